@@ -8,7 +8,7 @@ from dataclasses import replace
 from relay.files.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.git import objects
 from relay.git.command import Git, GitResult
-from relay.git.config_guard import guard
+from relay.git.config_guard import Guarded, guard
 from relay.git.index_file import read_index_file
 from relay.git.index_flags import read_flagged, render_flagged
 from relay.git.lock_journal import declare_locks
@@ -20,7 +20,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
 from relay.regexes import regex
-from relay.store.staging import hash_cleaned
+from relay.store.staging import find_stored_as_is, hash_cleaned
 from relay.store.trailers import PLAN, REWOUND, STATUS
 from relay.values import dataclass
 
@@ -158,8 +158,10 @@ def _remove_files(repo: Repo, changes: list[PathChange]) -> tuple[str, ...]:
         data = read_file(repo.root, change.path)
         if data is None:
             continue
-        how = ("--no-filters",) if change.old_mode == SYMLINK else (f"--path={change.path}",)
-        if git.run("hash-object", *how, "--stdin", stdin=data).decode().strip() == change.old_object_id:
+        now = objects.find_blob_id(repo, data)
+        if now != change.old_object_id and change.old_mode != SYMLINK:
+            now = git.run("hash-object", f"--path={change.path}", "--stdin", stdin=data).decode().strip()
+        if now == change.old_object_id:
             remove_file(repo.root, change.path)
         else:
             left.append(f"{change.path} was changed by somebody else and was left as it is")
@@ -191,9 +193,10 @@ def finish_commit(
         A sentence for each file, or the index, that could not be updated, and why; empty when all is done.
     """
     parents = read_text(repo, commit).parents if since is None else since
-    git = guard(repo).git
+    guarded = guard(repo)
+    git = guarded.git
     # Files before the index: its refresh records how they look now.
-    left = _project(repo, git, commit, parents, replaced, based_on or {})
+    left = _project(repo, guarded, commit, parents, replaced, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
         parents_then = (earlier.old,) if earlier.old else read_text(repo, earlier.commit).parents
         behind = _find_changes(repo, earlier.commit, parents_then)
@@ -211,7 +214,7 @@ def _find_changes(repo: Repo, commit: str, parents: tuple[str, ...]) -> tuple[Pa
 
 def _project(
     repo: Repo,
-    git: Git,
+    guarded: Guarded,
     commit: str,
     parents: tuple[str, ...],
     replaced: Mapping[str, bytes | None],
@@ -220,15 +223,20 @@ def _project(
     """Write committed files to the work tree, unless one is not what it was when the commit was prepared."""
     after = objects.read_entries(repo, commit, tuple(replaced))
     before = objects.read_entries(repo, parents[0], tuple(replaced)) if parents else {}
+    as_is = _find_as_is(repo, guarded, {path: new for path, (_, new) in after.items() if replaced[path] is None})
     left = []
     for path, (mode, new) in after.items():
         found = read_file(repo.root, path)
+        raw = "" if found is None else objects.find_blob_id(repo, found)
         old_mode, old = before.get(path, (mode, ""))
-        as_before = found is not None and objects.find_blob_id(repo, found) == old
+        as_before = found is not None and raw == old
         given = replaced[path]
         if as_before and old != new and mode == old_mode and given is not None and _put_file(repo, path, given, mode):
             continue
-        now = "" if found is None else new if found == given else hash_cleaned(git, path, found, old)
+        if found is None or (path in as_is and b"\r" not in found):
+            now = raw
+        else:
+            now = new if found == given else hash_cleaned(guarded.git, path, found, old)
         if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
         # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
@@ -237,11 +245,22 @@ def _project(
             # Where only the mode moved, what cleans to the same bytes stays as it is.
             data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
             if data is None:
-                data = git.run("cat-file", "--filters", f"--path={path}", new)
+                data = objects.load_blob(repo, new) if path in as_is else _check_out(guarded.git, path, new)
             known = _put_file(repo, path, data, mode)
         if not known:
             left.append(f"{path} was changed by somebody else and was left as it is")
     return left
+
+
+def _find_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str]) -> frozenset[str]:
+    """Return the paths of which git need not be asked one by one what a file there is to be."""
+    # What an attributes file says of the others changes when it is written itself.
+    has_attributes = any(path.rpartition("/")[2] == ".gitattributes" for path in blobs)
+    return find_stored_as_is(repo, guarded, blobs) if blobs and not has_attributes else frozenset()
+
+
+def _check_out(git: Git, path: str, blob: str) -> bytes:
+    return git.run("cat-file", "--filters", f"--path={path}", blob)
 
 
 def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:

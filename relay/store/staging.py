@@ -21,6 +21,7 @@ _LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree
 _MOST_PLAIN = 200
 """Paths; in a packed repository git may have to be asked for each directory, and has one index for all."""
 _NONE = frozenset({"unspecified", "unset"})
+_NO_FILES: Mapping[str, bytes] = {}
 
 
 class NotStagedError(GitError):
@@ -166,7 +167,7 @@ def write_plain_tree(
     if not all(is_plain_entry(path, mode) for path, mode in kinds.items()):
         return None
     blobs = {path: object_id for path, (mode, object_id) in entries.items() if mode not in {ABSENT, SYMLINK}}
-    if not _are_stored_as_is(repo, guarded, blobs, files):
+    if find_stored_as_is(repo, guarded, blobs, files) < {*blobs, *files}:
         return None
     stored = objects.store_blobs(repo, [data for _, data in given.values()])
     whole = [(path, mode, blob) for path, (mode, blob) in entries.items()]
@@ -175,18 +176,26 @@ def write_plain_tree(
     return write_changed_tree(repo, start, sorted(whole, key=lambda entry: entry[1] != ABSENT))
 
 
-def _are_stored_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str], files: Mapping[str, bytes]) -> bool:
-    """Return whether git stores files as they are: no attribute says otherwise, or what it asks for is done already."""
+def find_stored_as_is(
+    repo: Repo, guarded: Guarded, blobs: Mapping[str, str], files: Mapping[str, bytes] = _NO_FILES
+) -> frozenset[str]:
+    """Return the paths whose files git stores as they are, and writes so: no attribute asks for more than is done.
+
+    Args:
+        blobs: Path → the id of the bytes there.
+        files: Path → the bytes.
+    """
     if (find_value(guarded.config, "core.autocrlf") or "false").lower() != "false":
-        return False
+        return frozenset()
     has_eol = find_value(guarded.config, "core.eol") is not None
+    as_is = set()
     for path, found in _find_attributes(guarded.git, (*blobs, *files)).items():
         if not all(found[name] in _NONE for name in _OTHERS):
-            return False
-        if found["text"] in _NONE and found["eol"] in _NONE:
             continue
-        if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
-            return False
-        if b"\r" in (files[path] if path in files else objects.load_blob(repo, blobs[path])):
-            return False
-    return True
+        if found["text"] not in _NONE or found["eol"] not in _NONE:
+            if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
+                continue
+            if b"\r" in (files[path] if path in files else objects.load_blob(repo, blobs[path])):
+                continue
+        as_is.add(path)
+    return frozenset(as_is)

@@ -1,5 +1,7 @@
 """Following a branch that was made elsewhere: files and index go along, and nothing of the user's does."""
 
+import pytest
+
 from relay.git.refs import move_ref
 from relay.plan.parse import parse_plan
 from relay.state.facts import read_kept
@@ -34,6 +36,29 @@ def test_files_and_index_go_along(box):
     assert (box.root / "new.sh").stat().st_mode & 0o111
     assert "relay: lands" in box.text("reflog", "-1", "main")
     assert finish_pending(box.open()) == ()
+
+
+@pytest.mark.parametrize("attributes", ["", "* text=auto\n", "*.txt text eol=crlf\n", "*.txt ident\n"])
+@pytest.mark.parametrize("comes", [False, True])
+def test_files_look_as_git_checks_them_out(box, attributes, comes):
+    """Also where what is said of them comes with them."""
+    box.write(".gitattributes", "" if comes else attributes)
+    box.write("a.txt", "a\n")
+    old = box.commit("old")
+    box.write(".gitattributes", attributes)
+    box.write("a.txt", "$Id$\n")
+    (box.root / "b.txt").write_bytes(b"b\r\n")
+    new = box.commit("new")
+    files, looks = (".gitattributes", "a.txt", "b.txt"), []
+    for take in (
+        lambda: box.git("reset", "-q", "--hard", new),
+        lambda: move_branch(box.open(), "main", old, new, reason="relay"),
+    ):
+        box.git("reset", "-q", "--hard", old)
+        assert not take()
+        assert box.text("status", "--porcelain") == ""
+        looks.append([(box.root / name).read_bytes() for name in files])
+    assert looks[0] == looks[1]
 
 
 def test_what_a_kill_cut_off_is_finished_later(box):
