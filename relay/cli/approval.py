@@ -2,17 +2,21 @@
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TypeAlias
 
 import click
 
 from relay.cli.screen import has_person, say
 from relay.errors import ExitCode
-from relay.hints import RUN
+from relay.hints import Command
 from relay.plan.model import Phase, Plan
+from relay.setup.context import RunEnd
 from relay.setup.place import get_place, load_plan
 from relay.state.resume import find_blocked_by
 from relay.words import name_item
 
+Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
 _ANSWERS = {
     "y": "yes: work on it",
     "s": "skip it in this run, with what comes after it",
@@ -21,29 +25,34 @@ _ANSWERS = {
 }
 
 
-def run_approved(start: Callable[[str], int], plan_option: str | None) -> int:
+def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int:
     """Run phase after phase, each with a person's yes behind the first; without a terminal the first one only.
 
     Args:
-        start: Runs the phase of an id, or ``next``; returns the exit code.
+        start: Runs the phase of an id, or ``next``, and has the end of its run say what is next; returns the exit code.
         plan_option: ``--plan`` as typed.
 
     Raises:
         RelayError: As `start`.
     """
     skipped: set[str] = set()
-    code = start("next")
+
+    def tell_next(end: RunEnd) -> RunEnd:
+        place = get_place(plan=plan_option, environ=os.environ)
+        phase = find_next(load_plan(place), skipped) if end.exit_code == ExitCode.DONE else None
+        if phase is None:
+            return end
+        return replace(end, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
+
+    code = start("next", tell_next)
     while code == ExitCode.DONE:
         place = get_place(plan=plan_option, environ=os.environ)
         phase = find_next(load_plan(place), skipped)
-        if phase is None:
-            return code
-        if not has_person():
-            say(f"phase {phase.id} — {phase.title} waits for a yes: {place.caller.write(RUN)} --approve")
+        if phase is None or as_json or not has_person():
             return code
         match _ask(phase):
             case "y":
-                code = start(phase.id)
+                code = start(phase.id, tell_next)
             case "s":
                 skipped.add(phase.id)
             case "e":
@@ -59,9 +68,13 @@ def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
     return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
 
 
+def _name(phase: Phase) -> str:
+    return f"phase {phase.id} — {phase.title}"
+
+
 def _ask(phase: Phase) -> str:
     say()
-    say(f"next: phase {phase.id} — {phase.title}", style="bold")
+    say(f"next: {_name(phase)}", style="bold")
     for item in phase.open_items:
         say(f"  {name_item(item.id, item.text)}")
     say("  ".join(f"[{key}] {words}" for key, words in _ANSWERS.items()), style="dim")

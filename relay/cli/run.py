@@ -1,7 +1,7 @@
 """`relay run`: work through the plan."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +66,16 @@ def command(phase: str, *, approve: bool, **options: Any) -> int:
         return start(phase, options)
     from relay.cli.approval import run_approved
 
-    return run_approved(lambda one: start(one, options), options["plan"])
+    return run_approved(
+        lambda one, tell_next: start(one, options, tell_next), options["plan"], as_json=options["as_json"]
+    )
 
 
-def start(phase: str, options: Mapping[str, Any]) -> int:
+def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd], RunEnd]" = lambda end: end) -> int:
     """Run one phase, or all, as the options say; return the exit code.
+
+    Args:
+        tell_next: Given how a run ended, returns that with what it waits for.
 
     Raises:
         RelayError: Something that the user has to change first.
@@ -112,7 +117,7 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
             warn_of_claims(ctx)
-        return work_within(ctx, hours, lambda: run(ctx, selection))
+        return tell_next(work_within(ctx, hours, lambda: run(ctx, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
 

@@ -72,6 +72,7 @@ def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
         next_command=caller.write(end.next_command or ""),
         spent_usd=end.spent.cost_usd,
         estimated=end.spent.estimated,
+        waits_for=end.waits_for,
     )
 
 

@@ -26,7 +26,7 @@ stopped  work is left, for any other reason
 limit    a request has to wait for minutes
 red      a gate went red that should have been green
 cost     80 % of the cap is spent
-question a session asks the user something
+question a session asks the user something, or a phase waits for a yes (run --approve)
 """
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
 FORMS = ("ntfy", "slack", "discord", "json", "desktop", "command")

@@ -120,6 +120,8 @@ class Watcher:
     def _end(self, event: RunEnded) -> News | None:
         if event.exit_code and self._has_told_stop:
             return None
+        if event.waits_for:
+            return self._make("question", "one phase is done, the next one waits for your yes", event.waits_for)
         occasion = "done" if event.exit_code == 0 else "stopped"
         if event.exit_code:
             last = self._last.values()

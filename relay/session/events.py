@@ -1,8 +1,7 @@
 """What happens in a run, as a closed union.
 
-Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; none of these can
-change what the run does. Texts may contain anything a model or a command printed: whoever shows one strips control
-characters and keeps it away from markup.
+Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; none can change
+the run. Texts may hold anything a model or a command printed: whoever shows one makes it safe and keeps it from markup.
 """
 
 from collections.abc import Callable
@@ -46,8 +45,7 @@ class PlanShown:
 
     phases: tuple[ShownPhase, ...]
     changed_only: bool = False
-    """`phases` are those that changed since the last such event of this log, the others stand as they did; missing in
-    older logs."""
+    """`phases` are those that changed since this log's last such event, the others stand; missing in older logs."""
 
     def since(self, before: tuple[ShownPhase, ...]) -> "PlanShown":
         """Return what it takes to say this of a plan that was shown: all of it where phases came, went or moved."""
@@ -387,6 +385,8 @@ class RunEnded:
     spent_usd: float | None
     estimated: bool = False
     """`spent_usd` is the most that it can have been."""
+    waits_for: str = ""
+    """The phase that waits for a yes, of ``run --approve``; empty where nothing does."""
 
 
 Event = (

@@ -77,6 +77,8 @@ class RunEnd:
     """What to type next; None when nothing is left."""
     spent: Spent
     """On the plan, this run included."""
+    waits_for: str = ""
+    """As of `RunEnded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """`relay run --approve`: a person between two phases."""
 
+import json
+
 import pytest
 
 from relay.cli.approval import find_next
@@ -7,6 +9,7 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.news.listener import listen
 from tests.terminal import answer_at_terminal
 
 PLAN = """\
@@ -81,8 +84,25 @@ def test_without_a_terminal_one_phase_is_done(words):
     done = words.relay("run", "--approve")
 
     assert done.returncode == ExitCode.DONE
-    assert "phase 2 — Two waits for a yes: relay run --approve" in done.stdout
+    assert "phase 2 — Two waits for a yes\nnext: relay run --approve\n" in done.stdout
     assert [commit.phase for commit in words.commits()] == ["1"]
+
+    lines = words.relay("run", "--approve", "--json").stdout.splitlines()
+
+    assert [json.loads(line)["event"] for line in lines][-1] == "RunEnded"
+    assert json.loads(lines[-1])["waits_for"] == "phase 3 — Three"
+
+
+def test_a_person_is_called_for_each_yes_and_once_the_run_is_done(words, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with listen() as endpoint:
+        (tmp_path / "relay").mkdir()
+        (tmp_path / "relay/config.toml").write_text(f'notify = [{{ form = "json", url = "{endpoint.url}" }}]\n')
+        _, code = run_at_terminal(words, ["y", "y", "y"])
+        told = [json.loads(body)["occasion"] for *_, body in endpoint.seen]
+
+    assert code == ExitCode.DONE
+    assert told == ["question", "question", "question", "done"]
 
 
 @pytest.mark.parametrize(("skipped", "found"), [(set(), "1"), ({"1"}, None)])

@@ -36,8 +36,8 @@ def end_leg(end, result, phase="1"):
     return LegEnded(session_id="s", phase_id=phase, end=end, result=result, detail="", usage=Usage(), cost_usd=None)
 
 
-def end(code, reason="why"):
-    return RunEnded(exit_code=code, reason=reason, next_command="", spent_usd=None)
+def end(code, reason="why", waits_for=""):
+    return RunEnded(exit_code=code, reason=reason, next_command="", spent_usd=None, waits_for=waits_for)
 
 
 def gate(*, passed=False, baseline=False, expected="", phase="2"):
@@ -72,6 +72,14 @@ def test_how_a_run_ends(events, occasion):
     [(found, text)] = watch(start(), *events)
     assert found == occasion
     assert text.endswith(", unknown spent")
+
+
+def test_a_phase_that_waits_for_a_yes_is_a_question_and_not_the_end():
+    """Of `run --approve`, whose phases are a run each."""
+    news = Watcher().find_news(end(0, waits_for="phase 2 — Secret"))
+    assert news is not None
+    assert (news.occasion, news.text) == ("question", "one phase is done, the next one waits for your yes")
+    assert news.details == "phase 2 — Secret"
 
 
 def test_most_of_the_cap_is_told_once():

@@ -317,6 +317,8 @@ def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
     word = "done" if event.exit_code == 0 else "stopped"
     spent = render_usd(event.spent_usd, estimated=event.estimated)
     yield Line(text=f"{word}: {event.reason} (spent {spent})", tone=tone)
+    if event.waits_for:
+        yield Line(text=f"{event.waits_for} waits for a yes", tone=Tone.WARNING)
     if event.next_command:
         yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
 
