@@ -28,6 +28,13 @@ def count_plan(states: Sequence[Sequence[str]]) -> str:
     return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
+def count_boxes(states: Sequence[str]) -> str:
+    """Write how many of a phase's boxes are ticked, and how many more its session claims: ``1/4, 2 claimed``."""
+    claimed = states.count("claimed")
+    ticked = f"{states.count('done')}/{len(states) - states.count('optional')}"
+    return f"{ticked}, {claimed} claimed" if claimed else ticked
+
+
 def sum_up(states: Sequence[str]) -> str:
     """Return the state of a phase, from those of its boxes: what is optional holds nothing up."""
     return next((state for state in ("open", "claimed") if state in states), "done")

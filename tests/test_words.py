@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.words import list_some, render_moment, render_span, shorten
+from relay.words import count_boxes, list_some, render_moment, render_span, shorten
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 
@@ -43,3 +43,16 @@ def test_a_text_that_is_cut_ends_in_a_mark():
     """Within the length asked for."""
     assert shorten("abcdef", 5) == "abcd…"
     assert shorten("abcde", 5) == "abcde"
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        (("done", "open", "optional"), "1/2"),
+        (("done", "claimed", "claimed", "open"), "1/4, 2 claimed"),
+        (("claimed", "optional"), "0/1, 1 claimed"),
+    ],
+)
+def test_a_claim_is_not_counted_as_a_tick(states, words):
+    """On the live view and in `relay status` alike."""
+    assert count_boxes(states) == words

@@ -23,6 +23,7 @@ from relay.values import dataclass
 from relay.words import (
     BOXES,
     count,
+    count_boxes,
     count_plan,
     name_item,
     render_moment,
@@ -273,7 +274,7 @@ def _show_phases(standing: Standing) -> None:
 
 def _list_facts(phase: Phase, known: PhaseStanding) -> list[str]:
     states = [find_state(item, known) for item in phase.items]
-    facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
+    facts = [count_boxes(states)]
     if known.commits or known.claimed or known.spent != Spent():
         facts.append(_render_usd(known.spent))
     facts.extend(commit[:8] for commit in known.commits[-1:])

@@ -167,6 +167,12 @@ def test_the_screen_of_a_session_at_80_columns(recorded):
     ]
 
 
+def test_what_is_claimed_is_not_counted_as_ticked(recorded):
+    board = make_board(recorded, at_event(recorded, events.GateStarted, 1))
+    [line] = [line.plain for line in draw(board, now=1.0, width=80, height=21) if "Issuance" in line.plain]
+    assert line.endswith("  0/4, 2 claimed")
+
+
 def test_what_a_command_prints_stands_below_it_until_it_ends(recorded):
     """Its last line, made safe; a small screen has neither that nor the cache."""
     board = make_board(recorded, at_event(recorded, ToolStarted, 4))

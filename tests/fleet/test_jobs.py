@@ -314,18 +314,20 @@ def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_pat
 def test_another_terminal_reaches_all_of_them(plan):
     """What status, say and stop see and do; in the end none of the processes is left."""
     sessions = [write_phase(1), write_phase(2), write_phase(3)]
-    sessions[0]["turns"][1]["fault"] = sessions[1]["turns"][0]["fault"] = {"kind": "stall"}
+    sessions[0]["turns"][2]["fault"] = sessions[1]["turns"][0]["fault"] = {"kind": "stall"}
     with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
         first = start(plan, server, "--json")
         assert first.stdout
-        seen = 0
+        began = claimed = 0
         for line in first.stdout:
-            seen += '"event":"LegStarted"' in line
-            if seen == 2:
+            began += '"event":"LegStarted"' in line
+            claimed += '"state":"claimed"' in line
+            if began == 2 and claimed:
                 break
         shown = plan.relay("status").stdout
         assert "now    2 phases at work" in shown
-        assert f"job    phase 2 in {plan.root}.relay/2: at work" in shown
+        assert f"job    phase 1 in {plan.root}.relay/1: at work, 1 claimed\n" in shown
+        assert f"job    phase 2 in {plan.root}.relay/2: at work\n" in shown
         assert "wait   phase 3 comes after 1, 2" in shown
         assert "left for the session of phase 1 and phase 2" in plan.relay("say", "be brief").stdout
         assert "left for the session of phase 2;" in plan.relay("say", "--phase", "2", "be brief").stdout

@@ -118,6 +118,7 @@ def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
     assert (said["next"]["row"], said["next"]["phase"]) == (row, "2")
     assert [item["state"] for item in said["phases"][1]["items"]] == ["claimed", "open"]
     assert said["phases"][1]["spent"]["usd"] > 0
+    assert "  0/2, 1 claimed  $" in relay(stage, "status")
     assert said["next"]["why"] in relay(stage, "status", "--why")
 
     go_on(stage, REST % ('"It had ticked: 2.1."', f"[{TICK % '2.2'}]"))

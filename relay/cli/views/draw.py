@@ -17,7 +17,7 @@ from relay.cli.views.narrate import LOST, STOPPING
 from relay.meters.gauge import Band, find_band, render_band
 from relay.session.events import RunEnded, RunStarted
 from relay.session.shapes import ShownItem, ShownPhase
-from relay.words import BOXES, count, name_item, render_clock, render_tokens, render_usd, shorten, sum_up
+from relay.words import BOXES, count, count_boxes, name_item, render_clock, render_tokens, render_usd, shorten, sum_up
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",
@@ -181,8 +181,7 @@ def draw_phase(phase: ShownPhase, width: int, *, current: bool, digits: int = 0)
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
     style = "bold" if current else "dim not bold" if state == "done" else "not bold"
     line.append(f"{_safe(phase['id']):<{digits}}  {_safe(phase['title'])}", style)
-    states = [item["state"] for item in phase["items"] if item["state"] != "optional"]
-    return _spread(line, f"{sum(one != 'open' for one in states)}/{len(states)}", width)
+    return _spread(line, count_boxes([item["state"] for item in phase["items"]]), width)
 
 
 def _draw_items(items: Sequence[ShownItem], width: int, room: int) -> list[Text]:

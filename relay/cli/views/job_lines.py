@@ -45,6 +45,8 @@ class JobStanding:
     """Whether there is work of the phase's in it that has not landed."""
     stopped: str = ""
     """Why its last run stopped that did not come to its end; empty for one that did, or that was interrupted."""
+    claims: int = 0
+    """How many items its session claims, as of its newest snapshot."""
     waits: str = ""
     """What it waits for, as the run says that is at work here; it goes on with it by itself."""
 
@@ -75,13 +77,13 @@ def find_job_standings(
             phase_id=job.phase_id,
             place=job.repo.root,
             case=(case := find_landing(repo, job).case),
-            is_open=case is not LandingCase.LANDED
-            and (case is not LandingCase.WORKING or read_leg(job.repo) is not None),
+            is_open=case is not LandingCase.LANDED and (case is not LandingCase.WORKING or leg is not None),
+            claims=len(leg.items) if leg is not None else 0,
             at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
             stopped=_find_reason(job.repo),
             waits=_find_wait(state),
         )
-        for job in find_jobs(repo, plan_path)
+        for job, leg in ((job, read_leg(job.repo)) for job in find_jobs(repo, plan_path))
     ]
     rest = (
         JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits)
@@ -112,7 +114,8 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
             if waiting <= _SHOWN_WAITS:
                 yield f"wait   phase {job.phase_id} {job.waits}"
             continue
-        state = "at work" if job.at_work else job.waits or _WORDS[job.case]
+        claims = f", {job.claims} claimed" if job.claims else ""
+        state = f"at work{claims}" if job.at_work else job.waits or _WORDS[job.case]
         if job.stopped and not (job.at_work or job.waits):
             state = f"stopped: {job.stopped.removeprefix(f'phase {job.phase_id}: ')}; the next run goes on there"
         yield f"job    phase {job.phase_id} in {render_path(str(job.place))}: {state}"
