@@ -72,10 +72,11 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
     )
     output = render_output(result.output).strip("\n")
-    whole = len(output) <= TAIL_CHARS and result.total_bytes <= gate.limits.keep_bytes
+    cut = result.total_bytes > gate.limits.keep_bytes
+    whole = len(output) <= TAIL_CHARS and not cut
     if spool is not None and whole:
         spool.unlink(missing_ok=True)
-    elif spool is not None and not (spool.exists() or keep_output(spool, result.output)):
+    elif spool is not None and not spool.exists() and (cut or not keep_output(spool, result.output)):
         spool = None
     check = CommandCheck(
         command=command,

@@ -159,6 +159,23 @@ def test_the_user_may_delete_the_output_directory_meanwhile(run, root, gone):
     folder.parent.unlink()
 
 
+def test_what_was_cut_is_not_called_the_full_output(run, root):
+    """The user has emptied the directory while the command ran."""
+
+    def delete():
+        for spool in (root / ".relay/outputs").glob("gate-*"):
+            spool.unlink()
+            (root / "deleted").touch()
+        return False
+
+    limits = Limits(timeout_s=20.0, keep_bytes=8_192)
+    (result,) = run(
+        "seq 1 50000; until [ -e deleted ]; do sleep 0.01; done", limits=limits, should_stop=delete
+    ).commands
+    assert (result.status, result.handle) == (Outcome.PASSED, "")
+    assert result.output_tail.endswith("\n50000")
+
+
 def test_a_link_in_place_of_the_output_directory_is_not_written_through(run, root, tmp_path):
     (root / "linked").symlink_to(tmp_path)
     (result,) = run("seq 1 50000", outputs_dir=root / "linked").commands
