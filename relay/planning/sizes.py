@@ -109,18 +109,16 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
         line_tokens: The reset line of a session.
         rules_bytes: Of the rules files, as far as they are loaded.
     """
-    return tuple(_measure(root, plan, phase, line_tokens=line_tokens, rules_bytes=rules_bytes) for phase in plan.phases)
-
-
-def _measure(root: Path, plan: Plan, phase: Phase, *, line_tokens: int, rules_bytes: int) -> PhaseSize:
-    paths = phase.open_paths if phase.open_items else ()
-    text = len(plan.preamble) + phase.end - phase.start + sum(len(other.title) for other in plan.phases)
-    return size_phase(
-        phase,
-        file_bytes=tuple(iter_sizes(root, paths)),
-        text_bytes=text,
-        rules_bytes=rules_bytes,
-        line_tokens=line_tokens,
+    shown = len(plan.preamble) + sum(len(phase.title) for phase in plan.phases)
+    return tuple(
+        size_phase(
+            phase,
+            file_bytes=tuple(iter_sizes(root, phase.open_paths if phase.open_items else ())),
+            text_bytes=shown + phase.end - phase.start,
+            rules_bytes=rules_bytes,
+            line_tokens=line_tokens,
+        )
+        for phase in plan.phases
     )
 
 

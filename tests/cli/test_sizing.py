@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay.plan.parse import parse_plan
-from relay.planning.sizes import READ_BYTES, size_phase, suggest_parts
+from relay.planning.sizes import READ_BYTES, measure_phases, size_phase, suggest_parts
 
 
 def make_phase(n, done=0):
@@ -23,6 +23,24 @@ def test_the_stated_formula():
     assert made.work_tokens == 8_000
     assert made.turns == 11
     assert not made.too_big
+
+
+def test_each_title_is_looked_at_once_however_many_phases_there_are(tmp_path):
+    """Every session is shown all of them."""
+    looks = []
+
+    class Title(str):
+        __slots__ = ()
+
+        def __len__(self):
+            looks.append(self)
+            return str.__len__(self)
+
+    plan = parse_plan("# Plan\n" + "".join(f"\n## Phase {n} — t\n- [ ] item\n" for n in range(1, 51)))
+    counted = replace(plan, phases=tuple(replace(phase, title=Title(phase.title)) for phase in plan.phases))
+    sizes = measure_phases(tmp_path, counted, line_tokens=100_000, rules_bytes=0)
+    assert sizes == measure_phases(tmp_path, plan, line_tokens=100_000, rules_bytes=0)
+    assert len(looks) == len(sizes) == 50
 
 
 def test_ticked_items_cost_nothing():
