@@ -127,6 +127,8 @@ def main() -> int:
     parser.add_argument("--place", type=Path)
     parser.add_argument("names", nargs="*", default=["claude", "opencode"])
     asked: Any = parser.parse_args()
+    if len(asked.names) not in {len(WORDS) - 1, len(WORDS)}:
+        parser.error("name two agents, beside whom relay's own loop works, or three")
     known = {name: [agent for agent in AGENTS if agent.name == name] for name in asked.names}
     family = min(set.intersection(*({agent.family for agent in found} for found in known.values())))
     agents = [next(agent for agent in found if agent.family == family) for found in known.values()]
