@@ -52,6 +52,8 @@ def command(*, provider: str | None, model: str | None, ci: str | None, schema: 
     root, missing, on_main = _find_root(Path.cwd())
     if ci is not None:
         write_workflow(root, ci)
+        if missing:
+            say(missing)
     else:
         _start_project(root, missing, on_main=on_main)
 
@@ -123,6 +125,7 @@ def write_workflow(root: Path, forge: str) -> None:
     say("it looks at PLAN.md; its first lines say which variables it needs")
     if include:
         say(include, exact=True)
+        say("its jobs are in the stage test: where yours is none of that name, give .relay in there another stage:")
 
 
 def write_template(root: Path, name: str, source: str = "") -> bool:

@@ -153,4 +153,14 @@ def test_a_workflow_is_written_once_and_never_over_anything(relay, project, name
     if name == "gitlab":
         assert "wrote .gitlab/relay.yml" in ran.out
         assert "include: [{local: .gitlab/relay.yml}]" in ran.out
+        assert "give .relay in there another stage:" in ran.out
     assert not (project / "PLAN.md").exists()
+
+
+def test_a_workflow_in_no_repository_says_what_is_missing(relay, tmp_path):
+    """Nobody's runner would see it."""
+    place = tmp_path / "nowhere"
+    place.mkdir()
+    ran = relay("init", "--ci", "github", cwd=place)
+    assert ran.code == 0
+    assert "git init" in ran.out
