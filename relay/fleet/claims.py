@@ -73,7 +73,7 @@ class NotTaken:
     by: tuple[PhaseClaim, ...] = ()
     """Who has it; nobody where the money does not suffice."""
     is_stale: bool = False
-    """What the bid knew to be spent was more by then: look again."""
+    """A claim has ended since the bid: more is spent than it knows, and its phase may be done. Look again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached.
         """
-        self.remote.fetch(f"+{self._place}*:{self._here}*")
+        self.remote.fetch(self.refspec)
         return self.recall()
 
     def recall(self) -> Claims:
@@ -112,19 +112,22 @@ class ClaimDesk:
             ended=parse_ended(text) if text else 0,
         )
 
-    def take(self, bid: Bid) -> PhaseClaim | NotTaken:
+    def take(self, bid: Bid, known: Claims | None = None) -> PhaseClaim | NotTaken:
         """Claim a phase and reserve its money, or say why not.
+
+        Args:
+            known: What was claimed a moment ago, where that was asked; whoever was faster since is met by the push.
 
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
         """
-        looks = self._look()
+        looks = self._look(known)
         while True:
             claims = next(looks)
             there = claims.find(bid.phase_id)
             if there is not None and there.commit != bid.instead:
                 return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
-            if bid.cap_usd is not None and claims.ended != bid.ended:
+            if claims.ended != bid.ended:
                 return NotTaken(words="other phases ended meanwhile", by=claims.held, is_stale=True)
             kept = self.write_off(claims.reserved, there, bid.seen_usd)
             left = None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - sum(one.cost_usd for one in kept)
@@ -146,13 +149,14 @@ class ClaimDesk:
         own = RefUpdate(ref=self._name(claim.phase_id), old=claim.commit, new=fresh.commit)
         return fresh if self._push(own, *results) else None
 
-    def give_back(self, claim: PhaseClaim, *results: RefUpdate, waits: str = "") -> bool:
+    def give_back(self, claim: PhaseClaim, *results: RefUpdate, waits: str = "", known: Claims | None = None) -> bool:
         """Push what came of a claim, and end it with its reservation, in one step.
 
         Args:
             claim: As it was last renewed.
             results: Refs to push with it.
             waits: Why a person is needed; empty to leave the phase free.
+            known: As of `take`.
 
         Returns:
             False when the claim is somebody else's by now, or a result is not where it was; nothing was pushed then.
@@ -160,7 +164,7 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
         """
-        looks = self._look()
+        looks = self._look(known)
         while True:
             claims = next(looks)
             if (there := claims.find(claim.phase_id)) is None or there.commit != claim.commit:
@@ -189,12 +193,16 @@ class ClaimDesk:
             if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account)):
                 return lost
 
-    def _look(self) -> Iterator[Claims]:
-        """Yield what is claimed, again behind each push that lost, not at once: others lost it at the same moment."""
+    def _look(self, known: Claims | None = None) -> Iterator[Claims]:
+        """Yield what is claimed, at first what is known, and again behind each push that lost.
+
+        Not at once: others lost it at the same moment.
+        """
         seen = set()
         for losses in range(1, ATTEMPTS + 1):
             begun_s = time.monotonic()
-            yield (claims := self.read())
+            claims, known = known or self.read(), None
+            yield claims
             seen.add(claims.account)
             self.pause(random.uniform(0.0, min(losses, _MOST_ASIDE) * (time.monotonic() - begun_s)))  # noqa: S311
         if len(seen) > 1:
@@ -245,7 +253,7 @@ class ClaimDesk:
         """Have this clone know its own claims as they are now, also when it is killed before it asks again."""
         repo = self.remote.repo
         for update in updates:
-            if not update.ref.startswith(f"{self._place}phase/"):
+            if not update.ref.startswith(self._place):
                 continue
             ref = update.ref.replace(self._place, self._here, 1)
             with suppress(GitError, OSError):  # for a person only; the next fetch has it
@@ -276,6 +284,11 @@ class ClaimDesk:
     def _write(self, message: Message) -> str:
         repo = self.remote.repo
         return objects.write_commit(repo, objects.write_paths_tree(repo, ()), (), message)
+
+    @property
+    def refspec(self) -> str:
+        """What a fetch takes along for `recall` to know it."""
+        return f"+{self._place}*:{self._here}*"
 
     @property
     def _here(self) -> str:

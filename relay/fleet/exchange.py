@@ -31,14 +31,18 @@ def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
     return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
 
 
-def read_there(remote: Remote, prefix: str) -> Mapping[str, Mapping[str, str]]:
+def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]]:
     """Return what a remote has of the branches that begin with `prefix`: branch → ref → commit.
+
+    Args:
+        others: Full names of further branches.
 
     Raises:
         RemoteError: It cannot be reached.
     """
     part = render_ref_part(prefix)
-    found = remote.list_refs(f"{_HEADS}{prefix}*", f"{_LEG}{part}*", *(f"{place}{part}*" for place in _BELOW))
+    patterns = (f"{_HEADS}{prefix}*", f"{_LEG}{part}*", *(f"{place}{part}*" for place in _BELOW))
+    found = remote.list_refs(*patterns, *others)
     jobs: dict[str, dict[str, str]] = {}
     for ref, commit in found.items():
         if branch := find_branch(ref):

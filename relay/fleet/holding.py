@@ -210,7 +210,8 @@ class Holding:
             LostError: Another worker has taken the phase over.
         """
         gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
-        if self._desk.give_back(self.claim, RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new), *gone):
+        landed = RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new)
+        if self._desk.give_back(self.claim, landed, *gone, known=self._desk.recall()):
             self._is_over = True
             return True
         there = self._desk.read().find(self.claim.phase_id)

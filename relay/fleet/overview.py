@@ -26,15 +26,18 @@ _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "
 _MOST_SHOWN = 3
 
 
-def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
+def fetch_plan(remote: Remote, branch: str, plan_path: str, *others: str) -> tuple[str, Plan]:
     """Return the commit that a remote's branch is at, and the plan as it is there; nothing here is moved.
+
+    Args:
+        others: Refspecs to fetch with it.
 
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
     """
     # Not below what reading the claims prunes: another process of this clone may do so at any moment.
     ref = f"refs/relay/tip/{name_plan(branch, plan_path)}"
-    remote.fetch(f"+refs/heads/{branch}:{ref}")
+    remote.fetch(f"+refs/heads/{branch}:{ref}", *others)
     tip = refs.find_ref(remote.repo, ref)
     if tip is None:
         raise RepoError(f"{remote.name} has no {branch}", hint=f"git push {remote.name} {branch}")
@@ -75,7 +78,9 @@ def find_tickets(remote: Remote, plan_path: str) -> tuple[Ticket, ...]:
         RelayError: The remote cannot be reached, or has no such plan.
     """
     branch = get_branch(remote.repo)
-    claims, plan = open_desk(remote, branch, plan_path).read(), fetch_plan(remote, branch, plan_path)[1]
+    desk = open_desk(remote, branch, plan_path)
+    _, plan = fetch_plan(remote, branch, plan_path, desk.refspec)
+    claims = desk.recall()
     waiting = {claim.phase_id for claim in claims.held if claim.state is ClaimState.WAITS}
     phases = (phase for phase in select_phases(plan, claims) if phase.id not in waiting)
     address = remote.find_address()
@@ -100,7 +105,9 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | No
         RelayError: The remote cannot be reached, or has no such plan.
     """
     branch = get_branch(remote.repo)
-    claims, (tip, plan) = open_desk(remote, branch, plan_path).read(), fetch_plan(remote, branch, plan_path)
+    desk = open_desk(remote, branch, plan_path)
+    tip, plan = fetch_plan(remote, branch, plan_path, desk.refspec)
+    claims = desk.recall()
     address, now = remote.find_address(), time.time()
     queued = {one.ticket: one for one in placed or () if one.status in _LIVE}
     ready = {phase.id for phase in select_phases(plan, claims)}

@@ -17,7 +17,7 @@ from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
 from relay.fleet.clones import ensure_worker
 from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
 from relay.fleet.holding import Holding, LostError, locking
-from relay.fleet.landing import Job, LandingCase, find_landing
+from relay.fleet.landing import Job, Landing, LandingCase, find_landing
 from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.merge import prepare
 from relay.fleet.overview import end_done, explain_none, fetch_plan, open_desk, require_pushed, select_phases
@@ -96,7 +96,7 @@ class _Worker:
         self._main = task.main
         self._remote = replace(task.remote, tell=lambda text: observe(Noticed(text=text)))
         self._branch = get_branch(task.main)
-        self._words = task.words
+        self._words, self._tip = task.words, ""
         worker = ensure_worker(task.main)
         self._desk = open_desk(self._remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
 
@@ -111,14 +111,15 @@ class _Worker:
             return end
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
-        claims, plan = self._look(), self._sync()  # in this order: what has landed since is no claim any more
+        plan, claims = self._sync(), self._note(self._desk.recall())
         end_done(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
             return self._end_done(self._task.phase_id)
         phases = self._select(plan, claims)
-        jobs = self._fetch_jobs()
+        if (jobs := self._fetch_jobs()) is None:
+            return None
         held = {claim.phase_id for claim in claims.held}
         # One more than phases: when a worker is lost with what it had reserved, another one has enough to go on.
         shares = 1 + sum(not phase.done and phase.id not in held for phase in plan.phases)
@@ -131,9 +132,6 @@ class _Worker:
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
         words = f"phase {taken.phase_id} is claimed on {self._remote.name} by {taken.worker} (attempt {taken.attempt})"
         self._observe(Noticed(text=words))
-        if _is_done(self._sync(), taken.phase_id):  # landed since this worker looked
-            self._desk.give_back(taken)
-            return self._end_done(taken.phase_id)
         before = claims.find(taken.phase_id)
         is_own = before is not None and before.worker == self._desk.worker
         try:
@@ -147,31 +145,35 @@ class _Worker:
             words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
 
-    def _look(self) -> Claims:
-        claims = self._desk.read()
+    def _note(self, claims: Claims) -> Claims:
         self._task.lease_clock.note(claims)
         return claims
 
-    def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here."""
-        jobs = read_there(self._remote, name_job_branch(self._main, ""))
+    def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]] | None:
+        """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here.
+
+        None: the plan's branch is not where it was fetched from. What has landed since is no claim any more, and its
+        phase still open in that plan.
+        """
+        jobs = dict(read_there(self._remote, name_job_branch(self._main, ""), f"refs/heads/{self._branch}"))
+        is_as_fetched = self._tip in jobs.pop(self._branch, {}).values()
         fetch_jobs(self._remote, jobs, but={get_branch(job.repo) for job in self._find_jobs()})
-        return jobs
+        return jobs if is_as_fetched else None
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._task.plan_path)
 
     def _sync(self) -> Plan:
-        """Take this clone's branch to where the remote's is, and return the plan as it is there.
+        """Take this clone's branch to where the remote's is, and return the plan as it is there; fetch claims too.
 
         Raises:
             PlanError: It does not have the phase that is asked for.
         """
-        tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path)
+        self._tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path, self._desk.refspec)
         if self._task.phase_id:
             get_phase(plan, self._task.phase_id)
         with locking(self._main, self._interrupts):
-            self._follow(require_pushed(self._remote, self._branch, tip), tip)
+            self._follow(require_pushed(self._remote, self._branch, self._tip), self._tip)
         return plan
 
     def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
@@ -189,9 +191,8 @@ class _Worker:
         if found := branch_move.find_in_the_way(self._main, own, tip):
             words = f"{self._remote.name} is ahead, and these files were changed here: {', '.join(found[:5])}"
             raise RepoError(words, hint="commit them or put them away")
-        for words in (
-            branch_move.move_branch(self._main, self._branch, own, tip, reason="relay work: as the remote is") or ()
-        ):
+        reason = "relay work: as the remote is"
+        for words in branch_move.move_branch(self._main, self._branch, own, tip, reason=reason) or ():
             self._observe(Noticed(text=words, warning=True))
 
     def _claim_one(
@@ -206,7 +207,8 @@ class _Worker:
                 refused.append(NotTaken(words=_TWIN.format(phase_id), by=(by,)))
                 continue
             instead = "" if there is None else self._find_takeover(there)
-            taken = self._desk.take(self._bid(phase_id, claims, shares + (there is not None), instead))
+            bid = self._bid(phase_id, claims, shares + (there is not None), instead)
+            taken = self._desk.take(bid, self._desk.recall())
             if isinstance(taken, PhaseClaim) or taken.is_stale:
                 return taken
             stack.close()
@@ -242,7 +244,7 @@ class _Worker:
             self._observe(Noticed(text=words))
             if self._interrupts.wait(wait_s):
                 return ""
-        seen = self._look().find(there.phase_id)
+        seen = self._note(self._desk.read()).find(there.phase_id)
         return there.commit if seen is not None and seen.commit == there.commit else ""
 
     def _bid(self, phase_id: str, claims: Claims, shares: int, instead: str) -> Bid:
@@ -296,10 +298,8 @@ class _Worker:
             aside = "relay-aside/" + ref.removeprefix("refs/relay/aside/")
             refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
             put_on_branch(job.repo, aside)
-        words = (
-            f"another machine went on with phase {job.phase_id}; what was here stays in {job.repo.root} and in {ref}"
-        )
-        self._observe(Noticed(text=words, warning=True))
+        words = f"phase {job.phase_id}; what was here stays in {job.repo.root} and in {ref}"
+        self._observe(Noticed(text=f"another machine went on with {words}", warning=True))
 
     def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
         """Have the phase worked on until the remote's branch has it, or it stops."""
@@ -337,7 +337,7 @@ class _Worker:
             case LandingCase.LANDED:
                 return self._give_up(holding, job, "it is done on its branch, and open in the plan")
             case LandingCase.FORWARD:
-                holding.deliver(self._branch, landing.tip, landing.own)  # or somebody else was faster
+                return self._deliver(holding, job, landing)
             case LandingCase.APART:
                 for told in prepare(job, landing):
                     self._observe(Noticed(text=told))
@@ -348,6 +348,14 @@ class _Worker:
                 elif end.exit_code != ExitCode.DONE:
                     return self._stop(holding, job, end)
         return None
+
+    def _deliver(self, holding: Holding, job: Job, landing: Landing) -> WorkEnd | None:
+        if not holding.deliver(self._branch, landing.tip, landing.own):
+            return None  # somebody else was faster
+        with locking(self._main, self._interrupts):
+            if self._main.head() == landing.tip:  # or a twin has fetched it
+                self._follow(landing.tip, landing.own)
+        return self._end_done(job.phase_id)
 
     def _raise(self, holding: Holding, job: Job) -> bool:
         """Reserve all that others have left, for a phase that has spent its part; False when there is nothing."""

@@ -320,6 +320,26 @@ def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
         assert len(server.requests) == paid
 
 
+def test_a_phase_that_lands_as_claims_and_plan_are_read_is_not_begun_again(field):
+    """Its claim is gone then, and in the plan that was read it is open."""
+    looked = list[object]()
+
+    class Overtaken(Remote):
+        def list_refs(self, *patterns):
+            if not looked:
+                field.stage.write("PLAN.md", PLAN.replace("[ ] Write one.txt", "[x] Write one.txt"))
+                field.stage.commit("done elsewhere")
+                field.stage.git("push", "-q", str(field.away), "main")
+            looked.append(patterns)
+            return super().list_refs(*patterns)
+
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    end = go(replace(task, remote=Overtaken(repo=task.main, name="origin", environ=os.environ)))
+    assert (end.exit_code, end.reason) == (ExitCode.DONE, "phase 1 is done and on origin")
+    assert field.desk(task).read().ended == 0  # it was never claimed
+    assert len(looked) == 1
+
+
 def test_a_phase_that_the_plan_does_not_have_is_not_done_with_it(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="9")
     field.stage.write("PLAN.md", PLAN.replace("[ ]", "[x]"))
