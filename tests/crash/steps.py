@@ -60,7 +60,7 @@ STEPS: dict[str, tuple[str, int, str]] = {
     "the first request": ("send POST /v1/messages", 1, "claimed"),
     "a snapshot is kept": (f"rename {_HERE}refs/relay/wip/", 1, "claimed"),
     "the second request": ("send POST /v1/messages", 2, "claimed"),
-    "the gate": ("relay/outputs/gate-", 4, "claimed"),
+    "the gate": ("relay/outputs/gate-", 2, "claimed"),
     "the commit": (f"rename {_HERE}{_JOB}", 2, "claimed"),
     "the leg is closed": (f"unlink {_HERE}refs/relay/leg/", 1, "claimed"),
     "the result is pushed": (f"rename {_AWAY}{_JOB}", 1, "claimed"),
