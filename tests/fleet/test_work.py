@@ -33,7 +33,7 @@ from relay.interrupts import Interrupts, Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store.lock import find_holder
-from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
+from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.waiting import wait_until
 
 LEASE_S = 6
@@ -138,27 +138,6 @@ def wait_for(condition, *, working=None):
     """Wait until it holds; a run that has ended before will never bring it about."""
     wait_until(lambda: condition() or (working and working.done()))
     assert condition(), working.result()
-
-
-def test_two_workers_pay_each_phase_once(field):
-    with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(2) as pool:
-        tasks = [field.task(field.clone(name), server) for name in ("ann", "bob")]
-        hands = [Interrupts() for _ in tasks]
-        ends = list(
-            pool.map(
-                lambda pair: work_on(pair[0], ignore, pair[1], goes_on=True, poll_s=0.5), zip(tasks, hands, strict=True)
-            )
-        )
-        for hand in hands:
-            hand.close()
-        assert [end.reason for end in ends] == ["every phase is done"] * 2
-        assert sum(bool(request.usage) for request in server.requests) == 9  # three of each session
-    assert field.git("show", "main:PLAN.md").count("[x]") == 3
-    assert [field.git("show", f"main:{word}.txt") for word in WORDS] == list(WORDS)
-    messages = field.git("log", "--format=%B", "main")
-    assert messages.count("Relay-Status: done") >= 3
-    assert field.refs() == ["refs/heads/main", *[ref for ref in field.refs() if ref.endswith("/account")]]
-    assert field.desk(tasks[0]).read().reserved == ()
 
 
 def test_another_worker_goes_on_where_a_killed_one_was(field):
@@ -453,20 +432,31 @@ def test_what_is_in_the_way_here_leaves_the_phase_to_others(field):
 
 
 def test_a_remote_that_is_away_for_a_while_is_asked_again(field):
-    elsewhere, told = field.top / "elsewhere", []
-    with serve(parse_script(SCRIPT)) as server:
-        task, moves = field.task(field.clone("ann"), server), [elsewhere]
+    elsewhere, fetched, told = field.top / "elsewhere", list[object](), []
+    ticked = PLAN.replace("[ ] Write two.txt", "[x] Write two.txt").replace(
+        "[ ] Write three.txt", "[x] Write three.txt"
+    )
+    field.stage.write("PLAN.md", ticked)
+    field.stage.commit("one phase is left")
+    field.stage.git("push", "-q", str(field.away), "main")
 
-        def observe(event):
-            text = getattr(event, "text", "")
-            if text.startswith("phase 3 is claimed") and moves:
-                field.away.rename(moves.pop())
-            if text.endswith("it is tried again"):
-                told.append(text)
-                elsewhere.rename(field.away)
+    class Leaving(Remote):
+        def fetch(self, *refspecs):
+            fetched.append(refspecs)
+            if len(fetched) == 3:  # as it is asked what is next, once its phase has landed
+                field.away.rename(elsewhere)
+            super().fetch(*refspecs)
 
+    def observe(event):
+        if getattr(event, "text", "").endswith("it is tried again"):
+            told.append(event)
+            elsewhere.rename(field.away)
+
+    with serve(parse_script("sessions:\n" + write_session("one", 1))) as server:
+        task = field.task(field.clone("ann"), server)
+        task = replace(task, remote=Leaving(repo=task.main, name="origin", environ=os.environ))
         end = work_on(task, observe, Interrupts(), goes_on=True, poll_s=0.1)
-        assert (end.reason, len(told)) == ("every phase is done", 1)
+        assert (end.reason, len(told), len(fetched)) == ("every phase is done", 1, 4)
         field.away.rename(elsewhere)
         with pytest.raises(RemoteError):  # that never answered is a mistake
             work_on(task, observe, Interrupts(), goes_on=True, poll_s=0.1)
