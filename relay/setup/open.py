@@ -69,6 +69,8 @@ def open_run(
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace, waits = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
+        if request.command == "run":
+            require(preconditions.check_hooks(request.repo, settings, request.environ, workspace.sandbox))
         sessions, book = _make_sessions(request, opened.get, observe, workspace, waits)
         observers.meter = sessions.meter
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))

@@ -32,6 +32,9 @@ from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
 from relay.sandbox.environment import render_path
+from relay.sandbox.policy import Mechanism
+from relay.sandbox.run import Sandbox
+from relay.sandbox.veil import lift_veil
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.store.legs import get_branch, read_leg
@@ -179,10 +182,13 @@ def check_signature(repo: Repo) -> Finding:
     return find_out(get, name="signing")
 
 
-def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Finding:
+def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> Finding:
     """Look whether the commit hooks can be started: what one names in its first bytes is looked for, and it is not run.
 
     What a session, or a setup command, may still make is no obstacle.
+
+    Args:
+        sandbox: In which they are going to be run; None where it is not known what that hides.
     """
 
     def get() -> str:
@@ -191,22 +197,34 @@ def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> F
         found = [name for name in settings.hooks if has_hook(repo, config, name)]
         for name in found:
             for group in parse_programs(_read_hook(folder / name)):
-                if not any(_may_be_there(program, repo.root, settings, environ) for program in group):
-                    raise _make_hook_error(folder / name, group)
-        return f"{', '.join(found)}: can be started" if found else "no commit hook is run"
+                places = _list_places(group, repo.root, environ)
+                there = [place for place in places if shutil.which(place)]
+                hidden = _find_hidden(sandbox, there)
+                if (hidden or not there) and not any(_may_come(place, repo.root, settings) for place in places):
+                    raise _make_hook_error(folder / name, group, hidden)
+        return f"{', '.join(found)}: what they name as their programs is there" if found else "no commit hook is run"
 
     return find_out(get, name="hooks")
 
 
-def _may_be_there(program: str, root: Path, settings: Settings, environ: Mapping[str, str]) -> bool:
-    """Say whether a program, a path or a name, is there for hooks, or may be by the time that one is run."""
+def _list_places(programs: tuple[str, ...], root: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Return where programs, paths and names, are looked for."""
     path = render_path(environ.get("PATH", os.defpath)).split(os.pathsep)
-    places = [root / program] if "/" in program else [Path(part, program) for part in path]
-    writable = (root, *(Path(place).expanduser() for place in settings.writable_dirs))
-    made = [place.relative_to(folder) for place in places for folder in writable if place.is_relative_to(folder)]
-    if any(settings.setup or may_be_made(f"./{place}", ()) for place in made):
-        return True
-    return any(shutil.which(place) for place in places)
+    return [place for name in programs for place in ([root / name] if "/" in name else [Path(p, name) for p in path])]
+
+
+def _may_come(place: Path, root: Path, settings: Settings) -> bool:
+    """Say whether a session or a setup command may make what is at a place."""
+    writable = (root, *(Path(folder).expanduser() for folder in settings.writable_dirs))
+    made = [place.relative_to(folder) for folder in writable if place.is_relative_to(folder)]
+    return any(settings.setup or may_be_made(f"./{path}", ()) for path in made)
+
+
+def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
+    """Return the first of the places that hooks do not see; empty where they see any, or nobody knows."""
+    veil = lift_veil(sandbox) if places and sandbox is not None and sandbox.mechanism is Mechanism.BWRAP else None
+    hidden = [veil.find_hidden(str(place)) for place in places] if veil is not None else []
+    return hidden[0] if hidden and all(hidden) else ""
 
 
 def _read_hook(place: Path) -> bytes:
@@ -216,12 +234,15 @@ def _read_hook(place: Path) -> bytes:
     return b""
 
 
-def _make_hook_error(place: Path, programs: tuple[str, ...]) -> RepoError:
+def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> RepoError:
     first, *others = (shorten(program, _NAMED_CHARS) for program in programs)
     words, typed = f"the {place.name} hook cannot be started", shlex.quote(str(place))
     if programs[0].endswith("\r"):
         way = f"sed -i 's/\\r$//' {typed} takes it away"
         return RepoError(f"{words}: its first line ends in a carriage return", hint=f"{way}; {_WITHOUT_HOOKS}")
+    if hidden:
+        words = f"{words}: {shorten(hidden, _NAMED_CHARS)}, which it names, is hidden from hooks"
+        return RepoError(words, hint=f"readable_dirs in your own settings shows it a directory; {_WITHOUT_HOOKS}")
     if others:
         words = f"{words}: neither {first}, which made it, nor {others[0]} is there"
         return RepoError(words, hint=f"install {others[0]} again, then type: {others[0]} install; {_WITHOUT_HOOKS}")

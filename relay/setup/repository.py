@@ -62,8 +62,6 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     with _hold(repo, clear_git_directory if looks else clear_stale_locks) as left, hold_collections(repo):
         require(preconditions.check_identity(repo))
         require(preconditions.check_signature(repo))
-        if request.command == "run":
-            require(preconditions.check_hooks(repo, request.settings, request.environ))
         if looks:
             status = read_status(repo)
             clear_temporaries(repo, status.untracked)

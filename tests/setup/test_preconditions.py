@@ -1,5 +1,7 @@
 """What has to hold before a session: looked at once, shown by the doctor and required by a run."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -166,7 +168,7 @@ def test_a_hook_that_cannot_be_started_is_missing_before_a_session(stage, script
 def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage, script):
     finding = look_at_hook(stage, script)
     require(finding)
-    assert (finding.state, finding.words) == (State.OK, "pre-commit: can be started")
+    assert (finding.state, finding.words) == (State.OK, "pre-commit: what they name as their programs is there")
 
 
 def test_hooks_that_git_or_the_user_leaves_out_are_not_looked_at(stage):
@@ -194,6 +196,30 @@ def test_a_hook_that_is_looked_at_is_not_run(stage):
     """What it holds is for git to start, in the sandbox, when there is a commit."""
     assert look_at_hook(stage, f"#!/bin/sh\ntouch {stage.root}/ran\n").state is State.OK
     assert not (stage.root / "ran").exists()
+
+
+@pytest.fixture
+def hidden() -> Iterator[Path]:
+    """A program of the user's that commands in the sandbox do not see."""
+    program = Path(os.environ["HOME"], "interpreter")
+    program.symlink_to("/bin/sh")
+    yield program
+    program.unlink()
+
+
+@pytest.mark.parametrize("script", ["#!HIDDEN\n", FRAMEWORK.replace("{python}", "HIDDEN")])
+def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, script):
+    """It would find out behind the first session. A directory that the user shows is seen."""
+    look_at_hook(stage, script.replace("HIDDEN", str(hidden)))
+
+    def start(**flags):
+        with stage.enter("run", runner=ScriptedRunner([]), flags=flags):
+            return True
+
+    with pytest.raises(RepoError, match=f"{hidden}, which it names, is hidden from hooks"):
+        start(sandbox="auto")
+    assert start(sandbox="off")
+    assert start(sandbox="auto", readable_dirs=(str(hidden.parent),))
 
 
 def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
