@@ -96,7 +96,7 @@ class Trial:
     """One case with one agent: a repository, a server, a run."""
 
     def __init__(self, agent: Agent, path: str) -> None:
-        self.agent = agent
+        self.agent, self.said = agent, ""
         self.place = Path(tempfile.mkdtemp(prefix="relay-agents-"))
         self.root, home = self.place / "repo", self.place / "home"
         self.root.mkdir()
@@ -128,8 +128,8 @@ class Trial:
 
     def run(self, server: Rehearsal, *args: str, command: str = "run") -> tuple[int, str]:
         process = self.start(server, *args, command=command)
-        said, _ = process.communicate(timeout=300)
-        return process.returncode, said
+        self.said, _ = process.communicate(timeout=300)
+        return process.returncode, self.said
 
     def bash(self, command: str, rest: str = "") -> str:
         name = self.agent.command
@@ -278,6 +278,14 @@ CASES: dict[str, Callable[[Trial], bool]] = {
 }
 
 
+def try_case(name: str, trial: Trial) -> bool:
+    """Try a case; what relay said where it does not hold, and where that was, is told."""
+    held = CASES[name](trial)
+    if not held:
+        sys.stderr.write(f"{trial.said}{trial.agent.name}, {name}: see {trial.place}\n")
+    return held
+
+
 def install(place: Path, agents: list[Agent]) -> str:
     """Install what is not there yet; return the PATH that finds it."""
     if shutil.which("npm") is None:
@@ -316,7 +324,7 @@ def main() -> int:
     write(f"| `--runner` | tried | API | {' | '.join(CASES)} |\n|{'---|' * (3 + len(CASES))}\n")
     failed = False
     for agent in agents:
-        found = [case(Trial(agent, path)) for case in CASES.values()]
+        found = [try_case(name, Trial(agent, path)) for name in CASES]
         failed = failed or not all(found)
         row = f"{agent.label} {' | '.join('yes' if held else '**no**' for held in found)} |\n"
         write(row)
