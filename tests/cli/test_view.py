@@ -27,6 +27,7 @@ from relay.session.records import parse_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
+from tests.effort import try_each
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 
@@ -117,6 +118,7 @@ def test_a_stream_that_breaks_ends_the_view_and_not_the_run(as_json, recorded):
 
 
 @pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
+@try_each()
 @given(data=st.data())
 def test_every_event_is_told_and_changes_the_board_or_is_passed_over_on_purpose(recorded, kind, data):
     """An event that the words or the board do not know fails here: both look its type up and find nothing."""

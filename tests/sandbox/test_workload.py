@@ -92,8 +92,9 @@ def test_ordinary_programs_run(place: Any, writer: Any, method: str) -> None:
 def test_pytest_runs_and_leaves_no_bytecode(place: Any, writer: Any) -> None:
     """A test run of the repository works and the work tree is as it was but for pytest's own cache."""
     (place.root / "test_it.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
+    extra_env = {**SAME_MODULES, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     result = writer.run(
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", extra_env=SAME_MODULES
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", extra_env=extra_env
     )
     assert result.exit_code == 0, result.output
     assert not list(place.root.rglob("__pycache__"))
