@@ -10,7 +10,8 @@ CODE = """
 import sys, time
 from relay.cli.views.live import LiveView
 with LiveView(sys.stdout, colour=False):
-    time.sleep(60)
+    for _ in range(600):  # in short ones: a signal that comes just before one is handled behind it
+        time.sleep(0.1)
 """
 SHOW, HIDE = b"\x1b[?25h", b"\x1b[?25l"
 

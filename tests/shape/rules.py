@@ -13,7 +13,15 @@ _DESTROYERS = frozenset({
     "stash", "clean", "push", "checkout", "switch", "restore", "reset", "rm", "gc", "prune", "reflog", "filter-branch",
     "--hard", "--force", "-f", "-D", "-A", "--all",
 })  # fmt: skip
-_ASKS = re.compile(r"\.(run|ask|probe)\(")
+_SUBCOMMANDS = _DESTROYERS | frozenset({
+    "add", "am", "apply", "branch", "cat-file", "check-ignore", "check-ref-format", "checkout-index", "cherry-pick",
+    "commit", "commit-tree", "config", "diff", "fetch", "hash-object", "init", "log", "ls-files", "ls-tree", "merge",
+    "merge-base", "mktree", "mv", "notes", "pull", "read-tree", "rebase", "remote", "replace", "rev-list", "rev-parse",
+    "revert", "show", "show-ref", "status", "submodule", "symbolic-ref", "tag", "update-index", "update-ref",
+    "worktree", "write-tree",
+})  # fmt: skip
+"""Told to something that is not called git, they make it one."""
+_ASKS = re.compile(r"\.(run|ask|probe|begin)\(")
 _READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thread_time)(_ns)?$")
 # A tree that no ref names is no change: `write_tree` and its like are how git compares.
 _WRITERS = re.compile(r"write_(?!\w*tree)|(save|remove|move|delete|ensure)_|unlink$|mkdir$|rename$|replace_file$")
@@ -154,7 +162,7 @@ def find_git_words(source: str) -> frozenset[str]:
 
 
 def _find_git_calls(source: str) -> list[ast.Call]:
-    """Find ``X.run(…)``, ``X.ask(…)`` and ``X.probe(…)`` where X is git, or is made by what has git in its name."""
+    """Find ``X.run(…)`` and its like where X has git in its name, or is told one of git's subcommands."""
     if not _ASKS.search(source):
         return []
     calls = [n for n in _walk(source) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
@@ -162,8 +170,8 @@ def _find_git_calls(source: str) -> list[ast.Call]:
         call
         for call in calls
         if isinstance(call.func, ast.Attribute)
-        and call.func.attr in {"run", "ask", "probe"}
-        and re.search(r"git\b", ast.unparse(call.func.value))
+        and call.func.attr in {"run", "ask", "probe", "begin"}
+        and (re.search(r"git\b", ast.unparse(call.func.value)) or not _SUBCOMMANDS.isdisjoint(_name_subcommand(call)))
     ]
 
 

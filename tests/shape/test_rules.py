@@ -34,6 +34,8 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
         (rules.find_destroyers, 'args = ("branch", "-D", name)\nguard(repo).git.probe(*args)'),
         (rules.find_destroyers, 'get_git(environ, root).run("push")'),
         (rules.find_destroyers, 'repo.git.ask("checkout")'),
+        (rules.find_destroyers, 'repo.git.begin("clean")'),
+        (rules.find_destroyers, 'whole.run("stash")'),
         (rules.find_destroyers, 'repo.git.overruled(settings).run("clean")'),
         (rules.find_misused_verbs, "def check_a() -> str | None:\n    raise AError\n"),
         (rules.find_misused_verbs, "def _find_a() -> str | None:\n    if b:\n        raise AError\n"),
@@ -82,9 +84,11 @@ def test_what_is_right_is_let_pass(rule, right):
 
 
 def test_the_subcommands_given_to_git_are_read():
-    source = 'repo.git.run("log", "-1")\ngit.probe(*args)\nhooks.run("x")\nget_git(a, b).run("init")'
+    source = (
+        'repo.git.run("log", "-1")\ngit.probe(*args)\nhooks.run("x")\nget_git(a, b).run("init")\nit.begin("status")'
+    )
 
-    assert rules.find_git_words(source) == {"log", "*", "init"}
+    assert rules.find_git_words(source) == {"log", "*", "init", "status"}
 
 
 def test_what_is_made_is_told_from_what_is_used():
