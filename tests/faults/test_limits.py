@@ -78,7 +78,7 @@ def sum_usage(events):
 
 def save_limit(stage, until, model="claude-opus-5-5"):
     """Leave a leg behind whose session met a limit."""
-    stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}]))
+    stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
     leg = find_leg(stage)
     kept = (*render_end(SessionEnd.LIMIT, item="", error=""), *render_wait(until, model))
     save_wip(open_repo(stage.root), leg, WipRecord(spend=leg.spend, baton="b", trailers=kept))
