@@ -87,39 +87,21 @@ def texts(stage, kind=Noticed):
     return [event.text for event in stage.seen(kind)]
 
 
-@pytest.mark.parametrize(
-    ("context", "model"), take_turns(("reset", "none", "compact", "prune"), ("claude-opus-5-5", "claude-sonnet-4-6"))
-)
-def test_plan_gates_ticks_and_commits_are_the_same(letters, context, model):
-    """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
-    ended = letters.run(SCRIPT, context=context, reset_at="12k", model=model)
-
-    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "3 of 3 phases")
-    assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
-    assert [c.items for c in letters.seen(Committed)] == [("1.1",), ("2.1",), ("3.1",)]
-    assert [leg.leg for leg in letters.seen(LegStarted)] == [1, 1, 1]
-    assert letters.server.errors == []
-    assert [r.status for r in letters.server.requests if r.status != 200] == []
-    assert [check_messages(r.body["messages"]) for r in list_requests(letters)] == [()] * len(list_requests(letters))
-    assert letters.seen(RunStarted)[0].context == context
-    if context == "reset":  # the control of those below: as many conversations as phases
-        assert count_conversations(letters) == 3
+def check_reset(letters):
+    """The control of those below: as many conversations as phases."""
+    assert count_conversations(letters) == 3
 
 
-def test_one_conversation_goes_through_all_phases(letters):
-    """`none` sends the next phase's message behind the last phase's answer; `reset` begins anew."""
-    letters.run(SCRIPT, context="none")
-
+def check_none(letters):
+    """The next phase's message stands behind the last phase's answer."""
     assert count_conversations(letters) == 1
     last = list_requests(letters)[-1].body["messages"]
     asked = [b["text"] for m in last for b in m["content"] if "Carry out phase" in b.get("text", "")]
     assert [text.splitlines()[-1] for text in asked] == [f"Carry out phase {n} now." for n in (1, 2, 3)]
 
 
-def test_compaction_keeps_task_summary_and_last_turns(letters):
+def check_compact(letters):
     """The new conversation begins with the task in full; calls stay with their results; it is small again."""
-    letters.run(SCRIPT, context="compact", reset_at=str(LINE))
-
     crossed = letters.seen(GaugeCrossed)
     assert {c.line for c in crossed} == {"soft"}
     assert len([t for t in texts(letters) if t.startswith("compacted: ")]) == len(crossed) >= 2
@@ -135,10 +117,8 @@ def test_compaction_keeps_task_summary_and_last_turns(letters):
     assert not any("replaced by a summary" in json.dumps(messages[:-1]) for messages in bodies)
 
 
-def test_pruning_clears_old_results_in_batches_and_never_the_newest(letters):
+def check_prune(letters):
     """What was cleared stays cleared, what the model has not seen yet is whole, and one batch frees a good part."""
-    letters.run(SCRIPT, context="prune", reset_at=str(LINE))
-
     reports = [t for t in texts(letters) if t.startswith("old tool results cleared")]
     bodies = [r.body["messages"] for r in list_requests(letters)]
     cleared = [json.dumps(messages).count("old tool result cleared") for messages in bodies]
@@ -147,6 +127,33 @@ def test_pruning_clears_old_results_in_batches_and_never_the_newest(letters):
     assert len(batches) == len(reports) >= 1
     assert "cleared" not in json.dumps([messages[-1] for messages in bodies])
     assert count_conversations(letters) == 1 + len(reports)
+
+
+STRATEGIES = {
+    "reset": ("12k", check_reset),
+    "none": ("12k", check_none),
+    "compact": (str(LINE), check_compact),
+    "prune": (str(LINE), check_prune),
+}
+"""The line of each, and what it does with the conversation."""
+
+
+@pytest.mark.parametrize(("context", "model"), take_turns(STRATEGIES, ("claude-opus-5-5", "claude-sonnet-4-6")))
+def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_own(letters, context, model):
+    """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
+    reset_at, check_conversation = STRATEGIES[context]
+
+    ended = letters.run(SCRIPT, context=context, reset_at=reset_at, model=model)
+
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "3 of 3 phases")
+    assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
+    assert [c.items for c in letters.seen(Committed)] == [("1.1",), ("2.1",), ("3.1",)]
+    assert [leg.leg for leg in letters.seen(LegStarted)] == [1, 1, 1]
+    assert letters.server.errors == []
+    assert [r.status for r in letters.server.requests if r.status != 200] == []
+    assert [check_messages(r.body["messages"]) for r in list_requests(letters)] == [()] * len(list_requests(letters))
+    assert letters.seen(RunStarted)[0].context == context
+    check_conversation(letters)
 
 
 def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
