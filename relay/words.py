@@ -122,8 +122,9 @@ def _read_clock(at: float) -> datetime:
 
 
 def list_some(words: Sequence[str], shown: int = 10, *, joint: str = ", ") -> str:
-    """Return the first of `words` for a sentence, and how many more there are."""
-    more = f" and {len(words) - shown} more" if len(words) > shown else ""
+    """Return the first of `words` for a sentence, or for lines, and how many more there are."""
+    space = joint if "\n" in joint else " "
+    more = f"{space}and {len(words) - shown} more" if len(words) > shown else ""
     return joint.join(words[:shown]) + more
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from relay.setup.place import Place
     from relay.store.last_run import LastGate
 
-_SHOWN_FILES = 5
-
 
 @click.command("gate", short_help="Run a phase's verify commands in the sandbox now, without a key.")
 @click.argument("phase", required=False, help="The phase; the next one when left out.")
@@ -167,7 +165,7 @@ def _tell_seen(words: str, paths: tuple[str, ...]) -> None:
     from relay.git.names import list_paths
 
     if paths:
-        say(f"{words}: {list_paths(paths[:_SHOWN_FILES])}{' …' if paths[_SHOWN_FILES:] else ''}")
+        say(f"{words}: {list_paths(paths)}")
 
 
 def _find_code(passed: bool) -> int:  # noqa: FBT001  # the one thing it says

@@ -26,6 +26,7 @@ from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.names import list_paths
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
@@ -189,7 +190,7 @@ class _Worker:
         if own == tip:
             return
         if found := branch_move.find_in_the_way(self._main, own, tip):
-            words = f"{self._remote.name} is ahead, and these files were changed here: {', '.join(found[:5])}"
+            words = f"{self._remote.name} is ahead, and these files were changed here: {list_paths(found)}"
             raise RepoError(words, hint="commit them or put them away")
         reason = "relay work: as the remote is"
         for words in branch_move.move_branch(self._main, self._branch, own, tip, reason=reason) or ():

@@ -8,7 +8,7 @@ from relay.report.beliefs import Beliefs, find_worries
 from relay.report.blocks import Card, Ink
 from relay.report.evidence import count_findings
 from relay.report.wording import NOTHING, cut_id, render_length, render_per_decision, render_share, render_time
-from relay.words import UNKNOWN, count, render_usd
+from relay.words import UNKNOWN, count, list_some, render_usd
 
 _BESIDE_PHASES = {
     "plan": "A plan was asked for",
@@ -126,7 +126,7 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     lines = [
         *(find_worries(beliefs) if beliefs else ()),
         *(
-            f"phase {phase.phase_id} touched files that its items do not name: {', '.join(phase.work.strayed[:3])}"
+            f"phase {phase.phase_id} touched files that its items do not name: {list_some(phase.work.strayed, 3)}"
             for phase in strayed
         ),
         *warnings,

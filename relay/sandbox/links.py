@@ -10,6 +10,7 @@ from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.values import dataclass
+from relay.words import list_some
 
 GENERATED = frozenset(
     {
@@ -148,8 +149,7 @@ def find_caches(tree: Path) -> tuple[Path, ...]:
 def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tuple[str, ...]:
     """Say what commands cannot write, and what to do; what has a layer they can."""
     trees = [place.relative_to(root).as_posix() for place in links.trees if place not in layered]
-    names = trees[:3] + [f"{len(trees) - 3} more such directories"] * (len(trees) > 3)  # noqa: PLR2004
-    names += [f"{len(links.files)} other files"] * bool(links.files)
+    names = [list_some(trees, 3)] * bool(trees) + [f"{len(links.files)} other files"] * bool(links.files)
     words = (
         f"commands can only read {', '.join(names)}: the same files have names elsewhere, and would change there too "
         "(hard links); writable_links = true in your own settings lets commands write them"

@@ -13,6 +13,7 @@ from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
 from relay.secrets.patterns import ALLOW, find_secrets, redact
 from relay.values import dataclass
+from relay.words import list_some
 
 _SHOWN = 20
 """Enough lines to see what is wrong; a file full of keys need not fill a context."""
@@ -79,10 +80,9 @@ def _read(repo: Repo, object_id: str) -> str:
 
 def render_refusal(found: Sequence[Disclosure]) -> str:
     """Return what the session is told, so that it can repair it."""
-    more = f"\n- and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return (
-        "Nothing was committed: lines that you added look like secrets.\n"
-        + "\n".join(f"- {one.words}" for one in found[:_SHOWN])
-        + f"{more}\nTake them out: read the value from the environment, or use an obvious placeholder. "
+        "Nothing was committed: lines that you added look like secrets.\n- "
+        + list_some([one.words for one in found], _SHOWN, joint="\n- ")
+        + "\nTake them out: read the value from the environment, or use an obvious placeholder. "
         f"An example that is no secret may keep its line with the comment `{ALLOW}`; the user is told."
     )

@@ -15,6 +15,7 @@ from relay.tools.background import Background
 from relay.tools.notes import LookFirst
 from relay.tools.output import ToolAnswer, reserve_output
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
+from relay.words import list_some
 
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""
@@ -83,12 +84,12 @@ def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool)
     there = sorted({name for name in named if os.path.isfile(workspace.root / name)})  # noqa: PTH113  # any may be named
     notes = []
     if hidden := [name for name in there if workspace.hidden.covers(name)]:
-        notes.append(f"[{', '.join(hidden[:3])}: hidden from commands and tools; a gate may be shown one]")
+        notes.append(f"[{list_some(hidden, 3)}: hidden from commands and tools; a gate may be shown one]")
     refused = " ".join(_READ_ONLY.findall(told)) if failed and workspace.sandbox.level is Level.WORKSPACE_WRITE else ""
     kept = (*workspace.protected, *ALWAYS_PROTECTED)
     if held := [name for name in there if name in refused and is_covered(name, kept)]:
         why = "a session's commands only read it, gates and commit hooks have copies: name other files"
-        notes.append(f"[{', '.join(held[:3])}: {why}]")
+        notes.append(f"[{list_some(held, 3)}: {why}]")
     return notes
 
 

@@ -283,7 +283,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
         words = f"not committed, because the user had it before the session began: {list_paths(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:
-        words = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped[:10])
+        words = list_some([f"{entry.path} ({entry.reason})" for entry in work.after.skipped])
         ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
 
 

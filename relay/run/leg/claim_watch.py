@@ -8,6 +8,7 @@ from relay.ledger.snapshot import describe
 from relay.setup.context import PlanFiles
 from relay.state.staleness import cite_sources, find_changed_sources
 from relay.tools.notes import LegNotes, Record
+from relay.words import list_some
 
 MAX_TOLD = 5
 """Claims named at once; more say that the file is cited as a whole."""
@@ -61,8 +62,7 @@ class ClaimWatch:
         lines = [line for claim in ledger.claims.values() if (line := _describe_doubt(claim, judgement))]
         if not lines:
             return ""
-        more = [f"and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
-        shown = "\n".join((*lines[:MAX_TOLD], *more))
+        shown = list_some(lines, MAX_TOLD, joint="\n")
         return f"relay: this changed what claims rest on. Before you tick, `record` what replaces them:\n{shown}"
 
     def _take(self, record: Record) -> str:
