@@ -278,10 +278,18 @@ CASES: Mapping[str, Case] = {
 }
 
 
+TOGETHER = [
+    name
+    for name, case in CASES.items()
+    if not case.everywhere and case.then is Then.AGAIN and case.idle_timeout_s is None
+]
+"""Variants after which the session goes on as if nothing had been, so that one session has room for all."""
+
+
 def choose_positions(name: str) -> list[Position]:
     """Choose where a fault is tried: the first of each outcome everywhere, the others at one position each in turn."""
     if not CASES[name].everywhere:
-        return [Position.MID]
+        return [Position.MID] if THOROUGH or name not in TOGETHER else []
     alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
     turn = alike.index(name)
     positions = list(Position)
@@ -458,6 +466,32 @@ def test_each_fault_at_each_position(stage, name, position):
         check_stop(stage, case, position, ended, base)
     else:
         check_done(stage, case, position, ended)
+
+
+def test_one_fault_after_another_is_tried_again(stage):
+    """Each at a request of its own: nothing of one is left when the next one comes."""
+    cases = [CASES[name] for name in TOGETHER]
+    looks = [{"tools": [{"name": "read", "input": {"path": "AGENTS.md", "offset": n}}]} for n in range(1, 3)]
+    turns = [TURNS[Position.FIRST], *({**looks[n % 2], "fault": case.fault} for n, case in enumerate(cases))]
+    script = json.dumps({"sessions": [{"turns": [*turns, TURNS[Position.AFTER], END]}]})
+
+    ended = stage.run(script)
+
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    check_histories(stage)
+    require_repository(stage)
+    retries = stage.seen(RetryScheduled)
+    assert stage.waits == [retry.wait_s for retry in retries]
+    for case, retry in zip(cases, retries, strict=True):
+        assert case.words in retry.reason
+        assert retry.attempt == 1
+        assert case.wait_s[0] <= retry.wait_s <= case.wait_s[1]
+    bodies = [json.dumps(body) for body in list_requests(stage)]
+    asked = len(cases) + 3
+    assert (len(set(bodies)), len(bodies)) == (asked, asked + len(cases))
+    (commit,) = stage.commits()
+    assert commit.usage == sum_usage(stage)
+    assert stage.git("show", "HEAD:log.txt") == "once\n"
 
 
 def check_done(stage, case: Case, position: Position, ended) -> None:
