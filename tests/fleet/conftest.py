@@ -1,6 +1,8 @@
 """The repositories of tests/repo, jobs in linked work trees beside them, and a queue on a real PostgreSQL."""
 
-import shutil
+import contextlib
+import fcntl
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -12,12 +14,33 @@ from tests.repo.conftest import box, new_box, template
 __all__ = ["box", "new_box", "template"]
 
 
+@contextlib.contextmanager
+def open_place():
+    """Give a place for a database: as root it is another user's."""
+    with tempfile.TemporaryDirectory(prefix="relay-fleet-") as top:
+        Path(top).chmod(0o755)
+        yield Path(top, "database")
+
+
 @pytest.fixture(scope="session")
-def database():
-    top = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
-    top.chmod(0o755)  # as root the database is another user's
-    with run_database(top / "database") as url:
-        assert find_url(top / "database") == url
-        yield url
-    assert find_url(top / "database") is None
-    shutil.rmtree(top)
+def new_database(arranged):
+    """Return a function that makes a database's files; PostgreSQL makes them once, which takes it half a second."""
+    kept = arranged / "database"
+    with (arranged / "database.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not kept.exists():
+            with open_place() as made:
+                with run_database(made):
+                    pass
+                subprocess.run(["cp", "-a", made, kept], check=True)  # with their owner
+    return lambda place: subprocess.run(["cp", "-a", kept, place], check=True)
+
+
+@pytest.fixture(scope="session")
+def database(new_database):
+    with open_place() as place:
+        new_database(place)
+        with run_database(place) as url:
+            assert find_url(place) == url
+            yield url
+        assert find_url(place) is None

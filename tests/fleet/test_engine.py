@@ -16,6 +16,7 @@ import pytest
 from relay.errors import RelayError
 from relay.fleet.database import find_url, run_database
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
 
 SLEEPER = """
@@ -199,10 +200,10 @@ def test_two_loops_do_not_meet(engine):
     assert isinstance(asyncio.run(outer()), tuple)
 
 
-def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once():
-    with tempfile.TemporaryDirectory(prefix="relay-fleet-") as folder:
-        Path(folder).chmod(0o755)  # as root the database is another user's
-        place, said = Path(folder, "database"), []
+def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new_database):
+    with open_place() as place:
+        new_database(place)
+        said = []
         argv = [sys.executable, "-P", "-m", "relay", "fleet", "up", "--data", str(place)]
         for end in (signal.SIGKILL, signal.SIGINT):
             with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
