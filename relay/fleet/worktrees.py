@@ -108,7 +108,8 @@ def ensure_job(
 
 def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job:
     branch = name_job_branch(main, phase_id)
-    ref, kept = f"refs/heads/{branch}", main.find_commit(f"refs/heads/{branch}")
+    ref = f"refs/heads/{branch}"
+    kept = refs.find_ref(main, ref)
     if free is None or kept is not None:  # a branch without its work tree may have anything
         if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")

@@ -19,6 +19,7 @@ from relay.errors import RepoError
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
+from relay.git.merging import is_ancestor
 from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
@@ -200,7 +201,7 @@ def _require_forward(repo: Repo, update: RefUpdate) -> None:
     is_own = not update.ref.startswith("refs/heads/") or update.ref.startswith(f"refs/heads/{JOB_BRANCHES}")
     if is_own or update.old is None:
         return
-    if update.new is None or repo.git.probe("merge-base", "--is-ancestor", update.old, update.new).code:
+    if update.new is None or not is_ancestor(repo, update.old, update.new):
         raise GitError(f"{update.ref} would not go forward from {update.old[:10]}; nothing was pushed")
 
 
