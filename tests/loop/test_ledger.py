@@ -84,8 +84,12 @@ sessions:
 
 @pytest.fixture
 def arc(stage):
-    """A repository in which all three phases were run; with the two claims' ids."""
+    """A repository in which all three phases were run; with the two claims' ids, and what the last run said."""
     stage.write("PLAN.md", PLAN)
+    return stage, *stage.arrange("a ledger", lambda: run_all(stage))
+
+
+def run_all(stage):
     stage.commit()
     ids: list[str] = []
     for script in (MAKE, CHANGE, REVISE):
@@ -95,12 +99,12 @@ def arc(stage):
         ]
         assert ended.exit_code == ExitCode.DONE, ended
         ids = [claim["id"] for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]]
-    return stage, ids
+    return ids, stage.seen(Noticed)
 
 
 def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
-    stage, (old, new) = arc
-    told = [event.text for event in stage.seen(Noticed) if "look at again" in event.text]
+    stage, (old, new), said = arc
+    told = [event.text for event in said if "look at again" in event.text]
     assert len(told) == 1
     assert f"{old} stale (db.py:3-4 has changed (last by " in told[0]
 
@@ -123,7 +127,7 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
 
 
 def test_a_symbol_is_found_again_where_it_moved_to(arc):
-    stage, (_old, new) = arc
+    stage, (_old, new), _ = arc
     refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py::Keys")
     assert (refused.returncode, "db.py::Keys: there is no such name" in refused.stderr) == (ExitCode.USER, True)
     added = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py::digest", "--json")
@@ -143,7 +147,7 @@ def test_a_symbol_is_found_again_where_it_moved_to(arc):
 
 def test_what_a_person_writes_is_committed_by_the_next_run(arc):
     """Whatever is written between two runs, also where a phase is open with claims of its own."""
-    stage, (old, new) = arc
+    stage, (old, new), _ = arc
     done = stage.relay("ledger", "retract", new, "--because", "the digest is secret")
     assert (done.returncode, done.stdout) == (0, f"{new}: written to PLAN.ledger.yaml; the next run commits it\n")
     added = stage.relay(

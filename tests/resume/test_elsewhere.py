@@ -71,6 +71,11 @@ def relay(stage, *args):
 
 
 def begin(stage):
+    """Have the same in a directory that need not be the one where the process was."""
+    stage.arrange("half done", lambda: begin_and_die(stage))
+
+
+def begin_and_die(stage):
     """Run until the second phase is half done, then lose the process and its children at once."""
     with serve(parse_script(HELLO + WORLD)) as server:
         running = Running(stage.root, server.base_url, "all", stage.find_program())
@@ -112,7 +117,7 @@ def check_end(stage, files):
 )
 def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
     """Files, claims and spend of the session that was killed are there; `relay status` said so before."""
-    begin(stage)
+    (begin_and_die if move is move_here else begin)(stage)
     move(stage)
     said = json.loads(relay(stage, "status", "--json"))
     assert (said["next"]["row"], said["next"]["phase"]) == (row, "2")
@@ -147,7 +152,7 @@ def test_a_job_in_a_linked_work_tree_goes_on_there(stage):
     stage.git("worktree", "add", "-q", "-b", "side", "../side")
     before = sorted(path.name for path in main.iterdir())
     stage.root = main.parent / "side"
-    begin(stage)
+    begin_and_die(stage)
     shutil.rmtree(stage.root / ".relay")
     assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == ResumeCase.MID_LEG
 
