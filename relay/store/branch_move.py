@@ -50,8 +50,9 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     """
     changes = objects.diff_trees(repo, old, new)
     changed = set(read_status(repo).changed) if changes else set[str]()
-    tracked = objects.find_names(repo, at, [change.path for change in changes]) if at and changes else frozenset()
-    coming = tuple(change for change in changes if change.path not in tracked)
+    is_there = changes and at not in {"", old}
+    tracked = objects.find_names(repo, at, [change.path for change in changes]) if is_there else frozenset()
+    coming = tuple(change for change in changes if change.kind is ChangeKind.DELETED or change.path not in tracked)
     return tuple(sorted({*(c.path for c in changes if c.path in changed), *find_untracked_in_the_way(repo, coming)}))
 
 

@@ -128,6 +128,15 @@ def test_what_is_staged_and_nowhere_else_stays_staged(box):
     assert box.git("cat-file", "blob", ":a.txt") == b"staged\n"
 
 
+def test_a_file_that_gives_way_to_a_directory_is_not_in_the_way(box):
+    """Wherever the work tree is, as long as it has the file: the move takes it away."""
+    old, new = make_pair(box)
+    box.write("b.txt", "others landed meanwhile\n")
+    meanwhile = box.commit("meanwhile")
+    for at in ("", old, meanwhile):
+        assert find_in_the_way(box.open(), old, new, at=at) == (), at
+
+
 def test_nothing_is_in_the_way_of_a_move_to_the_same_place(box):
     old, _ = make_pair(box)
     box.write("a.txt", "edited\n")
