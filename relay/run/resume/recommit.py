@@ -59,7 +59,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
         return made
     if is_untouched(leg) and made.for_model and not made.again:
         # Its next session is to know what it has to repair: it did not see this gate.
-        note_refusal(ctx, leg, made.for_model)
+        note_refusal(ctx.files, leg, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
     return made

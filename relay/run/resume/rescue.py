@@ -17,8 +17,8 @@ from relay.run.commit.landing_leg import is_untouched
 from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import read_ledger
 from relay.run.leg.start import MAX_LEFTOVERS
-from relay.session.events import Noticed
-from relay.setup.context import PlanFiles, RunContext
+from relay.session.events import Noticed, Observe
+from relay.setup.context import PlanFiles
 from relay.state.lineage import find_claims, find_leg_phase, find_ticks_of_leg
 from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
 from relay.store.legs import OpenLeg
@@ -28,22 +28,22 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
 
-def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
     """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
 
     Args:
         discarded: Files of the leg's that were taken out of the work tree. All its claims are dropped then: which item
             a file belonged to is not known.
     """
-    record = _make_record(ctx.files, leg)
+    record = _make_record(files, leg)
     if discarded:
-        files = dict(record.replace or {})
-        if saved := files.get(ctx.plan_path):
+        drafts = dict(record.replace or {})
+        if saved := drafts.get(files.plan_path):
             plan = parse_plan(decode_text(saved))
-            files[ctx.plan_path] = encode_text(plan.untick(find_ticks_of_leg(ctx.repo, leg, plan)).text)
+            drafts[files.plan_path] = encode_text(plan.untick(find_ticks_of_leg(files.repo, leg, plan)).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
-        record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
-    return save_wip(ctx.repo, leg, record)
+        record = replace(record, items=(), replace=drafts, trailers=(*record.trailers, *marks))
+    return save_wip(files.repo, leg, record)
 
 
 def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
@@ -56,14 +56,14 @@ def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
-def note_refusal(ctx: RunContext, leg: OpenLeg, words: str) -> OpenLeg:
+def note_refusal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
     """Keep with the baton why a leg's work was not committed; it is proposed no more."""
-    record = _make_record(ctx.files, leg)
+    record = _make_record(files, leg)
     marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
-    return save_wip(ctx.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
+    return save_wip(files.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
 
 
-def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
+def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
     """Keep what is found, then put back what is missing of the newest snapshot.
 
     After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
@@ -73,15 +73,15 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     the next run finds that snapshot as the newest one, and does the rest.
     """
     wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
-    record = _make_record(ctx.files, leg)
-    found = write_snapshot_tree(ctx.repo, replace=record.replace)
-    restoration = plan_restoration(ctx.repo, found=found, wanted=wanted, base=leg.base_tree)
+    record = _make_record(files, leg)
+    found = write_snapshot_tree(files.repo, replace=record.replace)
+    restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=leg.base_tree)
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
     # Both in one move of the ref: what was found stays reachable as the parent of what is restored.
-    kept = save_snapshots(ctx.repo, leg, record, found, restored)
-    run_restoration(ctx.repo, restoration, leg.base_head, leg.merges)
+    kept = save_snapshots(files.repo, leg, record, found, restored)
+    run_restoration(files.repo, restoration, leg.base_head, leg.merges)
     for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(leg)):
-        ctx.observe(Noticed(text=words, warning=True))
+        observe(Noticed(text=words, warning=True))
     return kept
 
 
@@ -102,31 +102,31 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: 
         yield f"{words}; as the snapshot has it: git show {commit}~2:<file>"
 
 
-def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+def carry_over(files: PlanFiles, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
     """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
 
     What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
     new start. Claims are taken over where the phase, wherever it stands by now, still has the item in the same words,
     and unless work of the leg's was `discarded`, as `save_found` says.
     """
-    leg = save_found(ctx, leg, discarded=discarded)
-    head, last = ctx.repo.head(), leg.last_wip
+    leg = save_found(files, leg, discarded=discarded)
+    head, last = files.repo.head(), leg.last_wip
     if head is None or last is None:
         return leg
-    gone = (ABSENT, ctx.repo.zero_id)
-    own = (ctx.plan_path, ctx.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
-    reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
-    entries = read_entries(ctx.repo, head, reset)
-    base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    kept = find_claims(ctx.repo, leg, ctx.plan_path, plan)
-    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(ctx.files, leg, head, last.commit))
-    files = pending.render_files(ctx.plan_path, ctx.ledger_path)
+    gone = (ABSENT, files.repo.zero_id)
+    own = (files.plan_path, files.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
+    reset = (*find_owned_paths(files.repo, files.plan_path, leg, last), *own)
+    entries = read_entries(files.repo, head, reset)
+    base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
+    kept = find_claims(files.repo, leg, files.plan_path, plan)
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, leg, head, last.commit))
+    drafts = pending.render_files(files.plan_path, files.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
-    if _meets(ctx, leg, head, reset):
+    if _meets(files, leg, head, reset):
         marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
-    record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
-    carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(ctx.repo, leg, plan))
-    return save_wip(ctx.repo, carried, record)
+    record = WipRecord(spend=leg.spend, items=kept, replace=drafts, baton=leg.baton, trailers=marks)
+    carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(files.repo, leg, plan))
+    return save_wip(files.repo, carried, record)
 
 
 def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
@@ -136,9 +136,9 @@ def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
     return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 
 
-def _meets(ctx: RunContext, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
+def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
     """Return whether others' commits changed a file that the leg has changed otherwise: a session has to look at it."""
     last = leg.last_wip.tree if leg.last_wip else leg.base_tree
-    theirs = {change.path for change in diff_trees(ctx.repo, leg.base_head or ctx.repo.empty_tree, head)}
-    still_open = {change.path for change in diff_trees(ctx.repo, head, last)}
-    return bool(theirs & still_open & set(paths) - {ctx.plan_path, ctx.ledger_path})
+    theirs = {change.path for change in diff_trees(files.repo, leg.base_head or files.repo.empty_tree, head)}
+    still_open = {change.path for change in diff_trees(files.repo, head, last)}
+    return bool(theirs & still_open & set(paths) - {files.plan_path, files.ledger_path})

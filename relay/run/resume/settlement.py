@@ -89,12 +89,12 @@ def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: 
     """Return the leg as the next session finds it, with all that is in the work tree kept in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return carry_over(ctx, plan, leg, discarded=facts.discarded)
+        return carry_over(ctx.files, plan, leg, discarded=facts.discarded)
     if point.case is ResumeCase.POWER_LOSS:
-        return restore_saved(ctx, leg)
+        return restore_saved(ctx.files, leg, ctx.observe)
     if facts.saved or point.case is ResumeCase.UNTOUCHED:
         return leg
-    return save_found(ctx, leg, discarded=facts.discarded)
+    return save_found(ctx.files, leg, discarded=facts.discarded)
 
 
 def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
@@ -115,7 +115,7 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
         RepoError: Its uncommitted work is still in the work tree.
     """
     # Saved before anything is refused or closed: the user may clear the work tree next.
-    kept = save_found(ctx, leg)
+    kept = save_found(ctx.files, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
         leave = f"To leave it where it is, its cost uncounted: git update-ref -d {find_leg_ref(leg.branch)}"
