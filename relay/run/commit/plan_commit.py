@@ -34,7 +34,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
         RepoError: The commit could not be made.
     """
-    disk = _read_file(ctx)
+    disk = _read_file(ctx.files)
     shown = _parse(ctx.plan_path, disk)
     edit = find_edit(ctx.repo, ctx.plan_path, shown)
     match edit.kind:
@@ -50,7 +50,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
     return edit.plan
 
 
-def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> None:
+def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> None:
     """Put the ticks of a commit into the plan's file where the user edited that while the session worked.
 
     Done before the leg is closed: from then on a box that is open in the file was opened by the user.
@@ -59,12 +59,12 @@ def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> No
         commit: HEAD, whose plan is in the file already unless it was edited.
         items: Ids of the items that the commit ticked.
     """
-    if (found := _find_edited(ctx, commit)) is None:
+    if (found := _find_edited(files, commit)) is None:
         return
     committed, shown = found
     ticked = put_ticks(committed, shown, items)
     if ticked.text != shown.text:
-        replace_file(ctx.repo.root, ctx.plan_path, encode_text(ticked.text), FILE)
+        replace_file(files.repo.root, files.plan_path, encode_text(ticked.text), FILE)
 
 
 def put_ticks_aside(ctx: RunContext) -> None:
@@ -73,7 +73,7 @@ def put_ticks_aside(ctx: RunContext) -> None:
     Else the next phase would be refused because of them, in the middle of the night. An edit that is not allowed for
     another reason stays as it is: the next look at the file says it.
     """
-    if (found := _find_edited(ctx, ctx.repo.head())) is None:
+    if (found := _find_edited(ctx.files, ctx.repo.head())) is None:
         return
     before, shown = found
     heirs = find_lineage(before, shown).items
@@ -90,28 +90,28 @@ def put_ticks_aside(ctx: RunContext) -> None:
     ctx.observe(Noticed(text=f"{words}. The file as it was: git show {ref}:{ctx.plan_path}", warning=True))
 
 
-def _find_edited(ctx: RunContext, commit: str | None) -> tuple[Plan, Plan] | None:
+def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | None:
     """Return the plan as a commit and as the file has it; None where they are the same, or the file cannot be used.
 
     What is wrong with the file, the next look at it says.
     """
-    disk = read_file(ctx.repo.root, ctx.plan_path)
-    committed = find_text(ctx.repo, commit, ctx.plan_path)
+    disk = read_file(files.repo.root, files.plan_path)
+    committed = find_text(files.repo, commit, files.plan_path)
     if disk is None or committed is None or decode_text(disk) == committed:
         return None
     try:
-        return parse_plan(committed), _parse(ctx.plan_path, disk)
+        return parse_plan(committed), _parse(files.plan_path, disk)
     except PlanError:
         return None
 
 
-def read_plan(ctx: RunContext) -> Plan:
+def read_plan(files: PlanFiles) -> Plan:
     """Read the plan as the file has it.
 
     Raises:
         PlanError: There is none, or it cannot be used.
     """
-    return _parse(ctx.plan_path, _read_file(ctx))
+    return _parse(files.plan_path, _read_file(files))
 
 
 def _parse(plan_path: str, disk: bytes) -> Plan:
@@ -127,11 +127,11 @@ def make_refusal(plan_path: str, violations: tuple[Violation, ...]) -> PlanError
     )
 
 
-def _read_file(ctx: RunContext) -> bytes:
-    disk = read_file(ctx.repo.root, ctx.plan_path)
+def _read_file(files: PlanFiles) -> bytes:
+    disk = read_file(files.repo.root, files.plan_path)
     if disk is None:
-        hint = ("git restore ", TypedPath(path=ctx.plan_path), " brings back the committed one")
-        raise PlanError("there is no such plan any more", path=ctx.plan_path, hint=hint)
+        hint = ("git restore ", TypedPath(path=files.plan_path), " brings back the committed one")
+        raise PlanError("there is no such plan any more", path=files.plan_path, hint=hint)
     return disk
 
 

@@ -343,7 +343,7 @@ def _last_line(text: str) -> str:
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
     # After the commit point: a crash before the leg is closed leaves its commit on the branch, and a run does the rest.
-    tick_edited_plan(ctx, outcome.commit or "", candidate.pending.claimed_ids)
+    tick_edited_plan(ctx.files, outcome.commit or "", candidate.pending.claimed_ids)
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
     ctx.observe(

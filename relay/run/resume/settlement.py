@@ -41,7 +41,7 @@ def settle(ctx: RunContext) -> Situation:
     Raises:
         RelayError: Something that the user has to change first.
     """
-    situation = ask(PlanSource(plan_name=ctx.plan_path, load=partial(read_plan, ctx)), ctx.repo, is_locked=True)
+    situation = ask(PlanSource(plan_name=ctx.plan_path, load=partial(read_plan, ctx.files)), ctx.repo, is_locked=True)
     kept, point = situation.kept, require_point(situation, ctx.plan_path)
     # First: until that commit is finished, files and index that are behind it look like changes of the user's.
     if kept.leg is not None and kept.leg_commit is not None:
@@ -103,7 +103,7 @@ def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
     if is_current(ctx.repo, commit):
         for words in finish_commit(ctx.repo, commit.commit, replaced):
             ctx.observe(Noticed(text=words, warning=True))
-        tick_edited_plan(ctx, commit.commit, commit.items)
+        tick_edited_plan(ctx.files, commit.commit, commit.items)
     close_leg(ctx.repo, leg)
     ctx.meter.record()
 
