@@ -20,7 +20,7 @@ from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.store.legs import OpenLeg
 from relay.store.ownership import find_user_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -92,7 +92,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     Raises:
         PlanError: There is such a command.
     """
-    _require_shown(ctx, phase, baseline)
+    _require_shown(ctx.files, phase, baseline)
     if ctx.settings.network != CLOSED or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
@@ -132,16 +132,16 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
 
 
-def require_still_room(ctx: RunContext, phase: Phase, leg: OpenLeg) -> None:
+def require_still_room(files: PlanFiles, phase: Phase, leg: OpenLeg) -> None:
     """Refuse the same of a phase that goes on, where it is a file of the user's that is still there.
 
     Raises:
         PlanError: An item names such a file.
     """
     named = clean_paths(path for item in phase.open_items for path in item.paths)
-    if user := named & find_user_paths(ctx.repo, leg):
-        now = write_snapshot_tree(ctx.repo)
-        _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, leg.base_head, frozenset(user), now))
+    if user := named & find_user_paths(files.repo, leg):
+        now = write_snapshot_tree(files.repo)
+        _refuse(files.plan_path, phase, find_hopeless(files.repo, phase, leg.base_head, frozenset(user), now))
 
 
 def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
@@ -151,7 +151,7 @@ def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
         raise PlanError(words, path=plan_path, line=phase.line, hint=ways)
 
 
-def _require_shown(ctx: RunContext, phase: Phase, run: GateRun) -> None:
+def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     """Refuse a gate that names a file of the user's which no commit has, and says that it is missing."""
     unseen = frozenset(run.surplus.extra) if run.is_hidden else frozenset[str]()
     for check in run.result.commands:
@@ -159,11 +159,11 @@ def _require_shown(ctx: RunContext, phase: Phase, run: GateRun) -> None:
             continue
         missed = " ".join(line for line in check.output_tail.splitlines() if _MISSES.search(line))
         for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(_WORD.findall(missed))):
-            if not with_parents([path]).isdisjoint(unseen) and (ctx.repo.root / path).is_file():
+            if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
                 raise PlanError(
                     f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
                     f"needs {render_path(path)}, which is yours and no commit has",
-                    path=ctx.plan_path,
+                    path=files.plan_path,
                     line=phase.line,
                     hint=("commit it (git add ", TypedPath(path=path), " && git commit), and run again"),
                 )

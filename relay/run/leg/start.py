@@ -161,7 +161,7 @@ def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten:
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
     """Put a fresh session on an open leg, with what its newest snapshot holds."""
     if phase := plan.find_phase(leg.phase_id):
-        require_still_room(ctx, phase, leg)
+        require_still_room(ctx.files, phase, leg)
     found = dict(leg.trailers)
     # A session that was cut off, by whatever, says nothing about the size of the phase: it is not counted.
     counts = not is_refunded(leg)
