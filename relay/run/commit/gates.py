@@ -95,7 +95,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
     with ctx.workspace.sandbox.renew() as renewed:
         fresh = reveal(ctx.repo, ctx.settings, renewed)
-        laid, sandbox = _lay_out(ctx, fresh, surplus)
+        laid, sandbox = _lay_out(ctx.repo, fresh, surplus, shown=ctx.settings.env_file)
         result = run_gate(
             commands,
             sandbox=sandbox,
@@ -202,17 +202,17 @@ def _make_hiding(shown: str | None, sandbox: Sandbox) -> Callable[[str], bool]:
     return lambda path: path != shown and is_hidden(path)
 
 
-def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut | None, Sandbox]:
+def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None) -> tuple[LaidOut | None, Sandbox]:
     """Put what the commit is going to hold in the repository's place, where the work tree differs and it can be."""
     place = fresh.private.path / "stage"
     if not surplus.paths or fresh.show(StandIn(place=place, shown=())) is None:
         return None, fresh
     layout = Layout(
-        root=ctx.repo.root,
+        root=repo.root,
         extra=frozenset(surplus.extra),
-        files=read_committed(ctx.repo, surplus),
+        files=read_committed(repo, surplus),
         modes=surplus.modes,
-        is_hidden=_make_hiding(ctx.settings.env_file, fresh),
+        is_hidden=_make_hiding(shown, fresh),
     )
     try:
         laid = build_stage(layout, place)
