@@ -41,11 +41,11 @@ from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.session.events import Committed, Noticed
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.environment import find_earlier_paths, load_environment, read_environment
-from relay.store.legs import close_leg, find_leg_changes
+from relay.store.environment import Environment, find_earlier_paths, load_environment, read_environment
+from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering_files import describe, find_persons, find_steering, find_strange
@@ -130,7 +130,7 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
-    doubts = find_doubts(ctx.repo, _make_delivery(ctx, candidate, work), was_green=_was_green(candidate))
+    doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), was_green=_was_green(candidate))
     if refusal := (
         check_marks(ctx.repo, candidate.leg, work.after.tree)
         or _check_plan(candidate)
@@ -145,7 +145,8 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return Refused(for_user=f"not committed, because {words}")
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
-        _remember_proposal(ctx, candidate, work)
+        seen = _read_seen(ctx.repo, candidate.leg)
+        ctx.memory.propose(work.after.tree, work.owned, list_ignored(seen), work.run.result)
         return reviewed
     candidate = replace(candidate, leg=reviewed.leg)
     for words in doubts.sentences:
@@ -156,20 +157,20 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     if outcome.commit is None:
         return _explain(outcome)
     if not outcome.rewritten:
-        seen = load_environment(ctx.repo, candidate.leg.environment) or read_environment(ctx.repo)
+        seen = _read_seen(ctx.repo, candidate.leg)
         ctx.memory.remember(outcome.commit, list_ignored(seen), work.run.result)
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 
 
-def _remember_proposal(ctx: RunContext, candidate: Candidate, work: _Work) -> None:
-    seen = load_environment(ctx.repo, candidate.leg.environment) or read_environment(ctx.repo)
-    ctx.memory.propose(work.after.tree, work.owned, list_ignored(seen), work.run.result)
+def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:
+    """Read what a leg's gate may see besides its commit, as it was when the leg began where that is known."""
+    return load_environment(repo, leg.environment) or read_environment(repo)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
-    delivery = _make_delivery(ctx, candidate, work)
+    delivery = _make_delivery(ctx.files, candidate, work)
     ignored = find_ignored_files(ctx.repo, delivery)
     if found := find_left_out(ctx.repo, delivery, ignored):
         words, ways = render_left_out(found)
@@ -180,14 +181,14 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
     return None
 
 
-def _make_delivery(ctx: RunContext, candidate: Candidate, work: _Work) -> Delivery:
+def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Delivery:
     return Delivery(
         leg=candidate.leg,
         items=candidate.pending.claims,
         touched=candidate.touched,
         changed=frozenset(change.path for change in work.changes),
         owned=work.owned,
-        user=work.user - {ctx.plan_path, ctx.ledger_path},
+        user=work.user - {files.plan_path, files.ledger_path},
         after=work.after,
     )
 
@@ -206,7 +207,7 @@ def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now
             commands=candidate.commands,
             intent=Intent(head=leg.base_head, paths=owned, drafts=(ctx.plan_path, ctx.ledger_path)),
             now=now,
-            environment=load_environment(ctx.repo, leg.environment) or read_environment(ctx.repo),
+            environment=_read_seen(ctx.repo, leg),
             baseline=candidate.baseline,
             own=candidate.phase.own_verify,
             is_unfinished=candidate.status == "handoff",
