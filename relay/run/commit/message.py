@@ -42,7 +42,7 @@ def render_phase_message(
         subject=merged.message.subject if merged else choose_subject(ctx, candidate),
         body=merged.message.body
         if merged
-        else _make_harmless(ctx, candidate, "\n\n".join(part for part in (ticked, baton) if part)),
+        else _make_harmless(candidate, "\n\n".join(part for part in (ticked, baton) if part), ctx.secret_values),
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.PHASE, candidate.phase.id),
@@ -115,7 +115,7 @@ def choose_subject(ctx: RunContext, candidate: Candidate) -> str:
     subject = candidate.subject.strip()
     if not subject or len(subject) > SUBJECT_CHARS or not subject.isprintable():
         subject = render_subject(_name(candidate), ctx.settings)
-    return _make_harmless(ctx, candidate, subject)
+    return _make_harmless(candidate, subject, ctx.secret_values)
 
 
 def list_subjects(ctx: RunContext, candidate: Candidate) -> tuple[str, ...]:
@@ -123,13 +123,13 @@ def list_subjects(ctx: RunContext, candidate: Candidate) -> tuple[str, ...]:
     subject = candidate.subject.strip()
     words = [subject] if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable() else []
     found = (other for text in (*words, _name(candidate)) for other in list_other_subjects(text, ctx.settings))
-    return tuple(_make_harmless(ctx, candidate, other) for other in found)
+    return tuple(_make_harmless(candidate, other, ctx.secret_values) for other in found)
 
 
 def _name(candidate: Candidate) -> str:
     return f"phase {candidate.phase.id} — {candidate.phase.title}"
 
 
-def _make_harmless(ctx: RunContext, candidate: Candidate, text: str) -> str:
+def _make_harmless(candidate: Candidate, text: str, secret_values: tuple[str, ...]) -> str:
     """Take secrets out of a session's text, and orders to a forge that the plan does not give."""
-    return disarm(redact(text, environ_values=ctx.secret_values), given=candidate.pending.plan.text)
+    return disarm(redact(text, environ_values=secret_values), given=candidate.pending.plan.text)
