@@ -12,6 +12,7 @@ from relay.gate.model import GateResult
 from relay.git.modes import ABSENT
 from relay.git.objects import diff_trees, read_entries, write_paths_tree
 from relay.git.patches import read_patch
+from relay.git.repository import Repo
 from relay.meters.prices import Price, worst_cost_usd
 from relay.prompts.texts import ReviewBriefing
 from relay.regexes import regex
@@ -30,6 +31,7 @@ from relay.run.commit.candidate import Candidate, Refused
 from relay.run.commit.landing_leg import find_merged, is_untouched
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, Observe, ReviewFinished
+from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions
@@ -170,7 +172,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
     def begin_session() -> str:
         nonlocal leg
         session_id = ctx.new_id()
-        leg = _put_session(ctx, leg, session_id)
+        leg = _put_session(ctx.repo, leg, session_id, ctx.meter.unrecorded)
         return session_id
 
     with ctx.open_reading() as workspace:
@@ -179,7 +181,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
             ctx, workspace, phase_id=phase.id, new_id=begin_session, runner=phase.runner, cap=cap
         )
         found = review(reviewers, _brief(ctx, candidate, rounds, change), changed)
-    leg = _put_session(ctx, leg, author)
+    leg = _put_session(ctx.repo, leg, author, ctx.meter.unrecorded)
     if isinstance(found, Incomplete):
         return _end_incomplete(ctx, candidate, leg, found, is_capped=cap.met)
     held = Round(number=number, tree=change.tree, findings=found)
@@ -297,7 +299,7 @@ def find_author(leg: OpenLeg) -> str:
     return dict(leg.wip_trailers).get(trailers.SESSION, "") or leg.session_id
 
 
-def _put_session(ctx: RunContext, leg: OpenLeg, session_id: str) -> OpenLeg:
+def _put_session(repo: Repo, leg: OpenLeg, session_id: str, spend: Spent) -> OpenLeg:
     """Have the leg name another session, so that what that one spends is found after a kill."""
     start = LegStart(
         session_id=session_id,
@@ -306,7 +308,7 @@ def _put_session(ctx: RunContext, leg: OpenLeg, session_id: str) -> OpenLeg:
         environment=leg.environment,
         trailers=tuple(mark for mark in leg.trailers if mark[0] in KEPT_MARKS),
     )
-    return continue_leg(ctx.repo, replace(leg, spend=ctx.meter.unrecorded), start)
+    return continue_leg(repo, replace(leg, spend=spend), start)
 
 
 def _save(
