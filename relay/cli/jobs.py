@@ -102,7 +102,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
 
     def act(ctx: "RunContext") -> "RunEnd":
         warn_of_claims(ctx)
-        return work_within(ctx, hours, lambda: run_jobs(ctx, order, view.tell))
+        return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(ctx, order, view.tell))
 
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
 

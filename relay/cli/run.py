@@ -117,7 +117,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
             warn_of_claims(ctx)
-        return tell_next(work_within(ctx, hours, lambda: run(ctx, selection)))
+        return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
 

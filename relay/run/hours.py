@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from relay.errors import ConfigError, ExitCode
 from relay.hints import RUN
 from relay.interrupts import Interrupts, Urgency
-from relay.session.events import RetryScheduled
-from relay.setup.context import RunContext, RunEnd
+from relay.session.events import Observe, RetryScheduled
+from relay.setup.context import RunEnd
 from relay.values import dataclass
 from relay.words import render_moment
 
@@ -57,15 +57,15 @@ def _parse_moment(name: str, text: str, after: float) -> float:
     return found.timestamp()
 
 
-def work_within(ctx: RunContext, hours: Hours, act: Callable[[], RunEnd]) -> RunEnd:
+def work_within(hours: Hours, interrupts: Interrupts, observe: Observe, act: Callable[[], RunEnd]) -> RunEnd:
     """Wait for the first hour, act, and have it hand over at the last one; return how it ended."""
     now = time.time()
     if hours.not_before is not None and hours.not_before > now:
         wait_s = hours.not_before - now
         words = f"until {render_moment(hours.not_before, now=now)}, as asked (--not-before)"
-        ctx.observe(RetryScheduled(attempt=0, wait_s=wait_s, reason=words))
-        ctx.interrupts.wait(wait_s)  # when it is broken off, what follows sees that a stop was asked for
-    with _closing(ctx.interrupts, hours.until) as closed:
+        observe(RetryScheduled(attempt=0, wait_s=wait_s, reason=words))
+        interrupts.wait(wait_s)  # when it is broken off, what follows sees that a stop was asked for
+    with _closing(interrupts, hours.until) as closed:
         end = act()
     if hours.until is None or not closed.is_set() or end.exit_code is not ExitCode.INTERRUPTED:
         return end

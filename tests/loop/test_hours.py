@@ -61,7 +61,7 @@ def work(stage, hours, *advances, before=lambda: None):
             before()
             return run(ctx, Selection())
 
-        return render_end(work_within(ctx, hours, act), AT_ROOT)
+        return render_end(work_within(hours, ctx.interrupts, ctx.observe, act), AT_ROOT)
 
 
 def test_a_run_waits_for_its_first_hour(stage):
