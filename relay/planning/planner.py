@@ -12,6 +12,7 @@ from pathlib import Path
 from relay.errors import ExitCode, PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
+from relay.git.repository import Repo
 from relay.hints import DOCTOR, RUN, STATUS, Command
 from relay.plan.check import check_plan
 from relay.plan.encoding import decode_text, encode_text, require_utf8
@@ -97,7 +98,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     if changed:
         return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
     if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
-        _keep_cost(ctx, begun, before.text if before else "")
+        _keep_cost(ctx.repo, begun, ctx.meter.session, before.text if before else "")
         words = f"converged: nothing that {ctx.plan_path} asks for is missing"
         return ctx.end(ExitCode.DONE, words)
     if submissions.accepted is None:
@@ -107,7 +108,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         return _name_next(_reject(ctx, refused, words, code), ended.end)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
-    _keep_cost(ctx, begun, submissions.accepted.text)
+    _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
     return _finish(ctx, submissions.accepted)
 
@@ -271,7 +272,7 @@ def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = Ex
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = replace(refused.begun, spend=ctx.meter.session, is_open=False)
     where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
-    _keep_cost(ctx, refused.begun, "")
+    _keep_cost(ctx.repo, refused.begun, ctx.meter.session, "")
     if refused.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
     return ctx.end(code, reason, make_command(refused.task))
@@ -287,10 +288,10 @@ def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
     ctx.observe(Noticed(text=f"the uncommitted plan that was there is kept: git show {where}:{ctx.plan_path}"))
 
 
-def _keep_cost(ctx: RunContext, begun: PlanningRecord, text: str) -> None:
+def _keep_cost(repo: Repo, begun: PlanningRecord, spend: Spent, text: str) -> None:
     """Keep what planning has cost until a commit's trailers carry it: this session, and what was spent before it."""
-    save_plan_usage(ctx.repo, replace(begun, spend=begun.spend + ctx.meter.session, is_open=False), encode_text(text))
-    drop_spent(ctx.repo, begun.session_id)
+    save_plan_usage(repo, replace(begun, spend=begun.spend + spend, is_open=False), encode_text(text))
+    drop_spent(repo, begun.session_id)
 
 
 def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
