@@ -6,6 +6,7 @@ one that goes on take the same path.
 
 import time
 
+from relay.config import Settings
 from relay.errors import ExitCode, within
 from relay.git.operations import check_state
 from relay.git.repository import BranchError, Repo
@@ -22,6 +23,7 @@ from relay.run.resume.recommit import commit_proposed
 from relay.run.resume.settlement import settle
 from relay.run.selection import Selection, choose_phase
 from relay.session.events import Noticed, RetryScheduled
+from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.installation import ensure_set_up
@@ -146,15 +148,17 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return None
         case LegKind.INTERRUPTED:
             return ctx.end(ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
-        case LegKind.HANDOFF | LegKind.FAILED if stuck := _check_stuck(ctx, handover):
-            return stuck
-        case LegKind.HANDOFF:
-            return _check_size(ctx, result, handover)
-        case LegKind.FAILED if result.can_go_on:
-            return _check_size(ctx, result, handover)
+        case LegKind.HANDOFF | LegKind.FAILED if stuck := _check_stuck(ctx.repo):
+            return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is stuck: {stuck}", REVISE)
+        case LegKind.HANDOFF | LegKind.FAILED if result.kind is LegKind.HANDOFF or result.can_go_on:
+            if not (words := _check_size(ctx.settings.max_legs, result, handover)):
+                return None
+            split = Command(words=("plan", "--split", handover.phase_id))
+            return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            then = _raise_cap(ctx, again) if result.end is SessionEnd.BUDGET else _go_on(result, again)
+            is_capped = result.end is SessionEnd.BUDGET
+            then = _raise_cap(ctx.settings, ctx.meter.total, again) if is_capped else _go_on(result, again)
             return ctx.end(code, _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways), then)
 
 
@@ -163,37 +167,29 @@ def _go_on(result: LegResult, again: Command) -> Command:
     return {SessionEnd.DENIED: DOCTOR, SessionEnd.REFUSED: REVISE}.get(result.end, again)
 
 
-def _raise_cap(ctx: RunContext, again: Command) -> Command | None:
+def _raise_cap(settings: Settings, spent: Spent, again: Command) -> Command | None:
     """Return how to go on with twice the money; None where that may not be enough, or another cap was met."""
-    cap, spent = ctx.settings.max_cost_usd, ctx.meter.total.cost_usd
-    if ctx.settings.max_phase_cost_usd is not None or ctx.settings.max_tokens_total is not None:
+    cap = settings.max_cost_usd
+    if settings.max_phase_cost_usd is not None or settings.max_tokens_total is not None:
         return None
-    if not cap or not spent or 2 * spent < cap:
+    if not cap or not spent.cost_usd or 2 * spent.cost_usd < cap:
         return None
     return Command(words=(*again.words, "--max-cost", f"{2 * cap:g}"))
 
 
-def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:
-    """Stop a phase whose sessions fail one after the other at the same place, also when ticks are made elsewhere."""
-    leg = read_leg(ctx.repo)
-    times, error = find_repeated_error(ctx.repo, leg) if leg else (0, "")
-    if times < MAX_SAME_ERRORS:
-        return None
-    words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
-    return ctx.end(ExitCode.STOPPED, words, REVISE)
+def _check_stuck(repo: Repo) -> str:
+    """Say that sessions fail one after the other at the same place, also when ticks are made elsewhere; else empty."""
+    leg = read_leg(repo)
+    times, error = find_repeated_error(repo, leg) if leg else (0, "")
+    return f"{times} sessions in a row ended with the same error at {error}" if times >= MAX_SAME_ERRORS else ""
 
 
-def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnd | None:
-    """Stop a phase that does not fit: too many sessions, or several over the line without a tick."""
+def _check_size(max_legs: int, result: LegResult, handover: Handover) -> str:
+    """Say how a phase does not fit: too many sessions, or several over the line without a tick; empty where it does."""
     no_progress = 0 if result.new_claims else handover.no_progress + 1
-    split = Command(words=("plan", "--split", handover.phase_id))
     if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
-        words = f"{no_progress} sessions in a row handed over without ticking anything"
-        return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
-    if handover.number >= ctx.settings.max_legs:
-        words = f"{count(handover.number, 'session')} and still not done (max_legs)"
-        return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
-    return None
+        return f"{no_progress} sessions in a row handed over without ticking anything"
+    return f"{count(handover.number, 'session')} and still not done (max_legs)" if handover.number >= max_legs else ""
 
 
 def _end_interrupted(ctx: RunContext) -> RunEnd:
