@@ -312,13 +312,14 @@ class _Tree:
         if not ready:
             return
         self._read_status()
+        if self._init_pid:
+            settle(self._init_pid)
+        self._launch.prepare()
+        # Behind what may take seconds, in which somebody saves a file that is covered.
         self._is_stale = self._early and not has_mounts(self._init_pid, self._launch.points)
         if self._is_stale:
             self._kill()
             return
-        if self._init_pid:
-            settle(self._init_pid)
-        self._launch.prepare()
         self.begun_s = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended
             self._command.sendall(self._launch.words)

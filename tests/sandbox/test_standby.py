@@ -220,6 +220,27 @@ def test_it_is_not_taken_when_what_it_covers_was_replaced(
     assert (root / protected).read_text() == text
 
 
+def test_it_is_ended_when_that_was_replaced_while_the_command_waited(counted: Counted) -> None:
+    """What has to come first may take seconds, in a large repository; it is asked for again with the new sandbox."""
+    root, begun = counted.box.sandbox.policy.root, 0
+
+    def save_meanwhile() -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            _save(root)
+
+    for _ in range(_TRIES):
+        counted.make_ready()
+        begun = 0
+        sandbox = replace(counted.box.sandbox, prepare=save_meanwhile)
+        result = sandbox.run(("/bin/sh", "-c", "echo planted >> AGENTS.md"), limits=LIMITS)
+        if begun > 1:
+            assert (result.exit_code != 0, (root / "AGENTS.md").read_text()) == (True, "new\n")
+            return
+    pytest.fail("a command began where nothing covered the file")
+
+
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_a_socket_that_its_server_made_again_is_the_new_one(place: Any, tmp_path: Path, *, is_kept: bool) -> None:
     """A server that starts again removes the old one, or finds that it was moved."""
