@@ -228,9 +228,9 @@ def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
 
 
 def _read_hook(place: Path) -> bytes:
-    """Return how a hook begins; nothing of one that has no file, or that nobody can read."""
+    """Return how a hook begins; nothing of one that has no file, or none that git runs, or that nobody can read."""
     with suppress(OSError):
-        return read_start(place, HEAD_BYTES) or b""
+        return read_start(place, HEAD_BYTES) or b"" if os.access(place, os.X_OK) else b""
     return b""
 
 
