@@ -149,32 +149,33 @@ def parse_selection(phase: str) -> "Selection":
 
 
 def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", *, jobs: int) -> int:
-    """Check what can be checked without a model and say what would follow.
+    """Require what a run requires, as far as it can be known without a model, and say what would follow.
 
     Raises:
-        RelayError: A run could not start: unfinished merge, uncommitted changes, ticks made by hand, no such phase,
-            or not its turn.
+        RelayError: A run could not start.
     """
     from relay.cli.status import Near, show_standing
     from relay.run.commit.readiness import require_gates
+    from relay.run.ends import needs_session
     from relay.run.resume.settlement import require_point
     from relay.run.selection import choose_phase
+    from relay.setup.checklist import check_all, require_all
     from relay.setup.place import find_source
-    from relay.setup.runners import list_kinds
     from relay.state.standing import gather_standing
 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
-    _require_ready(request)
     phase, situation = None, standing.situation
-    if not situation.running:
-        require_point(situation, path)
-        phase = choose_phase(situation, selection)
-    with within(path):
-        plan = situation.plan
-        phases = selection.list_phases(plan)
-        require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
-    list_kinds(replace(request, phases=phases))
+    plan = situation.plan
+    if needs_session(situation, selection):
+        with within(path):
+            phases = selection.list_phases(plan)
+            require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
+        if situation.point is not None:
+            phase = choose_phase(situation, selection)
+        require_all(check_all(replace(request, phases=phases)))
+        if not situation.running:
+            require_point(situation, path)
     show_standing(standing, place.caller, Near(), why=True)
     begins: tuple[Phase, ...] = (phase,) if phase else ()
     if open_jobs := find_open_jobs(repo, path):
@@ -184,29 +185,6 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         begins = show_waves(plan, jobs)
     show_next(begins, request.settings)
     return ExitCode.DONE
-
-
-def _require_ready(request: "RunRequest") -> None:
-    """Require what holds without a model.
-
-    Raises:
-        RelayError: The first thing that does not.
-    """
-    from relay.setup import preconditions as needed
-    from relay.setup.approval import require_approval
-    from relay.store.completion import find_pending_move
-    from relay.store.home import find_home
-
-    repo, path = request.repo, request.plan_path
-    needed.require(needed.check_program(repo.root, request.settings, request.environ))
-    require_approval(find_home(repo), request.settings, request.environ)
-    needed.require(needed.check_repository(repo))
-    needed.require(needed.check_plan_file(repo, path))
-    needed.require(needed.check_identity(repo))
-    needed.require(needed.check_hooks(repo, request.settings, request.environ))
-    # A run finishes what an earlier commit lacks in the files before it looks at them.
-    if not request.allow_dirty and find_pending_move(repo) is None:
-        needed.require(needed.check_clean(repo, path))
 
 
 def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:

@@ -1,6 +1,7 @@
 """Signing commits when there is no user at hand to type a passphrase."""
 
 import shlex
+import tempfile
 from collections.abc import Mapping
 
 from relay.errors import RepoError
@@ -53,16 +54,17 @@ def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: 
 def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
 
-    Signs a commit that nothing points to, so that a run does not find out after its first phase.
+    Signs a commit that is kept nowhere, so that a run does not find out after its first phase.
     """
     guarded = guard(repo)
     if not guarded.flag("commit.gpgsign", default=False):
         return None
     message = b"relay: can commits be signed?\n"
     try:
-        identity = get_identity(repo).environment
-        draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
-        write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
+        with tempfile.TemporaryDirectory(prefix="relay-signing-") as objects:
+            identity = {**get_identity(repo).environment, "GIT_OBJECT_DIRECTORY": objects}
+            draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
+            write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
     except RepoError as error:
         return str(error)
     return None

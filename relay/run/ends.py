@@ -20,6 +20,21 @@ from relay.store.texts import find_text
 from relay.words import count
 
 
+def needs_session(situation: Situation, selection: Selection) -> bool:
+    """Return whether a run needs a session, or has something to settle first.
+
+    Raises:
+        PlanError: The phase that was asked for cannot be run.
+    """
+    if situation.point is None:
+        return True
+    if selection.phase_id:
+        get_phase(situation.plan, selection.phase_id)
+    if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
+        return True
+    return choose_phase(situation, selection) is not None
+
+
 def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
     """Return how a run ends that needs no session; None when one is needed, or something has to be settled first.
 
@@ -28,13 +43,7 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
     Raises:
         PlanError: The phase that was asked for cannot be run.
     """
-    if situation.point is None:
-        return None
-    if selection.phase_id:
-        get_phase(situation.plan, selection.phase_id)
-    if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
-        return None
-    if choose_phase(situation, selection) is not None:
+    if needs_session(situation, selection):
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):

@@ -5,7 +5,8 @@ Begin with `open.py`, which makes what `context.py` names:
     context.py        what a run is asked for, its collaborators, how it ends
     open.py           all of them made, in the order in which a user can repair what is missing
     place.py          repository, settings and plan around the current directory
-    preconditions.py  what has to hold
+    checklist.py      what has to hold, in order
+    preconditions.py  each thing of that
     program.py        relay's own code is out of reach for sessions
     approval.py       a person has read the repository's setup commands
     installation.py   which install what sessions need

@@ -1,10 +1,11 @@
 """The meter that goes on from what the plan has cost, and the book that a kill leaves."""
 
 import contextlib
+from datetime import UTC, datetime
 
 from relay.config import Settings
 from relay.git.repository import Repo
-from relay.meters.prices import Budget, Price
+from relay.meters.prices import Budget, Price, find_price
 from relay.meters.spend import Meter
 from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
@@ -12,6 +13,11 @@ from relay.state.facts import find_leg_commit, is_of_another_plan
 from relay.store.legs import read_leg
 from relay.store.plan_cost import read_plan_cost
 from relay.store.session_cost import note_spent
+
+
+def find_price_now(settings: Settings, model: str) -> Price | None:
+    """Return what a model costs today, as the user's settings have it or the table; None where neither says it."""
+    return find_price(model, at=datetime.now(UTC).date(), overrides=settings.prices)
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:

@@ -83,7 +83,7 @@ def try_agent(
     found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], *, bwrap: Path | None
 ) -> tuple[Finding, ...]:
     """Try one agent, with bubblewrap where it is; never raises for what is missing."""
-    return (*_try(found, kind, environ, bwrap), check_key(kind, environ))
+    return (*_try(found, kind, environ, bwrap), check_key((kind,), environ))
 
 
 def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:

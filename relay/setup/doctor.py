@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
 from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
+from relay.plan.model import Plan
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
@@ -24,18 +25,15 @@ from relay.sandbox.install import find_way
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
 from relay.setup.announcement import describe_settings, describe_tracked
-from relay.setup.place import find_settings, get_place, load_plan
+from relay.setup.checklist import check_all
+from relay.setup.context import RunRequest
+from relay.setup.place import Place, find_settings, get_place, load_plan
 from relay.setup.policy import get_hidden, get_unreadable, make_policy
 from relay.setup.preconditions import (
     Finding,
     State,
-    check_git,
-    check_hooks,
-    check_identity,
     check_key,
-    check_plan_file,
     check_program,
-    check_repository,
     check_rules,
     find_out,
     make_missing,
@@ -43,6 +41,7 @@ from relay.setup.preconditions import (
 from relay.setup.rules import load_repository_rules
 from relay.store.home import get_jobs_place
 from relay.values import dataclass
+from relay.words import count
 
 ENDPOINT_TIMEOUT_S = 10.0
 """How long an endpoint may take to answer before the doctor goes on without it."""
@@ -70,20 +69,23 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     repo: Repo | None = None
     try:
         repo = open_repo(cwd, environ)
-        findings.extend(_examine_repo(repo))
     except RepoError as error:
         findings.append(make_missing("repository", error))
     root = repo.root if repo else cwd
-    settings, finding = _examine_settings(root, environ)
-    findings.append(finding)
-    idle = describe_settings(settings or Settings(), environ)
+    settings, place, plan, about = _examine_settings(root, environ)
+    chosen = settings or Settings()
+    request = _make_request(repo, chosen, place, plan, environ) if repo else None
+    runner = request.runners[0] if request else chosen.runner
+    needed = tuple(check_all(request) if request else _examine_apart(root, chosen, environ))
+    findings.extend(_put_in(about, needed))
+    idle = describe_settings(chosen, environ)
     findings.extend(Finding(name="settings", state=State.WARNING, words=words) for words in idle)
-    findings.append(check_program(root, settings or Settings(), environ))
-    findings.extend(_examine_model(settings, environ))
+    if settings is not None and not any(finding.error for finding in needed if finding.name in {"runner", "key"}):
+        findings.append(_ask_endpoint(_get_kind(runner, settings), settings, environ))
     if repo is not None:
-        findings.append(check_hooks(repo, settings or Settings(), environ))
+        findings.extend(_examine_log(repo))
         findings.extend(_examine_sandbox(repo, settings, environ))
-        findings.extend(_examine_worktrees(repo, settings or Settings()))
+        findings.extend(_examine_worktrees(repo, chosen))
     findings.append(_examine_rules(root, settings, environ))
     return Report(
         findings=tuple(findings),
@@ -92,8 +94,38 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     )
 
 
-def _examine_repo(repo: Repo) -> Iterator[Finding]:
-    yield from (check_git(repo), check_repository(repo), check_identity(repo))
+def _make_request(
+    repo: Repo, settings: Settings, place: Place | None, plan: Plan | None, environ: Mapping[str, str]
+) -> RunRequest:
+    """Return what `relay run` would ask for."""
+    return RunRequest(
+        command="run",
+        repo=place.repo if place else repo,
+        settings=settings,
+        plan_path=place.plan_name if place else settings.plan,
+        allow_dirty=False,
+        environ=environ,
+        phases=tuple(phase for phase in plan.phases if not phase.done) if plan else (),
+    )
+
+
+def _examine_apart(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Look at what needs no repository."""
+    return check_program(root, settings, environ), check_key((_get_kind(settings.runner, settings),), environ)
+
+
+def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield what a run needs; what the plan is says more than that a run can take its file."""
+    if about.name not in {finding.name for finding in needed}:
+        yield about
+    for finding in needed:
+        if finding.name != "plan" or finding.error:
+            yield finding
+        elif about.name == finding.name:
+            yield about
+
+
+def _examine_log(repo: Repo) -> Iterator[Finding]:
     if repo.list_refs("refs/relay/") and not _is_undecorated(repo):
         yield Finding(
             name="log",
@@ -108,36 +140,31 @@ def _is_undecorated(repo: Repo) -> bool:
     return any(s.key == "log.excludedecoration" and s.value.startswith("refs/relay") for s in read_config(repo))
 
 
-def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings | None, Finding]:
-    """Gather the settings with those of the plan, which is looked at on the way."""
+def _examine_settings(
+    root: Path, environ: Mapping[str, str]
+) -> tuple[Settings | None, Place | None, Plan | None, Finding]:
+    """Gather the settings with those of the plan; what is found is of the one or of the other."""
     try:
         place = get_place(plan=None, environ=environ, needs_repo=False)
         settings = find_settings({}, environ, root, plan=None)
     except ConfigError as error:
-        return None, make_missing("settings", error)
+        return None, None, None, make_missing("settings", error)
     try:
         plan = load_plan(place)
         settings = find_settings({}, environ, root, plan=plan, plan_name=place.plan_name)
     except PlanError as error:
-        return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
+        return settings, place, None, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
     except ConfigError as error:
-        return settings, make_missing("settings", error)
-    if place.found and (unfit := check_plan_file(place.repo, place.plan_name)).error:
-        return settings, unfit
+        return settings, place, None, make_missing("settings", error)
+    words = f"{place.plan_name}: {count(len(plan.phases), 'phase')}"
+    about = Finding(name="plan", state=State.OK, words=words)
     if is_example(plan):
-        return settings, Finding(name="plan", state=State.WARNING, words=f"{place.plan_name}: {EXAMPLE}", hint=INSTEAD)
-    words = f"{place.plan_name}: {len(plan.phases)} {'phase' if len(plan.phases) == 1 else 'phases'}"
-    return settings, Finding(name="plan", state=State.OK, words=words, hint="")
+        about = Finding(name="plan", state=State.WARNING, words=f"{place.plan_name}: {EXAMPLE}", hint=INSTEAD)
+    return settings, place, plan, about
 
 
-def _examine_model(settings: Settings | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-
-    chosen = settings or Settings()
-    kind = get_kind(chosen.runner, origin=chosen.origins.get("runner", "default"), known=list_runners(chosen))
-    key = check_key(kind, environ)
-    yield key
-    if settings is not None and key.state is State.OK:
-        yield _ask_endpoint(kind, settings, environ)
+def _get_kind(name: str, settings: Settings) -> RunnerKind:
+    return get_kind(name, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
 
 
 def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) -> Finding:

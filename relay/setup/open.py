@@ -9,30 +9,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from relay.git.repository import Repo
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
-from relay.meters.prices import find_price
+from relay.meters.spend import Meter
 from relay.meters.warmth import Waits
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import list_runners
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
-from relay.setup import preconditions
-from relay.setup.account import Book, make_meter
+from relay.setup.account import Book, find_price_now
 from relay.setup.announcement import announce, describe_settings
-from relay.setup.approval import require_approval
+from relay.setup.checklist import check_apart, check_enclosed, require_all
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress
 from relay.setup.policy import get_hidden, get_unreadable
-from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
 from relay.setup.rules import Rules, load_repository_rules
-from relay.setup.runners import OpenRunners, list_kinds
+from relay.setup.runners import OpenRunners
 from relay.setup.session import Sessions
 from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
@@ -57,31 +54,29 @@ def open_run(
     settings = request.settings
     runners = list_runners(settings) if runners is None else runners
     request = replace(request, repo=_hide(request))
-    _require_ready(request, runners)
+    require_all(check_apart(request, runners))
     with ExitStack() as stack:
         run_id = new_id()
         observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # Opened first, because what they need loads while git is asked and the sandbox proves itself.
         opened = OpenRunners(known=runners, given=given, stack=stack).open(request.runners)
-        left = stack.enter_context(take_repository(request))
+        meter, left = stack.enter_context(take_repository(request))
         rules = _load_rules(request)
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace, waits = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
-        if request.command == "run":
-            require(preconditions.check_hooks(request.repo, settings, request.environ, workspace.sandbox))
-        sessions, book = _make_sessions(request, opened.get, observe, workspace, waits)
-        observers.meter = sessions.meter
-        require(preconditions.check_caps(settings, sessions.price, sessions.meter))
-        observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe, waits.observe]
+        require_all(check_enclosed(request, workspace.sandbox))
+        sessions, book = _make_sessions(request, opened.get, observe, workspace, waits, meter)
+        observers.meter = meter
+        observers.counters += [meter.observe, sessions.pace.observe, book.observe, waits.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
             workspace=workspace,
             sessions=sessions,
             rules=rules,
-            meter=sessions.meter,
+            meter=meter,
             observe=sessions.observe,
             observe_job=observers.observe_job,
             interrupts=interrupts,
@@ -120,15 +115,6 @@ def _listen(observers: Observers, workspace: Workspace) -> tuple[Workspace, Wait
     return replace(workspace, sandbox=replace(workspace.sandbox, hear=hear)), waits
 
 
-def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:
-    kinds = list_kinds(request, runners)
-    require(preconditions.check_program(request.repo.root, request.settings, request.environ))
-    if request.command == "run":
-        require_approval(find_home(request.repo), request.settings, request.environ)
-    for kind in kinds:
-        require(preconditions.check_key(kind, request.environ))
-
-
 def _load_rules(request: RunRequest) -> Rules:
     if "rules" in request.settings.ablate:
         return Rules()
@@ -137,13 +123,15 @@ def _load_rules(request: RunRequest) -> Rules:
 
 
 def _make_sessions(
-    request: RunRequest, get_runner: Callable[[str], Runner], observe: Observe, workspace: Workspace, waits: Waits
+    request: RunRequest,
+    get_runner: Callable[[str], Runner],
+    observe: Observe,
+    workspace: Workspace,
+    waits: Waits,
+    meter: Meter,
 ) -> tuple[Sessions, Book]:
     """Return what runs this run's sessions, on the plan's account, and its book; a runner is asked for the model."""
-    settings = request.settings
-    price_of = partial(find_price, at=datetime.now(UTC).date(), overrides=settings.prices)
-    price = price_of(settings.model)
-    meter, first = make_meter(request.repo, request.plan_path, settings, price), request.runners[0]
+    settings, first = request.settings, request.runners[0]
     book = Book(request.repo, meter)
     waits.check_budget = book.check
     if (
@@ -155,8 +143,8 @@ def _make_sessions(
         get_runner=get_runner,
         model=get_runner(first).get_model(settings.model),
         settings=settings,
-        price=price,
-        find_price=price_of,
+        price=find_price_now(settings, settings.model),
+        find_price=partial(find_price_now, settings),
         meter=meter,
         check_budget=book.check,
         pace=Pace(),

@@ -1,13 +1,12 @@
-"""What has to hold before a session, each thing looked at in one place.
+"""What has to hold before a session, each thing looked at in one place; `relay.setup.checklist` has the order.
 
-`relay run` and `relay plan` require one finding after the other, in the order in which a user can repair them; so does
-`--dry-run`, as far as it goes; `relay doctor` shows them all. A check changes nothing and asks no endpoint.
+A check changes nothing and asks no endpoint.
 """
 
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +26,6 @@ from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
 from relay.hints import Hint, TypedPath
-from relay.meters.prices import Price
 from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
@@ -35,8 +33,13 @@ from relay.sandbox.environment import render_path
 from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
+from relay.setup.account import find_price_now, make_meter
+from relay.setup.approval import require_approval
+from relay.setup.context import RunRequest
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
+from relay.store.completion import find_pending_move
+from relay.store.home import find_home
 from relay.store.legs import get_branch, read_leg
 from relay.values import dataclass
 from relay.words import shorten
@@ -79,6 +82,16 @@ def require(finding: Finding) -> None:
         raise finding.error
 
 
+def check_approval(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Look whether a person has read the setup commands that the repository asks for."""
+
+    def get() -> str:
+        require_approval(find_home(repo), settings, environ)
+        return f"{len(settings.setup)} to be run before a session" if settings.setup else "nothing to be run"
+
+    return find_out(get, name="setup")
+
+
 def make_missing(name: str, error: RelayError) -> Finding:
     """Return the finding that an error is."""
     return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint, error=error)
@@ -117,12 +130,12 @@ def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) ->
     return find_out(get, name="relay")
 
 
-def check_key(kind: RunnerKind, environ: Mapping[str, str]) -> Finding:
-    """Look for the key that the runner needs; it is never shown."""
+def check_key(kinds: Sequence[RunnerKind], environ: Mapping[str, str]) -> Finding:
+    """Look for the keys that runners need; none is ever shown."""
 
     def get() -> str:
-        name = kind.get_key(environ)
-        return f"{name} is set" if name else "this runner needs none"
+        names = [*dict.fromkeys(name for kind in kinds if (name := kind.get_key(environ)))]
+        return f"{', '.join(names)} {'are' if names[1:] else 'is'} set" if names else "this runner needs none"
 
     return find_out(get, name="key")
 
@@ -172,7 +185,7 @@ def check_identity(repo: Repo) -> Finding:
 
 
 def check_signature(repo: Repo) -> Finding:
-    """Where commits are signed, sign one that nothing points to: there is no passphrase prompt during a run."""
+    """Where commits are signed, sign one that is kept nowhere: nobody is asked for a passphrase, as in a run."""
 
     def get() -> str:
         if words := check_signing(repo):
@@ -263,6 +276,8 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
     def get() -> str:
         if read_leg(repo) is not None:
             return "a phase is open"
+        if status is None and find_pending_move(repo) is not None:
+            return "a run first finishes what an earlier commit lacks in the files"
         own = {plan_path, find_ledger_path(plan_path)}
         found = read_status(repo) if status is None else status
         dirty = [path for path in found.changed if path not in own]
@@ -277,11 +292,18 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
     return find_out(get, name="changes")
 
 
-def check_caps(settings: Settings, price: Price | None, meter: Meter) -> Finding:
-    """Look whether the caps can be kept: what has no price cannot be counted in money."""
+def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
+    """Look whether the caps can be kept: what has no price cannot be counted in money.
+
+    Args:
+        meter: The plan's; None: it is made.
+    """
 
     def get() -> str:
-        if (price is None or meter.total.cost_usd is None) and (words := meter.check(0, 0)):
+        settings = request.settings
+        price = find_price_now(settings, settings.model)
+        counted = meter or make_meter(request.repo, request.plan_path, settings, price)
+        if (price is None or counted.total.cost_usd is None) and (words := counted.check(0, 0)):
             raise ConfigError(f"{settings.model}: {words}")
         return "every request is counted"
 

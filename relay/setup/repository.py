@@ -9,10 +9,11 @@ from relay.git.gc_hold import hold_collections
 from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries
 from relay.git.repository import Repo
 from relay.git.status import read_status
+from relay.meters.spend import Meter
 from relay.sandbox.private_folder import find_folder, remove_left_overs
-from relay.setup import preconditions
+from relay.setup.account import find_price_now, make_meter
+from relay.setup.checklist import check_taken, check_untaken, require_all
 from relay.setup.context import RunRequest
-from relay.setup.preconditions import require
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
 from relay.store.repair import repair_refs
@@ -44,31 +45,29 @@ def _hold(repo: Repo, clear: Callable[[Repo], tuple[str, ...]]) -> Iterator[tupl
 
 
 @contextmanager
-def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
-    """Make sure that the repository can be worked in, and keep others out.
+def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...]]]:
+    """Keep others out of the repository, and make sure that it can be worked in.
 
     Yields:
-        A sentence for each thing that an earlier commit still lacks in the index or the work tree.
+        The plan's meter, and a sentence for each thing that an earlier commit still lacks in the index or the work
+        tree.
 
     Raises:
         RelayError: The user has to change something, or a process of an earlier run does not end.
     """
-    repo, path = request.repo, request.plan_path
-    require(preconditions.check_git(repo))
-    require(preconditions.check_repository(repo))
-    require(preconditions.check_plan_file(repo, path))
+    repo, settings = request.repo, request.settings
+    require_all(check_untaken(request))
     looks = request.command == "run" and not request.allow_dirty
     # What git is asked for anyway then has the files that stood there for a moment, too.
     with _hold(repo, clear_git_directory if looks else clear_stale_locks) as left, hold_collections(repo):
-        require(preconditions.check_identity(repo))
-        require(preconditions.check_signature(repo))
-        if looks:
-            status = read_status(repo)
+        status = read_status(repo) if looks else None
+        if status is not None:
             clear_temporaries(repo, status.untracked)
-            require(preconditions.check_clean(repo, path, status))
+        meter = make_meter(repo, request.plan_path, settings, find_price_now(settings, settings.model))
+        require_all(check_taken(request, status, meter))
         begin_watch(repo)
         try:
-            yield left
+            yield meter, left
         finally:
             # What cannot be noted now, on a full disk, is not known to the next run: it asks then.
             with suppress(OSError, RepoError):

@@ -14,10 +14,9 @@ from relay.plan.files import STATE_DIR, find_protected
 from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
-from relay.setup import preconditions
 from relay.setup.context import RunRequest
 from relay.setup.policy import get_hidden, get_unreadable, make_limits, make_policy
-from relay.setup.preconditions import require
+from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
 from relay.tools.workspace import Workspace
 
@@ -70,7 +69,7 @@ def open_own_workspace(request: RunRequest) -> Iterator[Workspace]:
         RelayError: What a run would stop with for the sandbox's sake.
     """
     root, settings, environ = request.repo.root, request.settings, request.environ
-    require(preconditions.check_program(root, settings, environ))
+    require(check_program(root, settings, environ))
     hidden = get_hidden(root, settings, environ)
     unreadable = get_unreadable(root, settings, environ)
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(root, settings, unreadable)

@@ -38,13 +38,13 @@ def test_a_phase_without_a_gate_needs_the_word_of_the_user(relay, write):
     assert "PLAN.md:3: phase 1 has no verify command, so nothing would check what is ticked" in ran.err
     assert "--unchecked" in ran.err
     assert relay("run", "--dry-run").code == ExitCode.USER
-    assert relay("run", "--dry-run", "--unchecked").code == ExitCode.DONE
+    assert relay("run", "--dry-run", "--unchecked", env=KEY).code == ExitCode.DONE
 
 
 def test_a_gate_of_the_document_is_a_gate(relay, write, project):
     (project / "relay.toml").write_text('verify = ["test -f hello.txt"]\n')
     write("")
-    assert relay("run", "--dry-run").code == ExitCode.DONE
+    assert relay("run", "--dry-run", env=KEY).code == ExitCode.DONE
 
 
 def test_the_example_is_no_plan(relay, doctor, commit):
@@ -67,7 +67,7 @@ def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are
         assert ran.code == ExitCode.USER
         assert refused in ran.err + ran.out
     assert "by magic" in relay("status").out
-    assert relay("run", "--dry-run", "--runner", "api").code == ExitCode.DONE
+    assert relay("run", "--dry-run", "--runner", "api", env=KEY).code == ExitCode.DONE
 
     write("Verify: `test -f hello.txt`\nRunner: claude")
     assert "  by claude\n" in relay("check").out

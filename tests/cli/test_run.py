@@ -246,7 +246,7 @@ def test_a_plan_outside_the_repository_is_refused(relay, tmp_path):
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git):
     before = git("for-each-ref"), sorted(planned.iterdir())
-    ran = relay("run", "--dry-run", env={"RELAY_VERIFY": "test -e ."})
+    ran = relay("run", "--dry-run", env={"RELAY_VERIFY": "test -e .", "ANTHROPIC_API_KEY": "k"})
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[-5:] == [
         "phase  1  Hello",
@@ -452,7 +452,8 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint
     assert status.splitlines()[-1] == f"next   relay run {named} begins phase 2"
     assert relay("status", cwd=docs).out.splitlines()[-1] == "next   relay run begins phase 1"
     shown = shlex.split(ran.out.splitlines()[-1].removeprefix("next: "))
-    assert relay(*shown[1:], "--dry-run", cwd=docs).out.splitlines()[0].startswith("docs/my plan.md on main")
+    dry = relay(*shown[1:], "--dry-run", cwd=docs, env=endpoint)
+    assert dry.out.splitlines()[0].startswith("docs/my plan.md on main")
     ran = relay("plan", "something else", "--plan", "my plan.md", cwd=docs, env=endpoint)
     assert f"Hint: relay plan {named} --revise 'what to change' changes it" in ran.err
     ran = relay("rewind", "7", "--plan", "my plan.md", cwd=docs)

@@ -135,7 +135,7 @@ def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed,
     git("add", ".")
     git("commit", "-q", "-m", "more plans")
 
-    ran = relay(*shlex.split(typed), cwd=deep)
+    ran = relay(*shlex.split(typed), cwd=deep, env={"ANTHROPIC_API_KEY": "k"})
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.splitlines()[-1].startswith(f"Hint: {hint}")

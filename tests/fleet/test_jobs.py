@@ -347,7 +347,7 @@ def test_another_terminal_reaches_all_of_them(plan):
 def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
     done_beside(wave, "1")
-    assert "jobs   1 first" in wave.relay("run", "--dry-run").stdout
+    assert "jobs   1 first" in wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout
     code, out, server = run(wave, [write_phase(2)], "--jobs", "1")
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
     assert is_whole(wave)
@@ -440,7 +440,7 @@ def test_the_doctor_tries_a_work_tree(plan):
 
 
 def test_a_dry_run_says_what_would_be_side_by_side(plan):
-    shown = plan.relay("run", "--jobs", "2", "--dry-run").stdout.splitlines()
+    shown = plan.relay("run", "--jobs", "2", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout.splitlines()
     begins = shown[next(n for n, line in enumerate(shown) if line.startswith("waves")) :]
     assert begins[0] == "waves  1 2 │ 3, up to 2 at once"
     assert [line for line in begins if line.startswith("phase")] == ["phase  1  One", "phase  2  Two"]

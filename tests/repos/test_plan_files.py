@@ -78,7 +78,7 @@ def test_a_plan_that_is_a_link_out_of_the_repository(stage, tmp_path):
     with pytest.raises(PlanError, match=f"symbolic link to {outside}"):
         stage.run("sessions: []")
 
-    dry = stage.relay("run", "--dry-run")
+    dry = stage.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
     assert (dry.returncode, "symbolic link" in dry.stderr) == (ExitCode.USER, True)
     assert "[x]" not in outside.read_text()
 

@@ -138,7 +138,7 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     assert AT_ROOT.write(caught.value.hint) == "relay run --plan PLAN.md"
     assert (stage.git("for-each-ref"), stage.git("status", "--porcelain")) == before
     for command in (("status", "--plan", "docs/PLAN.md"), ("run", "--dry-run", "--plan", "docs/PLAN.md")):
-        said = stage.relay(*command)
+        said = stage.relay(*command, environ={"ANTHROPIC_API_KEY": "k"})
         assert "phase 1 of PLAN.md is open" in said.stdout + said.stderr, command
     stage.calm()
     stage.plan_path = "PLAN.md"

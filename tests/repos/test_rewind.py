@@ -232,7 +232,7 @@ def relay(done):
             )
             script.chmod(0o755)
             path = f"{place}:{os.environ['PATH']}"
-        ended = done.relay(*args, answer=answer, path=path)
+        ended = done.relay(*args, answer=answer, path=path, environ={"ANTHROPIC_API_KEY": "k"})
         if left is not None:
             wait_for_end(left)
         return ended

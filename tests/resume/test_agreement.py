@@ -181,7 +181,7 @@ def ask_status(stage):
 
 
 def ask_dry_run(stage):
-    return stage.relay("run", "--phase", "next", "--allow-dirty", "--dry-run")
+    return stage.relay("run", "--phase", "next", "--allow-dirty", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
 
 
 def run(stage):

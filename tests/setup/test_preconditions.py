@@ -1,6 +1,8 @@
 """What has to hold before a session: looked at once, shown by the doctor and required by a run."""
 
+import inspect
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,10 @@ from relay.files.replacement import make_temporary_name
 from relay.git.repository import open_repo
 from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
+from relay.setup import checklist, preconditions, repository
+from relay.setup import open as opening
+from relay.setup.checklist import check_all
+from relay.setup.context import RunRequest
 from relay.setup.preconditions import (
     State,
     check_clean,
@@ -36,18 +42,18 @@ from tests.scripted import ScriptedRunner
     ],
 )
 def test_a_key_is_named_and_never_shown(environ, words):
-    finding = check_key(RUNNERS["api"], environ)
+    finding = check_key((RUNNERS["api"],), environ)
     assert (finding.state, finding.words, finding.error) == (State.OK, words, None)
 
 
 def test_a_runner_without_a_key_misses_none():
-    finding = check_key(ScriptedRunner([]).kind, {})
+    finding = check_key((ScriptedRunner([]).kind,), {})
     assert (finding.state, finding.words) == (State.OK, "this runner needs none")
 
 
 def test_what_is_missing_is_one_error_with_the_words_that_are_shown():
     """The doctor shows the finding, a run stops with the error; they cannot say different things."""
-    finding = check_key(RUNNERS["api"], {})
+    finding = check_key((RUNNERS["api"],), {})
     with pytest.raises(RunnerError) as raised:
         require(finding)
     assert finding.state is State.MISSING
@@ -257,7 +263,6 @@ def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, s
 
 
 def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
-    """So does its dry run; the doctor shows the same words."""
     look_at_hook(stage, "#!/no/such/interpreter\n", name="commit-msg")
     runner = ScriptedRunner([])
 
@@ -265,12 +270,7 @@ def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
         pass
 
     assert runner.told == []
-    for command in (("run", "--dry-run"), ("doctor",)):
-        done = stage.relay(*command)
-        assert done.returncode == 1
-        shown = " ".join((done.stdout + done.stderr).split())
-        assert "the commit-msg hook cannot be started: there is no program /no/such/interpreter" in shown
-    assert stage.relay("run", "--dry-run", environ={"RELAY_HOOKS": "skip"}).returncode == 0
+    assert stage.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k", "RELAY_HOOKS": "skip"}).returncode == 0
 
 
 def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
@@ -328,3 +328,82 @@ def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
     assert try_to_start().startswith("LOST.md is ignored by git")
     stage.plan_path = "PLAN.md"
     assert try_to_start().startswith("tracked files have uncommitted changes: AGENTS.md")
+
+
+def age_git(stage):
+    (folder := stage.root.with_name("bin")).mkdir()
+    (script := folder / "git").touch(mode=0o755)
+    says = 'for word; do [ "$word" = version ] && echo git version 2.30.0 && exit; done'
+    script.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\n{says}\nexec {shutil.which("git")} "$@"\n')
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def configure(stage, text):
+    """Have the user's own configuration of git say no more than that."""
+    (config := stage.root.with_name("gitconfig")).write_text(text)
+    return {"GIT_CONFIG_GLOBAL": str(config)}
+
+
+def ask_for_setup(stage):
+    stage.write("relay.toml", 'setup = ["uv sync"]\n')
+    stage.commit()
+
+
+def lead_elsewhere(stage):
+    (stage.root / "LINK.md").symlink_to("PLAN.md")
+    return {"RELAY_PLAN": "LINK.md"}
+
+
+SIGNING = "[user]\nname = T\nemail = t@example.invalid\n[commit]\ngpgSign = true\n[gpg]\nprogram = /bin/false\n"
+BROKEN = {
+    "runner": (lambda _: {"RELAY_RUNNER": "claude"}, "relay starts no agent without its sandbox"),
+    "relay": (lambda stage: {"PYTHONPATH": str(stage.root)}, "the next relay would load code of a session"),
+    "setup": (ask_for_setup, "this repository wants to run with network before its first session: uv sync"),
+    "key": (lambda _: {"ANTHROPIC_API_KEY": ""}, "no API key"),
+    "git": (age_git, "git 2.30.0 is too old"),
+    "repository": (lambda stage: stage.git("update-ref", "--no-deref", "CHERRY_PICK_HEAD", "HEAD"), "a cherry-pick is"),
+    "plan": (lead_elsewhere, "LINK.md leads through a symbolic link"),
+    "identity": (lambda stage: configure(stage, ""), "git does not know who you are"),
+    "signing": (lambda stage: configure(stage, SIGNING), "commit.gpgSign is on, but the commit cannot be signed"),
+    "changes": (lambda stage: stage.write("AGENTS.md", "changed"), "uncommitted changes: AGENTS.md"),
+    "caps": (lambda _: {"RELAY_MODEL": "nobody-knows"}, "nobody-knows: the model's price is unknown"),
+    "hooks": (lambda stage: look_at_hook(stage, "#!/no/such\n"), "the pre-commit hook cannot be started"),
+}
+"""How each thing is made missing, which may return variables, and what is said then."""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_stops_a_run_stops_its_dry_run_in_the_same_words_and_the_doctor_shows_it(stage, name):
+    """Nothing is changed by the two that only look: not even a signature is left."""
+    make, words = BROKEN[name]
+    made = make(stage)
+    environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "RELAY_SANDBOX": "off"}
+    environ |= made if isinstance(made, dict) else {}
+    objects = sorted((stage.root / ".git/objects").rglob("*"))
+
+    dry, doctor, run = (
+        stage.relay(*typed, environ=environ, path=environ.get("PATH", ""))
+        for typed in (("run", "--dry-run"), ("doctor",), ("run",))
+    )
+
+    assert (dry.returncode, doctor.returncode, run.returncode) == (1, 1, 1)
+    assert words in " ".join(run.stderr.split())
+    assert (dry.stdout, dry.stderr) == ("", run.stderr)
+    line = next(line for line in doctor.stdout.splitlines() if line.startswith(f"PROBLEM  {name} "))
+    assert words in line
+    assert sorted((stage.root / ".git/objects").rglob("*")) == objects
+
+
+def test_a_run_requires_the_list_alone_and_each_thing_of_it_is_tried_above(stage):
+    repo, environ = open_repo(stage.root), {"ANTHROPIC_API_KEY": "k"}
+    request = RunRequest(
+        command="run", repo=repo, settings=Settings(), plan_path="PLAN.md", allow_dirty=False, environ=environ
+    )
+    assert [finding.name for finding in check_all(request)] == [*BROKEN]
+
+    known = vars(checklist) | vars(preconditions)
+    parts, *required = (
+        {name for name in re.findall(r"\bcheck_\w+", inspect.getsource(code)) if name in known}
+        for code in (check_all, opening, repository)
+    )
+    assert set.union(*required) | {"check_all"} == parts
