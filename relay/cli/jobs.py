@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,17 +10,12 @@ import click
 from relay.cli.options import find_flags
 from relay.cli.screen import say_hanging
 from relay.cli.sessions import run_sessions
-from relay.errors import RepoError
-from relay.git.names import render_path
-from relay.hints import RUN
 from relay.session.events import Noticed
 from relay.setup.place import Place
-from relay.store.presence import has_jobs, has_seen_claims
+from relay.store.presence import has_seen_claims
 from relay.words import shorten
 
 if TYPE_CHECKING:
-    from relay.cli.views.job_lines import JobStanding
-    from relay.git.repository import Repo
     from relay.interrupts import Interrupts
     from relay.plan.model import Phase, Plan
     from relay.run.hours import Hours
@@ -44,27 +39,6 @@ def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) ->
     if options["jobs"] is not None and settings_jobs > 1 and alone:
         raise click.UsageError(f"{alone[0]} is for one phase at a time: leave it out, or --jobs")
     return 1 if alone else settings_jobs
-
-
-def find_open_jobs(repo: "Repo", plan_path: str) -> "tuple[JobStanding, ...]":
-    """Return the phases whose own work trees hold what has not landed: a run here must not begin them again."""
-    if not has_jobs(repo):
-        return ()
-    from relay.cli.views.job_lines import find_job_standings
-
-    return tuple(job for job in find_job_standings(repo, plan_path) if job.is_open)
-
-
-def require_not_open(jobs: "Sequence[JobStanding]", phase: "Phase | None") -> None:
-    """Refuse to begin a phase here that has work elsewhere.
-
-    Raises:
-        RepoError: It has.
-    """
-    for job in jobs:
-        if phase is not None and job.phase_id == phase.id:
-            words = f"phase {phase.id} has work in {render_path(str(job.place))} that has not landed"
-            raise RepoError(words, hint=(RUN, ", without --phase and --approve, goes on with it there"))
 
 
 def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
@@ -105,17 +79,6 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
         return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(ctx, order, view.tell))
 
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
-
-
-def tidy_jobs(request: "RunRequest") -> None:
-    """Take away the work trees that a run has left which was killed behind its last landing."""
-    if not has_jobs(request.repo):
-        return
-    from relay.fleet.worktrees import remove_free
-    from relay.store.lock import lock_worktree
-
-    with lock_worktree(request.repo):
-        tuple(remove_free(request.repo, request.plan_path))  # those that hold something stay
 
 
 def render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:

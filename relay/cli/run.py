@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.completion import offer_phases
-from relay.cli.jobs import (
-    find_open_jobs,
-    get_job_count,
-    obey_parent,
-    require_not_open,
-    run_with_jobs,
-    show_waves,
-    tidy_jobs,
-    warn_of_claims,
-)
+from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, show_waves, warn_of_claims
 from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
-from relay.errors import ExitCode, within
+from relay.errors import ExitCode
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -62,8 +53,10 @@ def command(phase: str, *, approve: bool, **options: Any) -> int:
     over and stops; a second one stops at once. Nothing is lost either way.
     """
     options["approve"] = approve
-    if not approve or phase != "all" or options["dry_run"]:
+    if not approve or phase != "all":
         return start(phase, options)
+    if options["dry_run"]:
+        return start("next", options)
     from relay.cli.approval import run_approved
 
     return run_approved(
@@ -80,38 +73,32 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     Raises:
         RelayError: Something that the user has to change first.
     """
-    from relay.run.commit.readiness import require_gates
+    from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
     from relay.run.ends import end_without_session
     from relay.run.hours import parse_hours, work_within
     from relay.run.loop import run
-    from relay.run.selection import choose_phase
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
-    as_json, unchecked = options["as_json"], options["unchecked"]
+    as_json = options["as_json"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request("run", options)
-    selection = replace(parse_selection(phase), unchecked=unchecked)
+    selection = replace(parse_selection(phase), unchecked=options["unchecked"])
+    jobs = get_job_count(options, phase, request.settings.jobs)
     if options["dry_run"]:
-        jobs = get_job_count(options, phase, request.settings.jobs)
         return show_dry_run(request, place, selection, jobs=jobs)
     situation = ask(find_source(place), request.repo)
     if end := end_without_session(request, situation, selection):
         tidy_jobs(request)
         return show_end(end, place.caller, as_json=as_json)
-    with within(place.plan_name):
-        plan = situation.plan
-        request = replace(request, phases=selection.list_phases(plan))
-        require_gates(plan, request.settings, request.phases, unchecked=unchecked)
+    request = require_phases(request, situation.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
-        start_branch(place)
-    open_jobs = find_open_jobs(request.repo, request.plan_path)
-    goes_on = bool(open_jobs) and phase == "all" and not options["approve"]
-    if get_job_count(options, phase, request.settings.jobs) > 1 or goes_on:
+        from relay.store.own_branch import begin_branch, name_branch
+
+        begin_branch(place.repo, name_branch(situation.plan.title, place.plan_name))
+    if get_beginning(request, situation, selection, jobs=jobs).side_by_side:
         return run_with_jobs(request, place, options, hours)
-    if situation.point is not None:
-        require_not_open(open_jobs, choose_phase(situation, selection))
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
@@ -120,21 +107,6 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
-
-
-def start_branch(place: "Place") -> None:
-    """Put the work on a branch of the plan's own, unless it is on one of relay's already.
-
-    Raises:
-        RelayError: A phase is open, the branch exists elsewhere, or another relay is at work.
-    """
-    from relay.setup.place import load_plan
-    from relay.store.lock import lock_worktree
-    from relay.store.own_branch import begin_branch, name_branch
-
-    name = name_branch(load_plan(place).title, place.plan_name)
-    with lock_worktree(place.repo):
-        begin_branch(place.repo, name)
 
 
 def parse_selection(phase: str) -> "Selection":
@@ -155,35 +127,29 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         RelayError: A run could not start.
     """
     from relay.cli.status import Near, show_standing
-    from relay.run.commit.readiness import require_gates
+    from relay.fleet.beginning import Beginning, get_beginning, require_phases
     from relay.run.ends import needs_session
     from relay.run.resume.settlement import require_point
-    from relay.run.selection import choose_phase
     from relay.setup.checklist import check_all, require_all
     from relay.setup.place import find_source
     from relay.state.standing import gather_standing
 
-    repo, path = request.repo, request.plan_path
-    standing = gather_standing(find_source(place), repo)
-    phase, situation = None, standing.situation
-    plan = situation.plan
+    standing = gather_standing(find_source(place), request.repo)
+    situation, begins = standing.situation, Beginning()
     if needs_session(situation, selection):
-        with within(path):
-            phases = selection.list_phases(plan)
-            require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
-        if situation.point is not None:
-            phase = choose_phase(situation, selection)
-        require_all(check_all(replace(request, phases=phases)))
+        request = require_phases(request, situation.plan, selection)
+        begins = get_beginning(request, situation, selection, jobs=jobs)
+        require_all(check_all(request))
         if not situation.running:
-            require_point(situation, path)
+            require_point(situation, request.plan_path)
     show_standing(standing, place.caller, Near(), why=True)
-    begins: tuple[Phase, ...] = (phase,) if phase else ()
-    if open_jobs := find_open_jobs(repo, path):
-        begins = ()
-        say(f"jobs   {', '.join(job.phase_id for job in open_jobs)} first, where their work is")
-    elif jobs > 1 and not situation.running and not situation.goes_on:
-        begins = show_waves(plan, jobs)
-    show_next(begins, request.settings)
+    phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
+    if begins.side_by_side and begins.open_jobs:
+        phases = ()
+        say(f"jobs   {', '.join(job.phase_id for job in begins.open_jobs)} first, where their work is")
+    elif begins.side_by_side and not situation.running and not situation.goes_on:
+        phases = show_waves(situation.plan, jobs)
+    show_next(phases, request.settings)
     return ExitCode.DONE
 
 

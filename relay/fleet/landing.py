@@ -72,6 +72,11 @@ def find_landing(main: Repo, job: Job) -> Landing:
     return Landing(case=case, tip=tip, own=own, done=done)
 
 
+def is_open(case: LandingCase, leg: OpenLeg | None) -> bool:
+    """Return whether a job whose open leg this is has work that has not landed."""
+    return case is not LandingCase.LANDED and (case is not LandingCase.WORKING or leg is not None)
+
+
 def find_phase_id(job: Job) -> str:
     """Return what the plan calls a job's phase, for a run in its work tree: others may have moved it."""
     leg = read_leg(job.repo)

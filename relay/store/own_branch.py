@@ -8,6 +8,7 @@ from relay.git import refs
 from relay.git.repository import Repo
 from relay.hints import RUN
 from relay.store.legs import read_leg
+from relay.store.lock import lock_worktree
 
 PREFIX = "relay/"
 _LONGEST_CHARS = 48
@@ -24,14 +25,19 @@ def _slug(text: str) -> str:
 
 
 def begin_branch(repo: Repo, name: str) -> bool:
-    """Put HEAD on the branch of that name, made at the commit where HEAD is; the caller holds the work tree's lock.
+    """Put HEAD on the branch of that name, made at the commit where HEAD is, while nobody else is at work.
 
     Returns:
         False when HEAD is on a branch of relay's already; nothing has changed then.
 
     Raises:
-        RepoError: The branch exists elsewhere, or a phase is open on this one.
+        RepoError: The branch exists elsewhere, a phase is open on this one, or another relay is at work.
     """
+    with lock_worktree(repo):
+        return _begin(repo, name)
+
+
+def _begin(repo: Repo, name: str) -> bool:
     here, head = repo.branch, repo.head()
     if here is not None and here.startswith(PREFIX):
         return False

@@ -288,6 +288,7 @@ def test_what_is_done_is_said_without_a_key(relay, planned, git):
     git("commit", "-qam", "by hand")
     ran = relay("run")
     assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
+    assert "next   nothing is left" in relay("run", "--dry-run").out
     event = json.loads(relay("run", "--json").out)
     assert (event["event"], event["exit_code"]) == ("RunEnded", 0)
     assert git("for-each-ref", "refs/relay") == ""

@@ -342,6 +342,7 @@ def test_another_terminal_reaches_all_of_them(plan):
     refused = plan.relay("run", "--phase", "1")
     assert refused.returncode == 1
     assert f"phase 1 has work in {plan.root}.relay/1 that has not landed" in refused.stderr
+    assert plan.relay("run", "--phase", "1", "--dry-run").stderr == refused.stderr
 
 
 def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):

@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.cli.views.current_work import find_job_works, render_work, tell_work
 from relay.errors import ExitCode
-from relay.fleet.landing import LandingCase, find_landing
+from relay.fleet.landing import LandingCase, find_landing, is_open
 from relay.fleet.worktrees import find_jobs
 from relay.git.holder import is_locked
 from relay.git.names import render_path
@@ -77,7 +77,7 @@ def find_job_standings(
             phase_id=job.phase_id,
             place=job.repo.root,
             case=(case := find_landing(repo, job).case),
-            is_open=case is not LandingCase.LANDED and (case is not LandingCase.WORKING or leg is not None),
+            is_open=is_open(case, leg),
             claims=len(leg.items) if leg is not None else 0,
             at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
             stopped=_find_reason(job.repo),

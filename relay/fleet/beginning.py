@@ -1,0 +1,85 @@
+"""What `relay run` begins with, decided before anything is opened; its dry run says the same."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from relay.errors import RepoError, within
+from relay.git.names import render_path
+from relay.git.repository import Repo
+from relay.hints import RUN
+from relay.plan.model import Phase, Plan
+from relay.run.commit.readiness import require_gates
+from relay.run.selection import Selection, choose_phase
+from relay.setup.context import RunRequest
+from relay.state.situation import Situation
+from relay.store.lock import lock_worktree
+from relay.store.presence import has_jobs
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from relay.fleet.landing import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where the first session is."""
+
+    phase: Phase | None = None
+    """The first one here; None where there is none, or that cannot be known yet."""
+    open_jobs: "tuple[Job, ...]" = ()
+    """Phases whose own work trees hold what has not landed."""
+    side_by_side: bool = False
+    """Whether phases have work trees of their own, the open ones first."""
+
+
+def require_phases(request: RunRequest, plan: Plan, selection: Selection) -> RunRequest:
+    """Return the request with the phases that it is for.
+
+    Raises:
+        PlanError: Their boxes would say nothing.
+    """
+    with within(request.plan_path):
+        phases = selection.list_phases(plan)
+        require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
+    return replace(request, phases=phases)
+
+
+def get_beginning(request: RunRequest, situation: Situation, selection: Selection, *, jobs: int) -> Beginning:
+    """Return what a run begins with.
+
+    Args:
+        jobs: How many phases may be at work at once.
+
+    Raises:
+        PlanError: The phase that was asked for cannot be run.
+        RepoError: It has work elsewhere that has not landed.
+    """
+    open_jobs = _find_open_jobs(request.repo, request.plan_path)
+    phase = choose_phase(situation, selection) if situation.point is not None else None
+    side_by_side = jobs > 1 or (bool(open_jobs) and selection.all)
+    if phase is not None and not side_by_side:
+        for job in (job for job in open_jobs if job.phase_id == phase.id):
+            words = f"phase {phase.id} has work in {render_path(str(job.repo.root))} that has not landed"
+            raise RepoError(words, hint=(RUN, ", without --phase and --approve, goes on with it there"))
+    return Beginning(phase=phase, open_jobs=open_jobs, side_by_side=side_by_side)
+
+
+def _find_open_jobs(repo: Repo, plan_path: str) -> "tuple[Job, ...]":
+    if not has_jobs(repo):
+        return ()
+    from relay.fleet.landing import find_landing, is_open
+    from relay.fleet.worktrees import find_jobs
+    from relay.store.legs import read_leg
+
+    found = sorted(find_jobs(repo, plan_path), key=lambda job: job.phase_id)
+    return tuple(job for job in found if is_open(find_landing(repo, job).case, read_leg(job.repo)))
+
+
+def tidy_jobs(request: RunRequest) -> None:
+    """Take away the work trees that a run has left which was killed behind its last landing."""
+    if not has_jobs(request.repo):
+        return
+    from relay.fleet.worktrees import remove_free
+
+    with lock_worktree(request.repo):
+        tuple(remove_free(request.repo, request.plan_path))  # those that hold something stay
