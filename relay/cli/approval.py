@@ -3,16 +3,17 @@
 import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import click
 
 from relay.cli.screen import has_person, say
-from relay.errors import ExitCode
+from relay.errors import ExitCode, RelayError
 from relay.hints import Command
 from relay.plan.model import Phase, Plan
 from relay.setup.context import RunEnd
-from relay.setup.place import get_place, load_plan
+from relay.setup.place import Place, get_place, load_plan
 from relay.state.resume import find_blocked_by
 from relay.words import name_item
 
@@ -37,17 +38,14 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
     """
     skipped: set[str] = set()
 
-    def tell_next(end: RunEnd) -> RunEnd:
+    def look() -> tuple[Place, Phase | None]:
         place = get_place(plan=plan_option, environ=os.environ)
-        phase = find_next(load_plan(place), skipped) if end.exit_code == ExitCode.DONE else None
-        if phase is None:
-            return end
-        return replace(end, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
+        return place, find_next(load_plan(place), skipped)
 
+    tell_next = partial(_tell_next, look)
     code = start("next", tell_next)
     while code == ExitCode.DONE:
-        place = get_place(plan=plan_option, environ=os.environ)
-        phase = find_next(load_plan(place), skipped)
+        place, phase = look()
         if phase is None or as_json or not has_person():
             return code
         match _ask(phase):
@@ -66,6 +64,16 @@ def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
     """Return the first open phase that was not skipped and waits for nothing; None when there is none."""
     left = (phase for phase in plan.phases if not phase.done and phase.id not in skipped)
     return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
+
+
+def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd) -> RunEnd:
+    try:
+        phase = look()[1] if end.exit_code == ExitCode.DONE else None
+    except RelayError:  # somebody edits the plan: the next look says so, when this run's end has been told
+        return end
+    if phase is None:
+        return end
+    return replace(end, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
 
 
 def _name(phase: Phase) -> str:

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from relay.cli.approval import find_next
-from relay.errors import ExitCode
+from relay.cli.approval import find_next, run_approved
+from relay.errors import ExitCode, PlanError
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.session.usage import Spent
+from relay.setup.context import RunEnd
 from tests.news.listener import listen
 from tests.terminal import answer_at_terminal
 
@@ -103,6 +105,22 @@ def test_a_person_is_called_for_each_yes_and_once_the_run_is_done(words, monkeyp
 
     assert code == ExitCode.DONE
     assert told == ["question", "question", "question", "done"]
+
+
+def test_a_plan_that_was_broken_meanwhile_is_said_behind_the_end_of_the_run(stage, monkeypatch):
+    """What follows the run hears that its phase is done."""
+    monkeypatch.chdir(stage.root)
+    end = RunEnd(exit_code=ExitCode.DONE, reason="phase 1 is done", next_command=None, spent=Spent())
+    told = []
+
+    def start(_, tell_next):
+        stage.write("PLAN.md", "")
+        told.append(tell_next(end))
+        return ExitCode.DONE
+
+    with pytest.raises(PlanError, match="no phase found"):
+        run_approved(start, None, as_json=True)
+    assert told == [end]
 
 
 @pytest.mark.parametrize(("skipped", "found"), [(set(), "1"), ({"1"}, None)])
