@@ -136,7 +136,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
 
     standing = gather_standing(find_source(place), request.repo)
     situation, begins = standing.situation, Beginning()
-    if needs_session(situation, selection):
+    if needs_session(situation, selection, request.plan_path):
         request = require_phases(request, situation.plan, selection)
         begins = get_beginning(request, situation, selection, jobs=jobs)
         require_all(check_all(request))

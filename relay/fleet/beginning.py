@@ -55,7 +55,7 @@ def get_beginning(request: RunRequest, situation: Situation, selection: Selectio
         RepoError: It has work elsewhere that has not landed.
     """
     open_jobs = _find_open_jobs(request.repo, request.plan_path)
-    phase = choose_phase(situation, selection) if situation.point is not None else None
+    phase = choose_phase(situation, selection, request.plan_path) if situation.point is not None else None
     side_by_side = jobs > 1 or (bool(open_jobs) and selection.all)
     if phase is not None and not side_by_side:
         for job in (job for job in open_jobs if job.phase_id == phase.id):

@@ -51,7 +51,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
     heads = {extent.head for extent in find_extents(outline.sections)}
     found = [
         *_check_numbers(plan),
-        *_check_order(plan),
+        *check_order(plan),
         *_check_gates(plan, outline),
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
@@ -103,7 +103,8 @@ def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
     yield from _join(found, f"the item that says {{}}, {why}", f"of the items here, the one that says {{}}, {why}")
 
 
-def _check_order(plan: Plan) -> Iterator[Violation]:
+def check_order(plan: Plan) -> Iterator[Violation]:
+    """Yield why phases can never have their turn; where no open phase can begin and not all are done, at least one."""
     known = {phase.id for phase in plan.phases}
     for phase in plan.phases:
         for target in phase.after:

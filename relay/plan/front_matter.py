@@ -104,7 +104,7 @@ def _load(lines: Lines, close: int) -> Any:
         return construct(node) if node else None
     except YamlTextError as error:
         line = 2 if error.offset is None else _line_at(lines, start + error.offset)
-        raise _refusal(line, _WORDS[error.fault].format(error.words)) from error
+        raise _refusal(line, _WORDS[error.fault].format(error.words)) from None  # YAML counts from the fence
 
 
 def _require_unique(node: Any, lines: Lines, start: int) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from relay.errors import ExitCode, PlanError, within
-from relay.files.tree import read_file, replace_file
+from relay.files.tree import find_stat, read_file, replace_file
 from relay.git.modes import FILE
 from relay.git.repository import Repo
 from relay.hints import DOCTOR, RUN, STATUS, Command
@@ -132,20 +132,21 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     data = read_file(root, plan_path)
     needed = bool(task.revise or task.split or task.converge)
     if data is None:
+        if find_stat(root, plan_path) is not None:
+            raise PlanError("this is not a regular file", path=plan_path)
         if needed:
-            words = f"{plan_path}: there is no plan to change"
-            raise PlanError(words, hint=(Command(words=("plan",)), ' "what you want"'))
+            hint = ("`", Command(words=("plan",)), ' "what you want"` writes one')
+            raise PlanError("there is no such plan", path=plan_path, hint=hint)
         return None
     if not needed and task.force:
         return None
     try:
         with within(plan_path):
             plan = parse_plan(require_utf8(data))
-    except PlanError:
-        if needed:
-            raise
-        words = f"{plan_path} exists and relay cannot read it as a plan"
-        raise PlanError(words, hint="--force replaces it") from None
+    except PlanError as error:
+        if not needed:
+            error.hint = (error.hint, "; " if error.hint else "", "--force replaces the plan")
+        raise
     if not needed and not plan.done and not is_example(plan):
         raise PlanError(
             f"{plan_path} has open items: an unfinished plan is not overwritten",

@@ -49,7 +49,7 @@ class NodeReader:
         except YamlTextError as error:
             is_deep = error.fault is YamlFault.DEPTH
             words = f"nested more than {MAX_DEPTH} levels deep" if is_deep else f"not YAML: {error.words}"
-            raise ConfigError(f"{self.source}:{error.line or 1}: {words}") from error
+            raise ConfigError(f"{self.source}:{error.line or 1}: {words}") from None
         if root is None:
             raise ConfigError(f"{self.source}:1: the script is empty")
         return root

@@ -130,7 +130,7 @@ def load_script(path: Path) -> Script:
         text = path.read_bytes().decode("utf-8-sig") if size <= MAX_SCRIPT_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:
         words = getattr(error, "strerror", None) or "this is not UTF-8"
-        raise ConfigError(f"{path}: this rehearsal script cannot be read: {words}") from error
+        raise ConfigError(f"{path}: this rehearsal script cannot be read: {words}") from None
     if size > MAX_SCRIPT_BYTES:
         raise ConfigError(f"{path}: a script has at most {MAX_SCRIPT_BYTES} bytes, this has {size}")
     return parse_script(text, source=str(path), base=path.parent)

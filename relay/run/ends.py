@@ -1,38 +1,38 @@
 """How a run ends that has nothing left to do, with a session before it or without one."""
 
-from relay.errors import ExitCode
+from relay.errors import ExitCode, PlanError
 from relay.git.lock_journal import clear_stale_locks
-from relay.git.status import read_status
-from relay.hints import RUN, Command
+from relay.hints import RUN
 from relay.plan.model import Plan
-from relay.plan.parse import find_plan_in
+from relay.run.commit.plan_commit import make_source
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunEnd, RunRequest
 from relay.state.plan_edit import EditKind
 from relay.state.resume import ResumeCase
-from relay.state.situation import Situation
+from relay.state.situation import Situation, find_done
 from relay.store.completion import finish_pending
-from relay.store.legs import read_leg
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
-from relay.store.texts import find_text
 from relay.words import count
 
 
-def needs_session(situation: Situation, selection: Selection) -> bool:
+def needs_session(situation: Situation, selection: Selection, plan_path: str) -> bool:
     """Return whether a run needs a session, or has something to settle first.
 
+    Args:
+        plan_path: As errors name it.
+
     Raises:
-        PlanError: The phase that was asked for cannot be run.
+        PlanError: The phase that was asked for cannot be run, or none can have its turn.
     """
     if situation.point is None:
         return True
     if selection.phase_id:
         get_phase(situation.plan, selection.phase_id)
-    if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
+    if situation.point.case is not ResumeCase.NOTHING_OPEN:
         return True
-    return choose_phase(situation, selection) is not None
+    return choose_phase(situation, selection, plan_path) is not None or situation.edit.kind is not EditKind.NONE
 
 
 def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
@@ -41,9 +41,9 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
     Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
 
     Raises:
-        PlanError: The phase that was asked for cannot be run.
+        PlanError: The phase that was asked for cannot be run, or none can have its turn.
     """
-    if needs_session(situation, selection):
+    if needs_session(situation, selection, request.plan_path):
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
@@ -53,23 +53,18 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
-    """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
-    committed = find_text(files.repo, "HEAD", files.plan_path)
-    plan = None if committed is None else find_plan_in(committed)
-    if plan is None or not plan.done or read_leg(files.repo) is not None:
-        return None
-    return None if files.plan_path in read_status(files.repo, (files.plan_path,)).changed else plan
+    """Return the plan when another run would find nothing left to be done."""
+    try:
+        return find_done(make_source(files), files.repo)
+    except PlanError:
+        return None  # somebody is at it: what was done before stays done, and the next command says what is wrong
 
 
 def finish_run(situation: Situation, spent: Spent) -> RunEnd:
-    """Return how a run ends when no phase that was asked for can be worked on: done, or each one waits for another."""
-    plan, point = situation.plan, situation.get_point()
-    if plan.done:
-        return end_done(plan, spent)
-    code, reason, then = ExitCode.USER, point.why, Command(words=("check",))
-    if point.phase_id:
-        code, reason, then = ExitCode.DONE, "the phase was done already", RUN
-    return RunEnd(exit_code=code, reason=reason, next_command=then, spent=spent)
+    """Return how a run ends when nothing that was asked for is left."""
+    if situation.plan.done:
+        return end_done(situation.plan, spent)
+    return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
 
 
 def end_done(plan: Plan, spent: Spent) -> RunEnd:

@@ -57,7 +57,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
             return _end_interrupted(ctx)
         require_branch(ctx.repo, branch)
         situation = settle(ctx)
-        phase = choose_phase(situation, selection)
+        phase = choose_phase(situation, selection, ctx.plan_path)
         if phase is None:
             return finish_run(situation, ctx.meter.total)
         if end := _wait_for_reset(ctx, situation.kept.leg) or _work_on(ctx, selection, phase, situation):

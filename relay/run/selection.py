@@ -3,7 +3,8 @@
 from relay.errors import PlanError
 from relay.hints import RUN, WHY, Command
 from relay.plan.model import Phase, Plan
-from relay.state.resume import find_blocked_by
+from relay.state.obstacle import find_disorder
+from relay.state.resume import ResumeCase, find_blocked_by
 from relay.state.situation import Situation
 from relay.values import dataclass
 
@@ -29,22 +30,30 @@ class Selection:
         return (phase,) if phase else ()
 
 
-def choose_phase(situation: Situation, selection: Selection) -> Phase | None:
+def choose_phase(situation: Situation, selection: Selection, plan_path: str) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Args:
         situation: Where the plan stands; a run can go on from there.
+        plan_path: As errors name it.
 
     Raises:
-        PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
+        PlanError: The phase that was asked for does not exist, waits for others, or another one is open; or no phase
+            can have its turn.
     """
     plan, point = situation.plan, situation.get_point()
     if not selection.phase_id:
+        # What is left of a leg is settled first.
+        is_stuck = not (point.phase_id or plan.done) and point.case is ResumeCase.NOTHING_OPEN
+        if is_stuck and (error := find_disorder(plan, plan_path)):
+            raise error
         return plan.find_phase(point.phase_id)
     phase = get_phase(plan, selection.phase_id)
     if phase.done:
         return None
     if waits := find_blocked_by(plan, phase):
+        if error := find_disorder(plan, plan_path, phase):
+            raise error
         raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=RUN)
     if situation.goes_on and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"

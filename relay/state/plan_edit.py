@@ -96,13 +96,6 @@ def parse_at(text: str, plan_path: str) -> Plan:
         return parse_plan(text)
 
 
-def describe_refusal(plan_path: str, violations: tuple[Violation, ...]) -> str:
-    """Say what was edited that relay does not commit."""
-    places = (f"{plan_path}:{violation.line}" if violation.line else plan_path for violation in violations)
-    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
-    return f"{plan_path} was edited in a way that relay does not commit by itself:\n  {words}"
-
-
 def _is_unchanged(repo: "Repo", plan_path: str) -> bool:
     """Return whether git takes the file for the one at HEAD: line endings may differ from the blob's."""
     from relay.git.status import read_status

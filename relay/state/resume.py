@@ -197,8 +197,10 @@ def _begin(facts: Facts, case: ResumeCase, why: str, first: str = "") -> ResumeP
 
 
 def _explain_wait(plan: Plan) -> str:
-    waiting = [f"{phase.id} (after {', '.join(phase.after)})" for phase in plan.phases if not phase.done]
-    return f"Each open phase waits for another: {'; '.join(waiting)}."
+    from relay.plan.check import check_order
+
+    found = next(check_order(plan))
+    return f"Line {found.line}: {found.message}."
 
 
 def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:

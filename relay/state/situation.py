@@ -96,6 +96,21 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
         return _answer(source, repo, kept)
 
 
+def find_done(source: PlanSource, repo: "Repo") -> Plan | None:
+    """Return the plan where `ask` finds it done and nothing left to be done; the caller holds the work tree's lock.
+
+    An open leg says no by itself: the work tree is not compared with it.
+
+    Raises:
+        PlanError: There is no plan, or it cannot be used.
+    """
+    kept = _read_kept(repo, source, is_locked=True)
+    if kept.leg is not None or kept.move is not None:
+        return None
+    found = _answer(source, repo, kept)
+    return found.plan if found.plan.done and found.point and found.edit.kind is EditKind.NONE else None
+
+
 def _read_kept(repo: "Repo", source: PlanSource, *, is_locked: bool) -> Kept:
     if not is_locked and not has_kept_refs(repo):
         return Kept()

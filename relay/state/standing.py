@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.hints import Command, Hint
+from relay.hints import Hint
 from relay.plan.model import Plan
-from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.session.usage import Spent
-from relay.state.plan_edit import describe_refusal
+from relay.state.obstacle import find_obstacle
 from relay.state.situation import PlanSource, Situation, ask
 from relay.values import dataclass
 
@@ -59,20 +58,11 @@ class Standing:
 
     @property
     def obstacle(self) -> Hint:
-        """What has to be ended before a run can start, and how; empty when nothing has."""
-        situation = self.situation
-        if situation.obstacle:
-            return situation.obstacle
-        if is_example(self.plan):
-            return f"{EXAMPLE}; ", INSTEAD
-        if situation.point is not None:
+        """What has to be ended before a run can go on, and how; empty when nothing has."""
+        error = find_obstacle(self.situation, self.plan_name)
+        if error is None:
             return ""
-        if situation.edit.violations:
-            return describe_refusal(self.plan_name, situation.edit.violations)
-        if (leg := situation.kept.foreign) is None:
-            return ""
-        go_on = Command(words=("run",), plan_path=leg.plan_path)
-        return f"phase {leg.phase_id} of {leg.plan_path} is open; `", go_on, "` goes on with it"
+        return (str(error), "; ", error.hint) if error.hint else str(error)
 
 
 def gather_standing(source: PlanSource, repo: "Repo") -> Standing:

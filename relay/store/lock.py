@@ -33,7 +33,7 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:  # a link, a directory, a socket
             raise
-        raise _explain(file) from error
+        raise _explain(file) from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _explain(file)

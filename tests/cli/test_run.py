@@ -486,7 +486,7 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     assert git("for-each-ref") == refs
     status = relay("status", "--plan", "open.md", cwd=planned / "docs").out.splitlines()
     assert status[-2:] == [
-        "now    phase 1 of PLAN.md is open; `relay run --plan ../PLAN.md` goes on with it",
+        "now    phase 1 of PLAN.md is open and has uncommitted work; `relay run --plan ../PLAN.md` goes on with it",
         "next   relay run --plan open.md, after that",
     ]
 

@@ -119,7 +119,7 @@ def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git, how)
         ("run --plan 'no plan.md'", "`relay plan --plan 'no plan.md' \"what you want\"` writes one"),
         ("status --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
         ("check nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
-        ("plan --revise more --plan nope.md", 'relay plan --plan nope.md "what you want"'),
+        ("plan --revise more --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
         ("plan more --plan ../BUILD.md", "relay plan --plan ../BUILD.md --revise 'what to change' changes it"),
         ("rewind 1 --plan ../BUILD.md", "relay status --plan ../BUILD.md"),
         ("rewind 1", "relay status"),

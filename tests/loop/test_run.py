@@ -57,6 +57,8 @@ def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
         added = "\n## Phase 3 — More\nVerify: `test -f more.txt`\n- [ ] Say more — more.txt\n"
         stage.write("PLAN.md", stage.git("show", "HEAD:PLAN.md") + added)
         assert find_done_plan(ctx.files) is None
+        stage.write("PLAN.md", "---\nrelay: {\n---\n")
+        assert find_done_plan(ctx.files) is None
 
 
 def test_one_phase_stops_after_it(stage):

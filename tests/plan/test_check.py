@@ -1,9 +1,11 @@
 """Everything that makes `relay check` complain."""
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from relay.errors import PlanError
-from relay.plan.check import check_plan, find_obscurity
+from relay.plan.check import check_order, check_plan, find_obscurity
 from relay.plan.model import Violation
 from relay.plan.parse import parse_plan
 
@@ -266,3 +268,17 @@ def test_a_command_with_an_arabic_letter_mark_is_an_error():
 def test_a_command_too_long_to_be_reviewed_is_an_error():
     assert find_obscurity("x" * 4_001) == "has 4,001 characters; 4,000 are allowed, put the rest into a script"
     assert find_obscurity("x" * 4_000) == ""
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(1, 6), max_size=3)), min_size=1, max_size=5))
+def test_where_no_phase_can_begin_the_order_says_why(phases):
+    """A run stops with that line: there is one whenever nothing is next and not all is done."""
+    plan = parse_plan(
+        "".join(
+            f"## {number}. P\nAfter: {', '.join(map(str, after)) or 'none'}\n- [{'x' if done else ' '}] a — a.py\n\n"
+            for number, (done, after) in enumerate(phases, start=1)
+        )
+    )
+    event(f"{plan.next_phase() is None and not plan.done}")
+    if plan.next_phase() is None and not plan.done:
+        assert [found.line for found in check_order(plan)]

@@ -12,7 +12,7 @@ from relay.hints import AT_ROOT
 from relay.plan.parse import parse_plan
 from relay.session.events import LegStarted, RunEnded
 from relay.state.resume import ResumeCase
-from relay.state.situation import PlanSource
+from relay.state.situation import PlanSource, find_done
 from relay.state.standing import gather_standing
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
@@ -132,6 +132,11 @@ def open_another_plan(stage, *, work=""):
         stage.write(work, "work\n")
 
 
+def finish_beside_another(stage):
+    finish_everything(stage)
+    open_another_plan(stage, work="other.txt")
+
+
 STATES = {
     "nothing open": leave,
     "a plan that is not committed": uncommit_the_plan,
@@ -152,6 +157,7 @@ STATES = {
     "cut off and finished by hand": finish_by_hand,
     "cut off and the phase waits now": turn_the_phases_round,
     "another plan's leg, unused": open_another_plan,
+    "another plan's leg with work, and all done": finish_beside_another,
     "another plan's leg with work": lambda stage: open_another_plan(stage, work="other.txt"),
 }
 CASES = {
@@ -170,14 +176,25 @@ CASES = {
     "cut off and finished by hand": ResumeCase.MOVED_ON,
     "cut off and the phase waits now": ResumeCase.MOVED_ON,
     "another plan's leg, unused": ResumeCase.NOTHING_OPEN,
+    "another plan's leg with work, and all done": ResumeCase.NOTHING_OPEN,
 }
 """The others are refused."""
 
 
+def make_source(stage):
+    return PlanSource(plan_name="PLAN.md", load=lambda: parse_plan((stage.root / "PLAN.md").read_text()))
+
+
 def ask_status(stage):
     """Ask as `relay status --json` does."""
-    source = PlanSource(plan_name="PLAN.md", load=lambda: parse_plan((stage.root / "PLAN.md").read_text()))
-    return json.loads(render_json(gather_standing(source, open_repo(stage.root)), AT_ROOT))
+    return json.loads(render_json(gather_standing(make_source(stage), open_repo(stage.root)), AT_ROOT))
+
+
+def is_done(stage):
+    """Ask as a run does behind its last phase."""
+    repo = open_repo(stage.root)
+    with lock_worktree(repo):
+        return find_done(make_source(stage), repo) is not None
 
 
 def ask_dry_run(stage):
@@ -195,6 +212,8 @@ def test_what_is_said_is_done(stage, build, name):
     build(name)
     before = read_everything(stage)
     said, dry = ask_status(stage), ask_dry_run(stage)
+    nothing_left = said["done"] and CASES.get(name) is ResumeCase.NOTHING_OPEN
+    assert is_done(stage) == nothing_left
     assert read_everything(stage) == before
 
     if name not in CASES:
@@ -203,7 +222,7 @@ def test_what_is_said_is_done(stage, build, name):
             run(stage)
         assert dry.returncode == 1
         assert " ".join(refused.value.message.split()) in " ".join(dry.stderr.split())
-        assert said["obstacle"].split(" open")[0] in refused.value.message
+        assert said["obstacle"].startswith(refused.value.message)
         return
     asked = said["next"]
     assert (asked["row"], said["obstacle"]) == (CASES[name], None)

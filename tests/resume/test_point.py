@@ -32,7 +32,12 @@ def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=False):
     [
         (OPEN, "2", "Phase 2 is next.", "begins phase 2"),
         (DONE, "", "Every phase is done.", "ends"),
-        (STUCK, "", "Each open phase waits for another: 1 (after 2); 2 (after 1).", "cannot go on"),
+        (
+            STUCK,
+            "",
+            "Line 1: phases wait for each other: 1 → 2 → 1; change an `After:` line (the default is the phase above).",
+            "cannot go on",
+        ),
     ],
 )
 def test_nothing_open(plan, phase, why, then):

@@ -3,6 +3,8 @@
 That is a new plan before the first phase, and people's own edits between legs.
 """
 
+from functools import partial
+
 from relay.errors import LedgerError, PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
@@ -12,14 +14,16 @@ from relay.hints import TypedPath
 from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
-from relay.plan.model import Plan, Violation
+from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import has_same_words
 from relay.run.commit.file_commit import FileCommit, commit_file
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
-from relay.state.plan_edit import EditKind, describe_refusal, find_edit, put_ticks
+from relay.state.obstacle import make_refusal
+from relay.state.plan_edit import EditKind, find_edit, put_ticks
+from relay.state.situation import PlanSource
 from relay.store.legs import keep_snapshot
 from relay.store.planning_cost import PlanningRecord, drop_plan_usage, read_plan_usage
 from relay.store.snapshot import write_snapshot_tree
@@ -114,17 +118,14 @@ def read_plan(files: PlanFiles) -> Plan:
     return _parse(files.plan_path, _read_file(files))
 
 
+def make_source(files: PlanFiles) -> PlanSource:
+    """Return the plan as the question where it stands needs it."""
+    return PlanSource(plan_name=files.plan_path, load=partial(read_plan, files))
+
+
 def _parse(plan_path: str, disk: bytes) -> Plan:
     with within(plan_path):
         return parse_plan(require_utf8(disk))
-
-
-def make_refusal(plan_path: str, violations: tuple[Violation, ...]) -> PlanError:
-    """Return the error that an edit ends a run with which relay does not commit."""
-    return PlanError(
-        describe_refusal(plan_path, violations),
-        hint=("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_path)),
-    )
 
 
 def _read_file(files: PlanFiles) -> bytes:

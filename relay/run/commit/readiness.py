@@ -43,7 +43,8 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     commands = tuple(dict.fromkeys((*settings.verify, *phase.verify)))
     for command in commands:
         if words := find_obscurity(command):
-            raise PlanError(f"a verify command of phase {phase.id} {words}", hint=(CHECK, " names the line"))
+            line = phase.line if command in phase.verify else 0
+            raise PlanError(f"a verify command of phase {phase.id} {words}", line=line)
     return commands
 
 

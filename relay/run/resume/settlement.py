@@ -4,27 +4,26 @@
 """
 
 from dataclasses import replace
-from functools import partial
 
-from relay.errors import RelayError, RepoError
+from relay.errors import RepoError
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
-from relay.hints import RUN, Command
+from relay.hints import RUN
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
 from relay.run.commit.plan_commit import (
     commit_ledger_edit,
     ensure_plan_committed,
-    make_refusal,
-    read_plan,
+    make_source,
     tick_edited_plan,
 )
 from relay.run.resume.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.facts import is_current
+from relay.state.obstacle import find_obstacle
 from relay.state.resume import LegFacts, ResumeCase, ResumePoint
-from relay.state.situation import PlanSource, Situation, ask
+from relay.state.situation import Situation, ask
 from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref
@@ -35,13 +34,17 @@ from relay.store.unrecorded_cost import give_up_leg
 def settle(ctx: RunContext) -> Situation:
     """Do what has to be done before a session; where a commit was made or a leg was closed, git is asked again.
 
+    The rest is made good as the lock is taken (`relay.setup.repository`), for planning and landing too: processes and
+    locks that a killed relay left, refs that name what is lost, and the files and index of a commit or a move of the
+    branch that was cut off. Until then git says something else than what happened.
+
     Returns:
         Where the plan stands, which is somewhere to go on from, with the leg as the next session takes it up.
 
     Raises:
         RelayError: Something that the user has to change first.
     """
-    situation = ask(PlanSource(plan_name=ctx.plan_path, load=partial(read_plan, ctx.files)), ctx.repo, is_locked=True)
+    situation = ask(make_source(ctx.files), ctx.repo, is_locked=True)
     kept, point = situation.kept, require_point(situation, ctx.plan_path)
     # First: until that commit is finished, files and index that are behind it look like changes of the user's.
     if kept.leg is not None and kept.leg_commit is not None:
@@ -71,18 +74,7 @@ def require_point(situation: Situation, plan_path: str) -> ResumePoint:
     """
     if situation.point is not None:
         return situation.point
-    raise _explain(situation, plan_path)
-
-
-def _explain(situation: Situation, plan_path: str) -> RelayError:
-    if situation.obstacle or situation.running:
-        return RepoError(situation.obstacle or situation.running)
-    if (leg := situation.kept.foreign) is None:
-        return make_refusal(plan_path, situation.edit.violations)
-    return RepoError(
-        f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
-        hint=Command(words=("run",), plan_path=leg.plan_path),
-    )
+    raise find_obstacle(situation, plan_path) or RepoError(situation.running)
 
 
 def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: ResumePoint) -> OpenLeg:
