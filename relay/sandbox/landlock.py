@@ -14,7 +14,7 @@ from relay.sandbox.bwrap import write_memfd
 from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
-from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
+from relay.sandbox.places import find_credentials, find_hidden, find_home, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private_folder import DEVICE_NAMES, PrivateDir
 from relay.sandbox.scan import scan_repository
@@ -91,7 +91,7 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
         return None
     home = find_home(policy.env)
     secrets = (
-        *find_secrets(home),
+        *find_credentials(home),
         *scan_repository(policy, level).secrets,
         *map(find_real, policy.unreadable),
     )

@@ -146,7 +146,7 @@ def is_environment(place: Path) -> bool:
     return is_there(place / "pyvenv.cfg") or is_there(place / "conda-meta")
 
 
-def find_secrets(home: Path | None) -> tuple[Path, ...]:
+def find_credentials(home: Path | None) -> tuple[Path, ...]:
     """Return the places of credentials that exist, links resolved."""
     places = [home / name for name in HOME_SECRETS] if home else []
     places += [Path(name) for name in SYSTEM_SECRETS]

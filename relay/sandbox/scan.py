@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from relay.errors import SandboxError
 from relay.files.secrecy import is_secret_name
 from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
-from relay.sandbox.places import find_home, find_real, find_secrets, is_socket
+from relay.sandbox.places import find_credentials, find_home, find_real, is_socket
 from relay.sandbox.policy import Level, Policy
 from relay.values import dataclass
 
@@ -90,7 +90,9 @@ def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
 
 def make_hiding(policy: Policy) -> Callable[[str], bool]:
     """Return a test for whether commands may read nothing at a path of the repository, or below it."""
-    places = [os.fspath(place) for place in (*find_secrets(find_home(policy.env)), *map(find_real, policy.unreadable))]
+    places = [
+        os.fspath(place) for place in (*find_credentials(find_home(policy.env)), *map(find_real, policy.unreadable))
+    ]
     hidden = frozenset(
         os.path.relpath(place, policy.root) for place in places if Path(place).is_relative_to(policy.root)
     )

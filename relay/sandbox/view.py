@@ -19,11 +19,11 @@ from relay.sandbox.links import find_caches
 from relay.sandbox.openings import inside
 from relay.sandbox.places import (
     SHARED_HIDDEN,
+    find_credentials,
     find_hidden,
     find_home,
     find_named_sockets,
     find_real,
-    find_secrets,
     find_toolchains,
     find_unix_sockets,
     is_below,
@@ -132,7 +132,7 @@ def look_around(policy: Policy) -> HostView:
         hidden=hidden,
         shown=tuple(shown),
         stores=_find_stores(policy, home, shown),
-        secrets=(*find_secrets(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
+        secrets=(*find_credentials(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
     )
 
 
