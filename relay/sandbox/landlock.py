@@ -14,7 +14,7 @@ from relay.sandbox.bwrap import write_memfd
 from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
-from relay.sandbox.places import find_credentials, find_hidden, find_home, find_real, find_toolchains, is_below
+from relay.sandbox.places import find_credentials, find_emptied, find_home, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private_folder import DEVICE_NAMES, PrivateDir
 from relay.sandbox.scan import scan_repository
@@ -100,7 +100,7 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
 
 
 def _grant(policy: Policy, home: Path | None, private: PrivateDir, closed: frozenset[Path]) -> tuple[str, ...]:
-    hidden = {*find_hidden(home), Path("/dev"), private.path}
+    hidden = {*find_emptied(home), Path("/dev"), private.path}
     prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
     shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
     shown = [place for place in shown if not any(other.is_relative_to(place) for other in hidden)]

@@ -103,7 +103,7 @@ def find_home(env: Mapping[str, str]) -> Path | None:
     return None if home in _NO_HOME else home
 
 
-def find_hidden(home: Path | None) -> tuple[Path, ...]:
+def find_emptied(home: Path | None) -> tuple[Path, ...]:
     """Return the directories that a command sees empty, resolved, parents before what is below them."""
     candidates = [Path(place) for place in SHARED_HIDDEN] + list(_find_homes_of_others())
     real = {place.resolve() for place in candidates if is_dir(place)} - _NO_HOME

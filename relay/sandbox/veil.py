@@ -12,7 +12,7 @@ from relay.files.tree import read_start
 from relay.regexes import regex
 from relay.sandbox.bwrap import Bwrap
 from relay.sandbox.environment import FIXED, NEVER, build_env
-from relay.sandbox.places import find_hidden, find_home, find_real, find_toolchains, is_below, is_socket, is_there
+from relay.sandbox.places import find_emptied, find_home, find_real, find_toolchains, is_below, is_socket, is_there
 from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Op
@@ -145,7 +145,7 @@ def _find_cover(sandbox: Sandbox) -> Callable[[Path], bool]:
     confinement, policy = sandbox.confinement, sandbox.policy
     if not isinstance(confinement, Bwrap):
         home = find_home(policy.env)
-        covered, shown = find_hidden(home), (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable)
+        covered, shown = find_emptied(home), (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable)
         return lambda place: is_below(place, covered) and not is_below(place, shown)
     mounts = [mount for mount in confinement.list_mounts() if mount.op is not Op.FREEZE]
 

@@ -20,7 +20,7 @@ from relay.sandbox.openings import inside
 from relay.sandbox.places import (
     SHARED_HIDDEN,
     find_credentials,
-    find_hidden,
+    find_emptied,
     find_home,
     find_named_sockets,
     find_real,
@@ -125,7 +125,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 def look_around(policy: Policy) -> HostView:
     """Look at this machine."""
     home = find_home(policy.env)
-    hidden = find_hidden(home)
+    hidden = find_emptied(home)
     shown = _find_shown(policy, home, hidden)
     return HostView(
         home=home,

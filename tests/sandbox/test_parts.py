@@ -19,7 +19,7 @@ from relay.sandbox.environment import NEVER, build_env, render_path
 from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import END_BYTES, Capture
-from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
+from relay.sandbox.places import find_emptied, find_home, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
 from relay.sandbox.scan import Found
@@ -195,7 +195,7 @@ def test_system_directory_is_never_emptied_as_a_home(tmp_path: Path) -> None:
     assert find_home({"HOME": "relative"}) is None
     assert find_home({}) is None
     assert find_home({"HOME": str(tmp_path)}) == tmp_path.resolve()
-    assert Path("/") not in find_hidden(None)
+    assert Path("/") not in find_emptied(None)
 
 
 def test_unix_sockets_are_read_from_the_kernel_table(tmp_path: Path) -> None:
