@@ -14,7 +14,14 @@ from relay.sandbox.bwrap import write_memfd
 from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
-from relay.sandbox.places import find_credentials, find_emptied, find_home, find_real, find_toolchains, is_below
+from relay.sandbox.places import (
+    find_credentials,
+    find_emptied,
+    find_home_directory,
+    find_real,
+    find_toolchains,
+    is_below,
+)
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private_folder import DEVICE_NAMES, PrivateDir
 from relay.sandbox.scan import scan_repository
@@ -46,7 +53,7 @@ class Landlock(Mountless):
 
     def renew(self, private: PrivateDir) -> "Landlock":
         """Return the same with another private directory."""
-        granted = _grant(self.policy, find_home(self.policy.env), private, self.closed)
+        granted = _grant(self.policy, find_home_directory(self.policy.env), private, self.closed)
         return replace(self, private=private, granted=granted)
 
     def reveal(self, _place: Path) -> "Landlock":
@@ -56,9 +63,9 @@ class Landlock(Mountless):
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Grant what exists now and return the launch."""
         policy = self.policy
-        stores = list_usable(find_home(policy.env), policy.env, writable=())
+        stores = list_usable(find_home_directory(policy.env), policy.env, writable=())
         env = build_env(policy, home=self.private.make_home(), tmp=self.tmp, stores=stores)
-        env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
+        env = {**find_toolchain_env(find_home_directory(policy.env)), **env, **extra_env}
         inside = [f"r {place}" for place in _grant_around(policy.root, self.closed)]
         rules = b"".join(os.fsencode(rule) + b"\0" for rule in (*self.granted, *inside))
         program = assemble(Filter(metadata=True, sockets=not policy.network, unix_sockets=True, others=True))
@@ -89,7 +96,7 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
     """
     if level is not Level.READ_ONLY or sys.platform != "linux":
         return None
-    home = find_home(policy.env)
+    home = find_home_directory(policy.env)
     secrets = (
         *find_credentials(home),
         *scan_repository(policy, level).secrets,

@@ -94,7 +94,7 @@ _ABSOLUTE = regex(r"(?:^|(?<=[=:,]))/[^,;:=\s]+|(?<=unix://)/[^,;:=\s]+")
 _SSH_HOST_KEYS = Path("/etc/ssh")
 
 
-def find_home(env: Mapping[str, str]) -> Path | None:
+def find_home_directory(env: Mapping[str, str]) -> Path | None:
     """Return the resolved home directory, or None when there is none that could be hidden."""
     home = Path(env.get("HOME", ""))
     if not home.is_absolute() or not is_dir(home):

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from relay.errors import SandboxError
 from relay.files.secrecy import is_secret_name
 from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
-from relay.sandbox.places import find_credentials, find_home, find_real, is_socket
+from relay.sandbox.places import find_credentials, find_home_directory, find_real, is_socket
 from relay.sandbox.policy import Level, Policy
 from relay.values import dataclass
 
@@ -91,7 +91,8 @@ def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
 def make_hiding(policy: Policy) -> Callable[[str], bool]:
     """Return a test for whether commands may read nothing at a path of the repository, or below it."""
     places = [
-        os.fspath(place) for place in (*find_credentials(find_home(policy.env)), *map(find_real, policy.unreadable))
+        os.fspath(place)
+        for place in (*find_credentials(find_home_directory(policy.env)), *map(find_real, policy.unreadable))
     ]
     hidden = frozenset(
         os.path.relpath(place, policy.root) for place in places if Path(place).is_relative_to(policy.root)

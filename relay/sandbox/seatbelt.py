@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
-from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
+from relay.sandbox.places import HOME_SECRETS, find_home_directory, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.scan import Found, scan_repository
@@ -82,15 +82,15 @@ class Seatbelt(Mountless):
         """
         require_git_link(self.policy.root)
         profile = render_profile(self.policy, self.level, self.private.path, self.found)
-        stores = list_usable(find_home(self.policy.env), self.policy.env, writable=())
+        stores = list_usable(find_home_directory(self.policy.env), self.policy.env, writable=())
         env = build_env(self.policy, home=self.private.make_home(), tmp=self.tmp, stores=stores)
-        env = {**find_toolchain_env(find_home(self.policy.env)), **env, **extra_env}
+        env = {**find_toolchain_env(find_home_directory(self.policy.env)), **env, **extra_env}
         return supervise((str(SANDBOX_EXEC), "-p", profile, *command), cwd=cwd, env=env)
 
 
 def render_profile(policy: Policy, level: Level, private: Path, found: Found) -> str:
     """Return the SBPL profile; rules are ordered so that each group may undo the one before."""
-    home = find_home(policy.env)
+    home = find_home_directory(policy.env)
     root = policy.root
     prefixes = (sys.prefix, sys.base_prefix)
     shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]

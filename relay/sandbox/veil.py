@@ -12,7 +12,15 @@ from relay.files.tree import read_start
 from relay.regexes import regex
 from relay.sandbox.bwrap import Bwrap
 from relay.sandbox.environment import FIXED, NEVER, build_env
-from relay.sandbox.places import find_emptied, find_home, find_real, find_toolchains, is_below, is_socket, is_there
+from relay.sandbox.places import (
+    find_emptied,
+    find_home_directory,
+    find_real,
+    find_toolchains,
+    is_below,
+    is_socket,
+    is_there,
+)
 from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Op
@@ -131,7 +139,7 @@ def lift_veil(sandbox: Sandbox) -> Veil | None:
     dropped = frozenset(policy.env) - given.keys() - FIXED.keys()
     return Veil(
         root=policy.root,
-        home=find_home(policy.env),
+        home=find_home_directory(policy.env),
         network=policy.reaches_hosts,
         dropped=dropped,
         barred=frozenset(name for name in dropped if NEVER.fullmatch(name)),
@@ -144,7 +152,7 @@ def lift_veil(sandbox: Sandbox) -> Veil | None:
 def _find_cover(sandbox: Sandbox) -> Callable[[Path], bool]:
     confinement, policy = sandbox.confinement, sandbox.policy
     if not isinstance(confinement, Bwrap):
-        home = find_home(policy.env)
+        home = find_home_directory(policy.env)
         covered, shown = find_emptied(home), (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable)
         return lambda place: is_below(place, covered) and not is_below(place, shown)
     mounts = [mount for mount in confinement.list_mounts() if mount.op is not Op.FREEZE]

@@ -21,7 +21,7 @@ from relay.sandbox.places import (
     SHARED_HIDDEN,
     find_credentials,
     find_emptied,
-    find_home,
+    find_home_directory,
     find_named_sockets,
     find_real,
     find_toolchains,
@@ -124,7 +124,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 
 def look_around(policy: Policy) -> HostView:
     """Look at this machine."""
-    home = find_home(policy.env)
+    home = find_home_directory(policy.env)
     hidden = find_emptied(home)
     shown = _find_shown(policy, home, hidden)
     return HostView(

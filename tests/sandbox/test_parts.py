@@ -19,7 +19,7 @@ from relay.sandbox.environment import NEVER, build_env, render_path
 from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import END_BYTES, Capture
-from relay.sandbox.places import find_emptied, find_home, find_named_sockets, find_unix_sockets, is_searchable
+from relay.sandbox.places import find_emptied, find_home_directory, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
 from relay.sandbox.scan import Found
@@ -190,11 +190,11 @@ def test_visibility_follows_the_last_covering_mount() -> None:
 
 def test_system_directory_is_never_emptied_as_a_home(tmp_path: Path) -> None:
     """Containers set HOME=/ and service users live in /var or /usr."""
-    assert find_home({"HOME": "/"}) is None
-    assert find_home({"HOME": "/usr"}) is None
-    assert find_home({"HOME": "relative"}) is None
-    assert find_home({}) is None
-    assert find_home({"HOME": str(tmp_path)}) == tmp_path.resolve()
+    assert find_home_directory({"HOME": "/"}) is None
+    assert find_home_directory({"HOME": "/usr"}) is None
+    assert find_home_directory({"HOME": "relative"}) is None
+    assert find_home_directory({}) is None
+    assert find_home_directory({"HOME": str(tmp_path)}) == tmp_path.resolve()
     assert Path("/") not in find_emptied(None)
 
 
