@@ -271,9 +271,9 @@ def _propose(checked: Checked) -> None:
     """Name the repository's own test command where an open phase has no gate."""
     if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
         return
-    from relay.gate.proposal import find_proposal
+    from relay.gate.proposal import find_test_command
 
-    if found := find_proposal(checked.place.root):
+    if found := find_test_command(checked.place.root):
         say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")
 
 

@@ -123,7 +123,7 @@ def choose_commands(
     Raises:
         PlanError: There is no such phase, or nothing that could be run.
     """
-    from relay.gate.proposal import find_proposal
+    from relay.gate.proposal import find_test_command
     from relay.run.commit.readiness import get_commands, require_gates
     from relay.run.selection import get_phase
     from relay.setup.place import load_plan
@@ -135,7 +135,7 @@ def choose_commands(
         commands = get_commands(request.settings, phase)
     if commands:
         return phase, commands
-    found = find_proposal(place.root)
+    found = find_test_command(place.root)
     if found is None:
         words = f"phase {phase.id} has no verify command, and nothing here says how this repository is tested"
         raise PlanError(

@@ -77,9 +77,9 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
 
 def _propose_gate(root: Path) -> None:
     """Name the repository's own test command, and say how it does in the sandbox."""
-    from relay.gate.proposal import find_proposal
+    from relay.gate.proposal import find_test_command
 
-    found = find_proposal(root)
+    found = find_test_command(root)
     if found is None:
         return
     from relay.cli.gate import try_proposal

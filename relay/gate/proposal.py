@@ -38,7 +38,7 @@ class KnownCommand:
     source: str
 
 
-def find_proposal(root: Path) -> KnownCommand | None:
+def find_test_command(root: Path) -> KnownCommand | None:
     """Return the test command that a repository most likely has; None when nothing speaks for one."""
     return next((found for look in _LOOKS for found in look(root)), None)
 

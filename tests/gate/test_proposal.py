@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.gate.proposal import find_proposal
+from relay.gate.proposal import find_test_command
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_speaks_for_a_command(tmp_path, files, command):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = find_proposal(tmp_path)
+    found = find_test_command(tmp_path)
     assert (found.command if found else None) == command
 
 
@@ -43,6 +43,6 @@ def test_a_virtual_environment_in_the_repository_has_its_own(tmp_path):
     program.parent.mkdir(parents=True)
     program.write_text("")
     program.chmod(0o755)
-    found = find_proposal(tmp_path)
+    found = find_test_command(tmp_path)
     assert found is not None
     assert found.command == ".venv/bin/pytest -q"
