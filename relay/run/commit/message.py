@@ -21,7 +21,7 @@ LINE_CHARS = 100
 """Of a line of the body. Source: @commitlint/config-conventional, body-max-line-length."""
 
 
-def render_phase_message(
+def make_commit_message(
     ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
 ) -> Message:
     """Return the message of a phase's commit: subject, ticked items with their evidence, baton, trailers.

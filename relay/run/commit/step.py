@@ -34,7 +34,7 @@ from relay.run.commit.gates import (
 )
 from relay.run.commit.hook_refusal import explain_hook, render_hook_gate
 from relay.run.commit.landing_leg import check_marks
-from relay.run.commit.message import list_subjects, render_phase_message
+from relay.run.commit.message import list_subjects, make_commit_message
 from relay.run.commit.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.commit.plan_commit import tick_edited_plan
 from relay.run.commit.review import review_work
@@ -153,7 +153,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
     marks = tuple((trailers.DOUBT, words) for words in doubts.sentences) + reviewed.trailers
-    outcome = _commit(ctx, candidate, work, render_phase_message(ctx, candidate, work.run, marks))
+    outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
     if not outcome.rewritten:
