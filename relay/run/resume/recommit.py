@@ -13,7 +13,7 @@ from relay.run.commit.review import find_author
 from relay.run.commit.step import commit_leg
 from relay.run.leg.plan_view import render_plan
 from relay.run.leg.start import get_leg_phase, read_baseline, read_number, read_pending
-from relay.run.resume.rescue import note_refusal
+from relay.run.resume.rescue import withdraw_proposal
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.state.session_ends import find_proposal
@@ -59,7 +59,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
         return made
     if is_untouched(leg) and made.for_model and not made.again:
         # Its next session is to know what it has to repair: it did not see this gate.
-        note_refusal(ctx.files, leg, made.for_model)
+        withdraw_proposal(ctx.files, leg, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
     return made

@@ -56,7 +56,7 @@ def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
-def note_refusal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
+def withdraw_proposal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
     """Keep with the baton why a leg's work was not committed; it is proposed no more."""
     record = _make_record(files, leg)
     marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
