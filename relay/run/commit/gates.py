@@ -133,7 +133,7 @@ def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, Command
     """Return those of a gate's commands that have just passed, where nothing else could be seen now."""
     proposed = memory.proposal == (task.now.tree, task.intent.paths)  # before they were reviewed
     is_same = _is_committed(repo, memory, task) if task.is_baseline else proposed
-    if not is_same or list_ignored(task.environment) != memory.ignored:
+    if not is_same or list_judged(task.environment) != memory.ignored:
         return {}
     return {command: memory.checks[command] for command in task.commands if command in memory.checks}
 
@@ -147,7 +147,7 @@ def _is_committed(repo: Repo, memory: GateMemory, task: GateTask) -> bool:
     return all(change.path in task.intent.drafts for change in changes)
 
 
-def list_ignored(environment: Environment) -> frozenset[str]:
+def list_judged(environment: Environment) -> frozenset[str]:
     """Return what git ignores but for relay's own, dependencies and tools' caches, which a gate sees as they are."""
     return frozenset(path for path in environment.roots if _NOT_JUDGED.isdisjoint(path.split("/")))
 

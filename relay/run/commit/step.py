@@ -27,7 +27,7 @@ from relay.run.commit.gates import (
     GateTask,
     Moved,
     find_moved,
-    list_ignored,
+    list_judged,
     open_hooks,
     run_phase_gate,
     take_back,
@@ -146,7 +146,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
         seen = _read_seen(ctx.repo, candidate.leg)
-        ctx.memory.propose(work.after.tree, work.owned, list_ignored(seen), work.run.result)
+        ctx.memory.propose(work.after.tree, work.owned, list_judged(seen), work.run.result)
         return reviewed
     candidate = replace(candidate, leg=reviewed.leg)
     for words in doubts.sentences:
@@ -158,7 +158,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return _explain(outcome)
     if not outcome.rewritten:
         seen = _read_seen(ctx.repo, candidate.leg)
-        ctx.memory.remember(outcome.commit, list_ignored(seen), work.run.result)
+        ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 
