@@ -217,7 +217,7 @@ def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | Comm
     """Hold what is staged against what was checked: the user may edit while the gate runs."""
     if ready.tree is None:
         return ready
-    moved = staging.find_moved(repo, guarded, ready.index, ready.paths, ready.tree)
+    moved = staging.find_staged_otherwise(repo, guarded, ready.index, ready.paths, ready.tree)
     return ready.end(CommitEnd.FILES_MOVED, paths=moved) if moved else ready
 
 

@@ -87,7 +87,7 @@ def _is_file(repo: Repo, path: str) -> bool:
     return found is not None and not stat.S_ISDIR(found.st_mode)
 
 
-def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:
+def find_staged_otherwise(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:
     """Return those of `paths` that are not staged as the snapshot `tree` holds them.
 
     A snapshot holds raw bytes, or HEAD's cleaned ones where the file was as in HEAD; either will do.
