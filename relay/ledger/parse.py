@@ -29,7 +29,7 @@ _WORDS = {
 }
 
 
-def read_entries(text: str) -> Iterator[tuple[int, Any]]:
+def _parse_entries(text: str) -> Iterator[tuple[int, Any]]:
     """Yield the entries of a file with their lines, as dicts, lists and texts."""
     if not text:
         return  # most plans have none, and need no reader loaded
@@ -118,7 +118,7 @@ def read_lines(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
     """
     found = dict.fromkeys(known)
     taken = {entry.id for entry in found if isinstance(entry, Claim | Nogood)}
-    for line, raw in read_entries(block):
+    for line, raw in _parse_entries(block):
         entry = build_entry(raw, line)
         if isinstance(entry, Claim | Nogood) and entry not in found:
             if entry.id in taken:
