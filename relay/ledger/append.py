@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from relay.errors import LedgerError
 from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, get_sources
-from relay.ledger.parse import parse_ledger, read_lines
+from relay.ledger.parse import parse_following, parse_ledger
 
 _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
@@ -22,7 +22,7 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
     newline = "\r\n" if "\r\n" in text else "\n"
     block = "".join(_render_entry(entry) + newline for entry in entries)
     after = text + ("" if not text or text.endswith("\n") else newline) + block
-    longer = Ledger(text=after, entries=read_lines(ledger.entries, block))
+    longer = Ledger(text=after, entries=parse_following(ledger.entries, block))
     # A file whose list has another form (flow style, indented, ended) reads on after the block, or not at all.
     try:
         same = parse_ledger(after) == longer

@@ -107,10 +107,10 @@ def parse_ledger(text: str) -> Ledger:
     Raises:
         LedgerError: It is not of the form above. The line is known, the path is not: see `errors.within`.
     """
-    return Ledger(text=text, entries=read_lines((), text))
+    return Ledger(text=text, entries=parse_following((), text))
 
 
-def read_lines(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
+def parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
     """Read entries that follow on known ones; all of them are returned, each once.
 
     Raises:
