@@ -16,7 +16,7 @@ from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import kill_below, read_init_pid, wrap_limits
-from relay.sandbox.start import ATTEMPTS, Launch, Started, settle, spawn
+from relay.sandbox.start import ATTEMPTS, Launch, Started, spawn, wait_until_bound
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""
@@ -61,7 +61,7 @@ class Child:
             return False
         if self._launch.status_fd is not None:
             self._init_pid = read_init_pid(self._launch.status_fd)
-            settle(self._init_pid)
+            wait_until_bound(self._init_pid)
         self._speak.settimeout(SEND_S)
         self.send(self._launch.words)
         return True

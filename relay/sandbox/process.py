@@ -22,7 +22,7 @@ from relay.sandbox.launcher import find_descendants, read_processes
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
-from relay.sandbox.start import Started, has_mounts, settle
+from relay.sandbox.start import Started, has_mounts, wait_until_bound
 from relay.values import dataclass
 
 POLL_S = 0.1
@@ -313,7 +313,7 @@ class _Tree:
             return
         self._read_status()
         if self._init_pid:
-            settle(self._init_pid)
+            wait_until_bound(self._init_pid)
         self._launch.prepare()
         # Behind what may take seconds, in which somebody saves a file that is covered.
         self._is_stale = self._early and not has_mounts(self._init_pid, self._launch.points)

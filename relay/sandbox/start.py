@@ -105,7 +105,7 @@ def make_expendable(*pids: int) -> None:
             _find_score(pid).write_text(_EXPENDABLE)
 
 
-def settle(init: int) -> None:
+def wait_until_bound(init: int) -> None:
     """Wait until the first process of a sandbox is bound to bwrap, and see to its place in the line.
 
     bwrap itself is bound to relay before it tells of its child. The child is when it waits for the first time; it has

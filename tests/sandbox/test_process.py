@@ -19,7 +19,7 @@ import pytest
 from relay.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
-from relay.sandbox.start import ATTEMPTS, settle
+from relay.sandbox.start import ATTEMPTS, wait_until_bound
 from relay.sandbox.survivors import end_survivors, find_survivors
 from tests.waiting import wait_until
 
@@ -428,7 +428,7 @@ def test_what_stands_below_the_first_process_of_a_sandbox_is_first_in_line_too()
         try:
             assert first.stdout
             below = int(first.stdout.readline())
-            settle(first.pid)
+            wait_until_bound(first.pid)
             scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in (first.pid, below)]
         finally:
             os.killpg(first.pid, signal.SIGKILL)
