@@ -155,7 +155,7 @@ def explain_none(claims: Claims) -> str:
     return "; ".join(("no phase can begin: each open one waits for others, or for a path of a phase at work", *held))
 
 
-def end_done(desk: ClaimDesk, plan: Plan, claims: Claims, name_branch: Callable[[str], str]) -> None:
+def end_done_claims(desk: ClaimDesk, plan: Plan, claims: Claims, name_branch: Callable[[str], str]) -> None:
     """End claims on phases that are done, with what the remote has of them: a worker or a remote died as they landed.
 
     Raises:

@@ -20,7 +20,7 @@ from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing
 from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.merge import prepare
-from relay.fleet.overview import end_done, explain_none, fetch_plan, open_desk, require_pushed, select_phases
+from relay.fleet.overview import end_done_claims, explain_none, fetch_plan, open_desk, require_pushed, select_phases
 from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
@@ -113,7 +113,7 @@ class _Worker:
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
         plan, claims = self._sync(), self._note(self._desk.recall())
-        end_done(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
+        end_done_claims(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
