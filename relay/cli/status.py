@@ -143,7 +143,7 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
     say()
     _show_phases(standing)
     say()
-    say(f"spent  {render_spent(standing.spent)}")
+    say(f"spent  {_render_cost(standing.spent)}")
     _show_limit(standing)
     if standing.rewound != Spent():
         say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
@@ -286,7 +286,7 @@ def _render_usd(spent: Spent) -> str:
     return render_usd(spent.cost_usd, estimated=spent.estimated)
 
 
-def render_spent(spent: Spent) -> str:
+def _render_cost(spent: Spent) -> str:
     """Write money and tokens; an unknown cost is said, with the tokens that are known."""
     usage = spent.usage
     tokens = f"{render_tokens(usage.prompt_tokens)} tokens in, {render_tokens(usage.output_tokens)} out"
