@@ -25,7 +25,7 @@ def open_account(job: Job, merges: str) -> JobAccount:
     return JobAccount(job=job, head=job.repo.head() or "", merges=merges, spent=_read_open(job))
 
 
-def find_spent(account: JobAccount) -> tuple[float | None, float]:
+def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
     """Return the most that a run can have cost since, in USD (None: not known) and in tokens; it is over.
 
     A request whose answer never came counts with what was noted before it was sent.

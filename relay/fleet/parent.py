@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from relay.errors import ExitCode, RelayError, RepoError
-from relay.fleet.accounts import find_spent, open_account
+from relay.fleet.accounts import find_job_cost, open_account
 from relay.fleet.job_table import JobTable, Working
 from relay.fleet.landing import (
     Job,
@@ -152,7 +152,7 @@ class _Parent:
         state = self._state
         state.is_warm = state.is_stale = True
         # One that was killed may have spent more than was heard of it.
-        usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_spent(working.account)
+        usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
         self._money.give_back(phase_id, usd)
         self._tokens.give_back(phase_id, tokens)
         if self._ctx.interrupts.finish_turn:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.fleet.accounts import find_spent, open_account
+from relay.fleet.accounts import find_job_cost, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.leg_snapshots import WipRecord, save_wip
@@ -26,9 +26,9 @@ def test_what_was_noted_before_the_last_request_counts(job):
     leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
     save_wip(job.repo, leg, WipRecord(spend=spend(0.25)))
     account = open_account(job, "")
-    assert find_spent(account) == (0.0, 0)
+    assert find_job_cost(account) == (0.0, 0)
     note_spent(job.repo, "aa", spend(1.0, 40), synced=True)
-    usd, tokens = find_spent(account)
+    usd, tokens = find_job_cost(account)
     assert usd == pytest.approx(0.75)
     assert tokens == 30
 
@@ -39,7 +39,7 @@ def test_what_it_committed_counts_but_not_what_it_landed(box, job):
     account = open_account(job, other)
     merge = box.text("commit-tree", "-p", "HEAD", "-p", other, "-m", MESSAGE.format(usd=0.5), "HEAD^{tree}")
     box.git("update-ref", "HEAD", merge)
-    usd, _ = find_spent(account)
+    usd, _ = find_job_cost(account)
     assert usd == pytest.approx(0.5)
 
 
@@ -47,7 +47,7 @@ def test_an_unknown_cost_stays_unknown(job):
     leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
     account = open_account(job, "")
     save_wip(job.repo, leg, WipRecord(spend=spend(None)))
-    assert find_spent(account) == (None, 10)
+    assert find_job_cost(account) == (None, 10)
 
 
 MESSAGE = """\
