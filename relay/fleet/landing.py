@@ -148,7 +148,7 @@ def _is_done(job: Job, commit: str) -> bool:
     return phase is not None and phase.done
 
 
-def find_in_the_way(main: Repo, landing: Landing) -> tuple[str, ...]:
+def find_obstacles(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
     # Where it is to be merged, what others have landed is here already.
     base = find_base(main, landing.tip, landing.own) or landing.tip

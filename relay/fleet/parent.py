@@ -15,8 +15,8 @@ from relay.fleet.landing import (
     Job,
     Landing,
     LandingCase,
-    find_in_the_way,
     find_landing,
+    find_obstacles,
     find_phase_id,
     land,
     require_unmoved,
@@ -282,7 +282,7 @@ class _Parent:
         state.foreign, state.pending = frozenset(foreign), pending
 
     def _is_way_clear(self, job: Job, landing: Landing) -> bool:
-        files = find_in_the_way(self._ctx.repo, landing)
+        files = find_obstacles(self._ctx.repo, landing)
         if files:
             words = f"{list_paths(files)} is changed or in the way here; commit it or put it away"
             if self._say_once(f"phase {job.phase_id}: {words}"):

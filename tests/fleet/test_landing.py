@@ -3,7 +3,7 @@
 import pytest
 
 from relay.errors import RepoError
-from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, land, require_unmoved
+from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 
@@ -89,7 +89,7 @@ def test_what_the_user_has_there_is_named_and_a_branch_that_moved_is_told(planne
     finish(place, "1")
     landing = find_landing(main, job)
     planned.write("1.txt", "the user's")
-    assert find_in_the_way(main, landing) == ("1.txt",)
+    assert find_obstacles(main, landing) == ("1.txt",)
     moved = planned.commit("the user's")
     with pytest.raises(RepoError, match="main moved meanwhile"):
         land(main, job, landing)

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, find_phase_id, land
+from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land
 from relay.fleet.merge import prepare
 from relay.git.repository import open_repo
 from relay.ledger import parse_ledger
@@ -253,10 +253,10 @@ def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
     stage.write("common.txt", "both have made it")
     stage.commit()
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\n")
-    assert find_in_the_way(main, find_landing(main, job)) == ("PLAN.md",)
+    assert find_obstacles(main, find_landing(main, job)) == ("PLAN.md",)
     stage.git("checkout", "-q", "PLAN.md")
     stage.write("own.txt", "the user's")
-    assert find_in_the_way(main, find_landing(main, job)) == ("own.txt",)
+    assert find_obstacles(main, find_landing(main, job)) == ("own.txt",)
 
 
 def test_a_phase_that_the_plan_has_lost_is_told(stage, apart):
