@@ -25,11 +25,11 @@ def command(script: Path, port: int) -> int:
     from relay.rehearsal.server import run_forever
 
     served: list[Rehearsal] = []
-    run_forever(load_script(script), port=port, announce=lambda rehearsal: announce(script, rehearsal, served))
+    run_forever(load_script(script), port=port, announce=lambda rehearsal: show_address(script, rehearsal, served))
     return report(served)
 
 
-def announce(script: Path, rehearsal: "Rehearsal", served: "list[Rehearsal]") -> None:
+def show_address(script: Path, rehearsal: "Rehearsal", served: "list[Rehearsal]") -> None:
     """Print how to reach the server."""
     served.append(rehearsal)
     complain(f"rehearsal: {script} plays the model, nothing here is a model's judgement; Ctrl-C ends it")
