@@ -41,7 +41,7 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.pause import wait_while_paused
 from relay.setup.session import SessionTask
-from relay.store.fingerprint import compare, take_fingerprint
+from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.inbox import drop_words, read_words
 from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.session_cost import drop_spent
@@ -93,7 +93,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
     ended = run_planning_session(ctx, session_id, message, submissions, None if task.converge else interview)
-    changed = compare(found, take_fingerprint(ctx.repo, leave_out=leave_out))
+    changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     refused = _Refused(begun=begun, task=task, last=submissions.last)
     if changed:
         return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))

@@ -71,7 +71,7 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
     )
 
 
-def compare(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+def list_differences(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
     """Return one line for each kind of thing that differs; empty when nothing does."""
     words = [f"HEAD moved from {before.head} to {after.head}"] if before.head != after.head else []
     pairs = (

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.store.fingerprint import compare, take_fingerprint
+from relay.store.fingerprint import list_differences, take_fingerprint
 
 
 def test_reading_changes_nothing_not_even_objects(box):
@@ -14,7 +14,7 @@ def test_reading_changes_nothing_not_even_objects(box):
     first = take_fingerprint(box.open())
     os.utime(box.root / "src/app.py")
     box.git("status")
-    assert compare(first, take_fingerprint(box.open())) == ()
+    assert list_differences(first, take_fingerprint(box.open())) == ()
     assert sorted((box.root / ".git").rglob("*")) == before
 
 
@@ -60,24 +60,24 @@ def test_each_kind_of_change_is_named(box, word, change):
     box.git("init", "-q", cwd=box.root / "nested")
     before = take_fingerprint(box.open())
     change(box)
-    assert any(word in line for line in compare(before, take_fingerprint(box.open())))
+    assert any(word in line for line in list_differences(before, take_fingerprint(box.open())))
 
 
 def test_a_file_that_git_was_told_to_ignore_changes_of_is_looked_at(box):
     box.git("update-index", "--assume-unchanged", "src/app.py")
     before = take_fingerprint(box.open())
     box.write("src/app.py", "hidden edit\n")
-    assert compare(before, take_fingerprint(box.open())) == ("files changed: 'src/app.py'",)
+    assert list_differences(before, take_fingerprint(box.open())) == ("files changed: 'src/app.py'",)
 
 
 def test_relay_s_own_traces_do_not_count(box):
     before = take_fingerprint(box.open())
     box.write(".relay/sessions/1.jsonl")
     box.git("update-ref", "refs/relay/plan/main", "HEAD")
-    assert compare(before, take_fingerprint(box.open())) == ()
+    assert list_differences(before, take_fingerprint(box.open())) == ()
 
 
 def test_a_path_may_be_left_out(box):
     before = take_fingerprint(box.open(), leave_out=("docs/PLAN.md",))
     box.write("docs/PLAN.md")
-    assert compare(before, take_fingerprint(box.open(), leave_out=("docs/PLAN.md",))) == ()
+    assert list_differences(before, take_fingerprint(box.open(), leave_out=("docs/PLAN.md",))) == ()
