@@ -110,7 +110,7 @@ def is_at_work(claim: PhaseClaim, *, now: float) -> bool:
     return claim.state is ClaimState.HELD and now <= claim.expires_s
 
 
-def describe(claim: PhaseClaim, *, now: float) -> str:
+def describe_claim(claim: PhaseClaim, *, now: float) -> str:
     """Say who has a phase: ``claimed by …``, ``waiting for a person: …``."""
     if claim.state is ClaimState.WAITS:
         return f"waiting for a person: {claim.words}"

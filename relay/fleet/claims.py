@@ -19,7 +19,7 @@ from relay.fleet.claim import (
     ClaimState,
     PhaseClaim,
     Reservation,
-    describe,
+    describe_claim,
     make_reservation,
     parse_account,
     parse_claim,
@@ -126,7 +126,7 @@ class ClaimDesk:
             claims = next(looks)
             there = claims.find(bid.phase_id)
             if there is not None and there.commit != bid.instead:
-                return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
+                return NotTaken(words=f"phase {bid.phase_id} is {describe_claim(there, now=self.now())}", by=(there,))
             if claims.ended != bid.ended:
                 return NotTaken(words="other phases ended meanwhile", by=claims.held, is_stale=True)
             kept = self.write_off(claims.reserved, there, bid.seen_usd)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from relay.errors import RepoError
-from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.claims import ClaimDesk, name_plan
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_there
@@ -116,7 +116,9 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | No
     for phase in plan.phases:
         claim = claims.find(phase.id)
         job = queued.pop(Ticket(remote=address, branch=branch, plan_path=plan_path, phase_id=phase.id), None)
-        words = [describe(claim, now=now) if claim else _explain_open(plan, phase, is_ready=phase.id in ready, why=why)]
+        words = [
+            describe_claim(claim, now=now) if claim else _explain_open(plan, phase, is_ready=phase.id in ready, why=why)
+        ]
         words += [] if job is None else [_describe_ticket(job)]
         if why and claim and claim.state is ClaimState.WAITS:
             words.append(f"relay work --phase {phase.id} takes it up")
@@ -151,7 +153,7 @@ def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str
 def explain_none(claims: Claims) -> str:
     """Say why no phase can be claimed, and who has those that could be."""
     now = time.time()
-    held = (f"phase {claim.phase_id} is {describe(claim, now=now)}" for claim in claims.held[:_MOST_SHOWN])
+    held = (f"phase {claim.phase_id} is {describe_claim(claim, now=now)}" for claim in claims.held[:_MOST_SHOWN])
     return "; ".join(("no phase can begin: each open one waits for others, or for a path of a phase at work", *held))
 
 

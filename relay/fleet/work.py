@@ -12,7 +12,7 @@ from dataclasses import field, replace
 
 from relay.config import Settings
 from relay.errors import ExitCode, LockedError, RelayError, RepoError
-from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
 from relay.fleet.clones import ensure_worker
 from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
@@ -241,7 +241,7 @@ class _Worker:
             return ""
         # Clocks may differ: who lives renews it meanwhile.
         if (wait_s := self._task.lease_clock.find_wait_s(there)) > 0:
-            words = f"phase {there.phase_id} is {describe(there, now=time.time())}; watched for {wait_s:.0f} s"
+            words = f"phase {there.phase_id} is {describe_claim(there, now=time.time())}; watched for {wait_s:.0f} s"
             self._observe(Noticed(text=words))
             if self._interrupts.wait(wait_s):
                 return ""

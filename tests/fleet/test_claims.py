@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claim import ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claim import ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.claims import Bid, ClaimDesk, NotTaken, name_plan
 from relay.fleet.exchange import save_noted
 from relay.git.message import Message
@@ -163,7 +163,7 @@ def test_a_phase_that_waits_for_a_person_is_nobodys(desks, clock):
     there = bob.read().find("1")
     clock.now += 1_000
     assert (there.state, is_at_work(there, now=clock.now)) == (ClaimState.WAITS, False)
-    assert describe(there, now=clock.now) == "waiting for a person: the gate is red three times"
+    assert describe_claim(there, now=clock.now) == "waiting for a person: the gate is red three times"
     assert isinstance(bob.take(bid()), NotTaken)
     assert bob.read().reserved == ()
     assert isinstance(bob.take(bid(instead=there.commit, ended=1)), PhaseClaim)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from relay.fleet.claim import ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claim import ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.clones import find_worker
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
@@ -24,7 +24,7 @@ def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
     own = find_worker(repo)
     for claim in claims:
         whose = ", which is this clone" if claim.worker == own and claim.state is ClaimState.HELD else ""
-        yield f"claim  phase {claim.phase_id} is {describe(claim, now=time.time())}{whose}"
+        yield f"claim  phase {claim.phase_id} is {describe_claim(claim, now=time.time())}{whose}"
 
 
 def list_claimed_elsewhere(repo: Repo, plan_path: str) -> Iterator[str]:
@@ -32,7 +32,7 @@ def list_claimed_elsewhere(repo: Repo, plan_path: str) -> Iterator[str]:
     own, now = find_worker(repo), time.time()
     for claim in find_seen_claims(repo, plan_path):
         if claim.worker != own and is_at_work(claim, now=now):
-            words = f"phase {claim.phase_id} is {describe(claim, now=now)}, as this clone last heard"
+            words = f"phase {claim.phase_id} is {describe_claim(claim, now=now)}, as this clone last heard"
             yield f"{words}; a run may pay for it a second time: relay work goes on as the workers do"
 
 
