@@ -66,7 +66,7 @@ def command() -> None:
 @_options
 def list_claims(plan: str | None, *, as_json: bool) -> None:
     """Show every claim: what it is, where it stands, and what took it out or into doubt."""
-    from relay.ledger.snapshot import describe, describe_nogood
+    from relay.ledger.snapshot import describe_belief, describe_nogood
 
     found = _open(plan)
     claims = found.ledger.claims.values()
@@ -77,7 +77,7 @@ def list_claims(plan: str | None, *, as_json: bool) -> None:
         say(describe_nogood(nogood).removeprefix("- "), style="red")
     for claim in claims:
         belief = found.judgement[claim.id]
-        say(describe(claim, belief).removeprefix("- "), style=_style(belief))
+        say(describe_belief(claim, belief).removeprefix("- "), style=_style(belief))
     if not claims:
         say(f"{found.path}: no claims")
 

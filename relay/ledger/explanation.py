@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from relay.ledger.belief import ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source, Stamp
-from relay.ledger.snapshot import describe
+from relay.ledger.snapshot import describe_belief
 from relay.words import shorten
 
 MAX_LINES = 500
@@ -29,7 +29,7 @@ def render_why(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, st
         if claim is None:
             lines.append(f"{indent}{relation}{current}, which is not in the ledger")
             continue
-        head = describe(claim, judgement[current], places=False).removeprefix("- ")
+        head = describe_belief(claim, judgement[current], places=False).removeprefix("- ")
         if current in seen:
             lines.append(f"{indent}{relation}{head} (see above)")
             continue

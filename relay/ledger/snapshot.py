@@ -67,7 +67,7 @@ def _is_doubtful(entry: Claim | Nogood, judgement: Judgement) -> bool:
 
 
 def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str]) -> str:
-    line = describe_nogood(entry) if isinstance(entry, Nogood) else describe(entry, judgement[entry.id], shown)
+    line = describe_nogood(entry) if isinstance(entry, Nogood) else describe_belief(entry, judgement[entry.id], shown)
     return f"{line}\n"
 
 
@@ -98,7 +98,7 @@ def describe_nogood(nogood: Nogood) -> str:
     return f"- {nogood.id} CONTRADICTION of {', '.join(nogood.claims)}: {_clip(nogood.because, _REASON_CHARS)}"
 
 
-def describe(claim: Claim, belief: Belief, shown: Collection[str] | None = None, *, places: bool = True) -> str:
+def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None = None, *, places: bool = True) -> str:
     """Write a claim as one line: id, what it is, where it stands unless it is in, the claim, its reason and places.
 
     Args:

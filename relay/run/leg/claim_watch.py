@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from relay.ledger import Claim, ClaimStatus, Judgement, Ledger, Stamp, append_entry, judge
-from relay.ledger.snapshot import describe
+from relay.ledger.snapshot import describe_belief
 from relay.setup.context import PlanFiles
 from relay.state.staleness import cite_sources, find_changed_sources
 from relay.tools.notes import LegNotes, Record
@@ -79,7 +79,7 @@ class ClaimWatch:
         )
         beside = _find_beside(ledger, claim)
         self._notes.ledger = append_entry(ledger, claim)
-        shown = "".join(f"\n{describe(other, judge(ledger, {})[other.id])}" for other in beside)
+        shown = "".join(f"\n{describe_belief(other, judge(ledger, {})[other.id])}" for other in beside)
         advice = "; one that cannot hold with it belongs into `replaces`" if beside else ""
         return f"Recorded as {claim.id}." + (f" On the same place{advice}:{shown}" if beside else "")
 
@@ -101,4 +101,4 @@ def _find_beside(ledger: Ledger, claim: Claim) -> list[Claim]:
 
 def _describe_doubt(claim: Claim, judgement: Judgement) -> str:
     belief = judgement[claim.id]
-    return describe(claim, belief) if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED} else ""
+    return describe_belief(claim, belief) if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED} else ""
