@@ -89,10 +89,10 @@ def _require_own_settings(repo: "Repo") -> None:
 
     if not read_note(repo, STEERING):  # relay has not been at work here: what reads the note needs more imports
         return
-    from relay.store.steering_files import describe, find_settings_files, find_strange
+    from relay.store.steering_files import describe_strange, find_settings_files, find_strange
 
     if strange := find_strange(repo, find_settings_files(repo.root)):
-        words, ways = describe(strange)
+        words, ways = describe_strange(strange)
         raise ConfigError(words, hint=ways)
 
 

@@ -111,11 +111,11 @@ def require_known(strange: tuple[str, ...]) -> None:
         RepoError: With its names, and how to say whose it is.
     """
     if strange:
-        words, ways = describe(strange)
+        words, ways = describe_strange(strange)
         raise RepoError(words, hint=ways)
 
 
-def describe(strange: tuple[str, ...]) -> tuple[str, Hint]:
+def describe_strange(strange: tuple[str, ...]) -> tuple[str, Hint]:
     """Return what is wrong with files of an unknown maker, and what the user can do."""
     paths = [_find_path(entry) for entry in strange]
     words = f"{list_paths(paths)} appeared while a session, a check or a hook could run; only you make such a file"

@@ -48,7 +48,7 @@ from relay.store.environment import Environment, find_earlier_paths, load_enviro
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.steering_files import describe, find_persons, find_steering, find_strange
+from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
 from relay.values import dataclass
 from relay.words import list_some
@@ -250,7 +250,7 @@ def _check_strange(repo: Repo) -> Refused | None:
     strange = find_strange(repo, find_steering(repo.root))
     if not strange:
         return None
-    words, ways = describe(strange)
+    words, ways = describe_strange(strange)
     return Refused(for_user=words, ways=ways)
 
 
