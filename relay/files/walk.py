@@ -121,7 +121,7 @@ def list_names(folder: Path) -> list[str]:
         return []
 
 
-def enter(here: int, name: str, *, create: bool = False, permissions: int = 0o777) -> int:
+def _enter(here: int, name: str, *, create: bool = False, permissions: int = 0o777) -> int:
     """Open one directory of another, made (and synced) where it is missing and that is asked. The caller closes it.
 
     Raises:
@@ -148,7 +148,7 @@ def enter_all(here: int, names: Sequence[str], *, create: bool = False, permissi
     for name in names:
         above = below
         try:
-            below = enter(above, name, create=create, permissions=permissions)
+            below = _enter(above, name, create=create, permissions=permissions)
         finally:
             os.close(above)
     return below
@@ -275,7 +275,7 @@ class _Walk:
 
     def descend(self, name: str) -> None:
         try:
-            self.push(enter(self.fds[-1], name))
+            self.push(_enter(self.fds[-1], name))
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR}:
                 raise WalkError(f"{self.raw}: {name} is not a directory.") from error
