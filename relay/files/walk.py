@@ -143,7 +143,7 @@ def _enter(here: int, name: str, *, create: bool = False, permissions: int = 0o7
 
 
 def enter_all(here: int, names: Sequence[str], *, create: bool = False, permissions: int = 0o777) -> int:
-    """Open what lies several directories below another one, as `enter` does; `here` stays open."""
+    """Open what lies several directories below another one, as `_enter` does; `here` stays open."""
     below = os.dup(here)
     for name in names:
         above = below
@@ -159,7 +159,7 @@ def open_folder(root: Path, names: Sequence[str], *, create: bool = False, permi
     """Open a directory below `root`, never through a symlink.
 
     Raises:
-        OSError: As `enter`.
+        OSError: As `_enter`.
     """
     top = os.open(root, DIRECTORY)
     try:
@@ -184,7 +184,7 @@ def open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tupl
         A file descriptor of the directory, and the last component.
 
     Raises:
-        OSError: As `enter`.
+        OSError: As `_enter`.
     """
     *parents, name = PurePosixPath(path).parts
     if name in {"..", "/"}:
@@ -236,7 +236,7 @@ def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]
             yield folder
 
 
-def parse_path(root: Path, raw: str) -> list[str]:
+def _split_path(root: Path, raw: str) -> list[str]:
     """Split a path of the model into components below the root, ``..`` kept.
 
     Raises:
@@ -298,7 +298,7 @@ class _Walk:
         if self.links > MAX_LINKS:
             raise WalkError(f"{self.raw}: too many symbolic links.")
         try:
-            parts = parse_path(self.root, target)
+            parts = _split_path(self.root, target)
         except WalkError:
             raise WalkError(f"{here} is a symbolic link out of the repository.") from None
         if target.startswith("/"):
@@ -324,7 +324,7 @@ def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
     Raises:
         WalkError: The path leaves the root, goes through a file, or through a link that is not followed.
     """
-    pending = deque(parse_path(root, raw))
+    pending = deque(_split_path(root, raw))
     with ExitStack() as stack:
         walk = _Walk.start(root, raw, stack)
         while pending:
