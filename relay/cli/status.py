@@ -235,7 +235,7 @@ def _render_limit(standing: Standing) -> dict[str, object] | None:
     return {"model": found[1], "resets_at": found[0]} if found else None
 
 
-def find_next(standing: Standing) -> str | None:
+def _find_next(standing: Standing) -> str | None:
     """Return the phase that is worked on now or next; None when there is none."""
     if standing.situation.point is not None:
         return standing.situation.point.phase_id or None
@@ -255,7 +255,7 @@ def find_state(item: Item, known: PhaseStanding) -> str:
 
 def _show_phases(standing: Standing) -> None:
     """Print a line for each phase, which a terminal has room for, and the items of the one that is next."""
-    next_id, pairs = find_next(standing), _pair(standing)
+    next_id, pairs = _find_next(standing), _pair(standing)
     facts = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
     digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
     if width := find_width():
