@@ -19,7 +19,7 @@ from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.session.values import Shown
-from relay.transcripts.lines import Reading, find_count, find_price, get_list, get_map, get_text, read_lines
+from relay.transcripts.lines import Reading, find_count, find_dollars, get_list, get_map, get_text, read_lines
 from relay.transcripts.teller import IMAGE_BYTES, MAIN, SIDE, Teller, ToolReply, describe_compaction, parse_time
 from relay.values import dataclass
 
@@ -96,7 +96,7 @@ class _Chain:
         elif kind == "api-request-shape":
             self._parts = _measure_parts(get_map(entry, "shape"))
         elif kind == "cost-state":
-            self._reading.own_cost_usd = find_price(entry, "totalCostUSD")
+            self._reading.own_cost_usd = find_dollars(entry, "totalCostUSD")
         elif kind not in _QUIET and kind not in {"system", "attachment"}:
             self._reading.count_unknown(kind or "without a type")
 

@@ -101,7 +101,7 @@ def find_count(value: Any, key: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST else None
 
 
-def find_price(value: Any, key: str) -> float | None:
+def find_dollars(value: Any, key: str) -> float | None:
     """Return an amount of dollars; None where there is none that can be true."""
     found = value.get(key) if isinstance(value, dict) else None
     return float(found) if isinstance(found, int | float) and 0 <= found < _MOST else None

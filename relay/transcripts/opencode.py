@@ -18,7 +18,7 @@ from relay.session.values import Shown
 from relay.transcripts.lines import (
     Reading,
     find_count,
-    find_price,
+    find_dollars,
     get_list,
     get_map,
     get_text,
@@ -152,7 +152,7 @@ class _Messages:
         usage = _read_usage(get_map(counted, "tokens"))
         self._before = usage.context_tokens if usage else self._before
         self._teller.respond(
-            self._at, model=self._model, usage=usage, stop="", own_usd=find_price(counted, "cost") or None
+            self._at, model=self._model, usage=usage, stop="", own_usd=find_dollars(counted, "cost") or None
         )
         self._teller.hold()  # a further step of the same message
 
