@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from relay.config import Settings
 from relay.errors import RunnerError
-from relay.runners.agents.home import find_version, get_installed
+from relay.runners.agents.home import find_package_version, get_installed
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
@@ -38,7 +38,7 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
         place = get_installed(profile, environ).program
     except RunnerError as error:
         return AgentFound(profile=profile, missing=error.message, login=login)
-    return AgentFound(profile=profile, program=str(place), version=find_version(place), login=login)
+    return AgentFound(profile=profile, program=str(place), version=find_package_version(place), login=login)
 
 
 def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from relay.cli.agents import command
 from relay.errors import RunnerError
-from relay.runners.agents.home import fill, find_version, get_installed, get_way, make_home
+from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
 
@@ -41,7 +41,7 @@ def test_an_agent_is_shown_with_all_of_its_packages_and_what_it_starts(tmp_path)
     assert found.program == tmp_path / "lib/node_modules/@scope/claude-agent-acp/dist/index.js"
     assert found.shown == (tmp_path / "lib/node_modules", bin_dir)
     assert found.path == f"{bin_dir}:/usr/bin"
-    assert find_version(found.program) == "1.2.3"
+    assert find_package_version(found.program) == "1.2.3"
 
 
 def test_what_is_missing_is_named_with_what_installs_it(tmp_path):
@@ -68,7 +68,7 @@ def test_no_agent_is_taken_from_the_repository(tmp_path):
 
 def test_a_program_that_is_no_package_has_no_known_version(tmp_path):
     (tmp_path / "package.json").write_text("[" * 5)
-    assert find_version(tmp_path / "agent") == ""
+    assert find_package_version(tmp_path / "agent") == ""
 
 
 WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.ways]

@@ -73,7 +73,7 @@ def _find_package(program: Path) -> Path:
     return Path(*parts[: parts.index(_MODULES) + 1]) if _MODULES in parts else program.parent
 
 
-def find_version(program: Path) -> str:
+def find_package_version(program: Path) -> str:
     """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
     for folder in list(program.parents)[:_NEAR]:
         try:
