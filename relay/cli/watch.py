@@ -47,11 +47,11 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     repo, run_id = place.repo, get_run(place.repo, run)
     with RunLogs(repo.root, open_log(repo, run_id)) as log:
         if serve is not None:
-            return serve_run(log, lambda: is_at_work(repo, run_id), serve)
+            return serve_run(log, lambda: is_run_alive(repo, run_id), serve)
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
         try:
             with view:
-                return follow(log, view, lambda: is_at_work(repo, run_id), time.sleep)
+                return follow(log, view, lambda: is_run_alive(repo, run_id), time.sleep)
         except KeyboardInterrupt:
             return ExitCode.DONE
 
@@ -101,7 +101,7 @@ def open_log(repo: "Repo", run_id: str) -> LogTail:
         raise ConfigError(f"the log of run {run_id} cannot be read: {error.strerror}") from error
 
 
-def is_at_work(repo: "Repo", run_id: str) -> bool:
+def is_run_alive(repo: "Repo", run_id: str) -> bool:
     """Return whether the relay that writes this log lives; the kernel lets go of its lock, however it ends."""
     return is_locked(repo) and next(list_own_logs(repo.root), run_id) == run_id
 

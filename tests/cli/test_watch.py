@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relay.cli.views.base import make_view
 from relay.cli.views.current_work import find_work, tell_work
 from relay.cli.views.narrate import LOST
-from relay.cli.watch import follow, is_at_work
+from relay.cli.watch import follow, is_run_alive
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.session.events import RunEnded, TextShown
@@ -94,10 +94,10 @@ def test_a_run_that_was_killed_is_told_from_one_that_is_silent(project, environ)
     write_log(project, OPEN)
     repo = open_repo(project, environ)
     with lock_worktree(repo):
-        assert is_at_work(repo, "aaaa1111")
+        assert is_run_alive(repo, "aaaa1111")
         write_log(project, OPEN, run_id="bbbb2222")
-        assert not is_at_work(repo, "aaaa1111")
-    assert not is_at_work(repo, "bbbb2222")
+        assert not is_run_alive(repo, "aaaa1111")
+    assert not is_run_alive(repo, "bbbb2222")
     with lock_worktree(repo):
         pass  # who looked holds nothing
     alive = iter((True, True, False))
@@ -113,7 +113,7 @@ def test_a_log_in_which_nothing_stands_yet_is_nobodys(project, environ):
     write_log(project, b"", run_id="bbbb2222")
     repo = open_repo(project, environ)
     with lock_worktree(repo):
-        assert is_at_work(repo, "aaaa1111")
+        assert is_run_alive(repo, "aaaa1111")
     assert list(list_own_logs(project)) == ["aaaa1111", "bbbb2222", "cccc3333"]
 
 
