@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from relay.config.forms import LINE, TEXTS, VARIABLE, Form, make_choice, make_pairs, make_rows, make_table, make_texts
+from relay.config.forms import LINE, TEXTS, VARIABLE, Form, make_choice, make_pairs, make_record, make_rows, make_texts
 from relay.config.network import PATTERN, read_network
 from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
@@ -88,7 +88,7 @@ _AGENT: Mapping[str, Form] = {
 }
 AGENTS = make_rows(
     "agent",
-    lambda _: make_table(_AGENT, AgentSettings, "for each agent"),
+    lambda _: make_record(_AGENT, AgentSettings, "for each agent"),
     names=rf"(?!api$){RUNNER_NAME}",
     allowed="names of agents in lower case, not api",
 )

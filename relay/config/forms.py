@@ -121,7 +121,7 @@ def make_pairs(allowed: str, names: str, *, is_fit: Callable[[str], bool]) -> Fo
     return Form(read=read, schema={"type": "object", **named, "additionalProperties": {"type": "string"}})
 
 
-def make_table(forms: Mapping[str, Form], build: Callable[..., Any], where: str) -> Form:
+def make_record(forms: Mapping[str, Form], build: Callable[..., Any], where: str) -> Form:
     """Read a table of a few keys, naming the one that does not fit.
 
     Args:

@@ -15,8 +15,8 @@ from relay.config.forms import (
     make_list,
     make_number,
     make_object,
+    make_record,
     make_rows,
-    make_table,
     make_text,
     make_texts,
     make_words,
@@ -98,7 +98,7 @@ def _read_trial(value: Any) -> tuple[str, ...]:
 def _make_model(model: str) -> Form:
     """Return the form of what is said of one model."""
     price = Form(read=lambda item: parse_price(model, item), schema=_PRICE)
-    return make_table({**MODEL_KEYS, "price": price, "compat": _COMPAT}, ModelSettings, "for each model")
+    return make_record({**MODEL_KEYS, "price": price, "compat": _COMPAT}, ModelSettings, "for each model")
 
 
 def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
@@ -161,7 +161,7 @@ COMPAT_KEYS: Mapping[str, Form] = {
     "unsigned_thinking": SWITCH,
     "system_messages": SWITCH,
 }
-_COMPAT = make_table(COMPAT_KEYS, Compat, "in compat")
+_COMPAT = make_record(COMPAT_KEYS, Compat, "in compat")
 _PRICE = make_object({name: {"type": "number", "minimum": 0} for name in PRICE_KEYS}, "input", "output")
 
 

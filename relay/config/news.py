@@ -11,7 +11,7 @@ from relay.config.forms import (
     find_address,
     make_choice,
     make_list,
-    make_table,
+    make_record,
     make_words,
 )
 from relay.regexes import regex
@@ -92,7 +92,7 @@ def _read_url(value: Any) -> str:
     return str(value)
 
 
-_CHANNEL = make_table(
+_CHANNEL = make_record(
     {
         "command": TEXTS,
         "details": SWITCH,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_rows, make_table, make_texts
+from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_record, make_rows, make_texts
 from relay.values import dataclass
 
 SERVER_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
@@ -58,7 +58,7 @@ _SERVER: Mapping[str, Form] = {
 }
 SERVERS = make_rows(
     "server",
-    lambda _: make_table(_SERVER, _make_server, "for each server"),
+    lambda _: make_record(_SERVER, _make_server, "for each server"),
     names=SERVER_NAME,
     allowed="names of servers in lower case: letters, digits and -",
 )
