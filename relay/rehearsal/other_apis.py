@@ -83,7 +83,7 @@ def _join(messages: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     return joined
 
 
-def make_text(text: Any) -> dict[str, Any]:
+def make_text_block(text: Any) -> dict[str, Any]:
     """Return a block of text."""
     return {"type": "text", "text": text if isinstance(text, str) else dump(text)}
 
@@ -100,7 +100,7 @@ def make_use(call_id: Any, name: Any, given: Any) -> dict[str, Any]:
 
 def make_result(call_id: Any, content: Any) -> dict[str, Any]:
     """Return a call's result."""
-    return {"type": "tool_result", "tool_use_id": str(call_id), "content": [make_text(read_content(content))]}
+    return {"type": "tool_result", "tool_use_id": str(call_id), "content": [make_text_block(read_content(content))]}
 
 
 def read_content(content: Any) -> str:
@@ -133,7 +133,7 @@ def _read_chat(body: Body) -> dict[str, Any]:
             continue
         side = "assistant" if role == "assistant" else "user"
         if content and role != "system":
-            messages.append((side, make_text(read_content(content))))
+            messages.append((side, make_text_block(read_content(content))))
         for call in list_blocks(message.get("tool_calls")):
             made = call.get("function") or {}
             messages.append((side, make_use(call.get("id"), made.get("name"), made.get("arguments"))))
@@ -236,7 +236,7 @@ def _read_gemini(body: Body) -> dict[str, Any]:
                 first = open_calls.pop(0) if open_calls else ""
                 messages.append((side, make_result(result.get("id") or first, result.get("response"))))
             elif not part.get("thought"):
-                messages.append((side, make_text(part.get("text", ""))))
+                messages.append((side, make_text_block(part.get("text", ""))))
     tools = [tool for group in list_blocks(body.get("tools")) for tool in group.get("functionDeclarations") or ()]
     system = body.get("systemInstruction")
     parts = system.get("parts") if isinstance(system, Mapping) else system

@@ -11,7 +11,7 @@ from relay.rehearsal.other_apis import (
     divide,
     list_shown,
     make_result,
-    make_text,
+    make_text_block,
     make_use,
     read_content,
     render_openai_error,
@@ -39,7 +39,7 @@ def _read_item(item: Body) -> Iterator[tuple[str, dict[str, Any]]]:
     kind, call_id = str(item.get("type", "message")), item.get("call_id")
     if kind == "message":
         side = "assistant" if item.get("role") == "assistant" else "user"
-        yield side, make_text(read_content(item.get("content") or ""))
+        yield side, make_text_block(read_content(item.get("content") or ""))
     elif kind.endswith(_OUTPUT):
         yield "user", make_result(call_id, item.get("output", item.get("tools")))
     elif call_id is not None:
