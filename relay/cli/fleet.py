@@ -102,7 +102,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
             engine=engine,
             place=(place or get_data("clones")).absolute(),
             environ=dict(os.environ),
-            make_task=make_task,
+            make_task=make_work_task,
             tell=say,
             observe=view.observe,
         )
@@ -224,7 +224,7 @@ def get_remote(plan: str | None, name: str) -> "tuple[Remote, str]":
     return Remote(repo=place.repo, name=name, environ=os.environ), place.plan_name
 
 
-def make_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
+def make_work_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
     """Return what to do for a ticket, by the settings that hold in its clone."""
     from relay.fleet.overview import fetch_plan
     from relay.fleet.work import WorkTask
