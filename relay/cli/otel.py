@@ -6,7 +6,7 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.screen import say
-from relay.cli.watch import get_run, open_log
+from relay.cli.watch import get_run, open_tail
 from relay.errors import ConfigError
 from relay.words import count
 
@@ -30,7 +30,7 @@ def command(run: str, *, endpoint: str | None) -> None:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url} is no address of a collector", hint=f"--endpoint {DEFAULT}")
     run_id = get_run(place.repo, run)
-    with open_log(place.repo, run_id) as log:
+    with open_tail(place.repo, run_id) as log:
         export = Export(log, Collector(url, os.environ), run_id)
         try:
             export.push(last=True)

@@ -45,7 +45,7 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     """
     place = note_place()
     repo, run_id = place.repo, get_run(place.repo, run)
-    with RunLogs(repo.root, open_log(repo, run_id)) as log:
+    with RunLogs(repo.root, open_tail(repo, run_id)) as log:
         if serve is not None:
             return serve_run(log, lambda: is_run_alive(repo, run_id), serve)
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
@@ -89,7 +89,7 @@ def get_run(repo: "Repo", start: str) -> str:
     raise ConfigError(f"no run {start!r} has left a log here", hint=f"the last ones: {list_some(logs[::-1], 5)}")
 
 
-def open_log(repo: "Repo", run_id: str) -> LogTail:
+def open_tail(repo: "Repo", run_id: str) -> LogTail:
     """Open the log of a run.
 
     Raises:
