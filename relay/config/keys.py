@@ -27,7 +27,7 @@ from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
-from relay.meters.reset_trial import LEAST_LINES, parse_line
+from relay.meters.reset_trial import LEAST_LINES, parse_reset_line
 from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
@@ -87,7 +87,7 @@ def _read_trial(value: Any) -> tuple[str, ...]:
     if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
         raise ValueError(allowed)
     try:
-        different = {parse_line(line) for line in lines}
+        different = {parse_reset_line(line) for line in lines}
     except ValueError:
         raise ValueError(allowed) from None
     if len(different) < LEAST_LINES or len(different) < len(lines):

@@ -10,7 +10,7 @@ NO_RESET = "none"
 LEAST_LINES = 2
 
 
-def parse_line(text: str) -> ResetAt:
+def parse_reset_line(text: str) -> ResetAt:
     """Read a line of a trial.
 
     Raises:

@@ -13,7 +13,7 @@ from relay.config import Settings
 from relay.meters.gauge import open_gauge
 from relay.meters.pace import Pace
 from relay.meters.prices import Price
-from relay.meters.reset_trial import parse_line
+from relay.meters.reset_trial import parse_reset_line
 from relay.meters.spend import Meter
 from relay.meters.warmth import Waits
 from relay.prompts.texts import measure_prompt
@@ -159,7 +159,7 @@ class Sessions:
             system=task.system,
             tools=task.tools,
             callbacks=task.callbacks,
-            reset_at=parse_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
+            reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
             check_budget=self.check_budget,
             sandbox=self.sandbox,
             limits=self.limits,

@@ -8,7 +8,7 @@ from relay.figures.fold import fold_records
 from relay.figures.statistics import count_needed, find_mean_difference, find_rate, resample
 from relay.figures.tuning import LEAST_LEGS, OUTCOMES, judge_lines, judge_trial
 from relay.figures.values import Figures
-from relay.meters.reset_trial import assign_line, parse_line
+from relay.meters.reset_trial import assign_line, parse_reset_line
 from relay.session.events import Event
 from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
 
@@ -167,7 +167,7 @@ def test_lines_are_spread_over_phases() -> None:
 
 
 def test_lines_of_a_trial() -> None:
-    assert parse_line("none").line_tokens(200_000) == 200_000
-    assert parse_line("60k").line_tokens(200_000) == 60_000
+    assert parse_reset_line("none").line_tokens(200_000) == 200_000
+    assert parse_reset_line("60k").line_tokens(200_000) == 60_000
     with pytest.raises(ValueError, match="none, or 45%"):
-        parse_line("never")
+        parse_reset_line("never")
