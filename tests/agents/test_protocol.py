@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relay.runners.agents.acp import Text, ToolUpdate, choose_option, find_version, has_mode, read_update, takes_system
 from relay.runners.agents.activity import AgentActivity
-from relay.runners.agents.wire import Answered, Notification, Question, parse_line, split_lines
+from relay.runners.agents.wire import Answered, Notification, Question, parse_incoming, split_lines
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
 OWN = ("tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan")
@@ -31,7 +31,7 @@ def test_a_recorded_turn_shows_its_words_and_its_tools_each_once(path):
     events: list[Any] = []
     view = AgentActivity(events.append, Path("/repo"), OWN)
     for line in path.read_bytes().splitlines():
-        found = parse_line(line)
+        found = parse_incoming(line)
         assert found is not None
         if isinstance(found, Notification) and (update := read_update(found.params)) is not None:
             view.take(update)
@@ -50,12 +50,12 @@ def test_a_recorded_turn_shows_its_words_and_its_tools_each_once(path):
 @given(st.binary())
 def test_no_bytes_break_the_reader(data):
     for line in split_lines(io.BytesIO(data)):
-        parse_line(line)
+        parse_incoming(line)
 
 
 @given(JSON)
 def test_no_message_breaks_the_reader(value):
-    found = parse_line(json.dumps({"method": "session/update", "params": value}).encode())
+    found = parse_incoming(json.dumps({"method": "session/update", "params": value}).encode())
     assert isinstance(found, Notification)
     read_update(found.params)
     choose_option(found.params)
@@ -105,7 +105,7 @@ def test_lines_are_what_was_written_up_to_the_limit(lines, most):
     ],
 )
 def test_what_a_line_is(line, expected):
-    assert parse_line(line) == expected
+    assert parse_incoming(line) == expected
 
 
 def test_a_permission_is_given_once_and_by_its_kind():

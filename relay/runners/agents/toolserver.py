@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from relay.runners.agents.wire import Question, parse_line, render_answer
+from relay.runners.agents.wire import Question, parse_incoming, render_answer
 from relay.sandbox.openings.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
@@ -84,7 +84,7 @@ def _serve(peer: socket.socket, offer: Offer) -> None:
 
 def answer_line(line: bytes, offer: Offer) -> dict[str, Any] | None:
     """Return the answer to a line; None for a notification, and for what is no message."""
-    asked = parse_line(line)
+    asked = parse_incoming(line)
     return render_answer(asked, _answer(asked.method, asked.params, offer)) if isinstance(asked, Question) else None
 
 

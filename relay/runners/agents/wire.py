@@ -97,7 +97,7 @@ class Wire:
     def _read(self) -> None:
         with self._peer.output as output:
             for line in split_lines(output):
-                if found := parse_line(line):
+                if found := parse_incoming(line):
                     self._put(found)
         self._put(Gone())
 
@@ -131,7 +131,7 @@ def _read_some(stream: IO[bytes]) -> bytes:
         return b""
 
 
-def parse_line(line: bytes) -> Incoming | None:
+def parse_incoming(line: bytes) -> Incoming | None:
     """Return the message of a line; None for anything that is none."""
     try:
         found = json.loads(line)
