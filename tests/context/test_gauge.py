@@ -9,7 +9,7 @@ import pytest
 
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import cost_usd, find_price
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from relay.runners.messages.conversation import Conversation
 from relay.session.events import GaugeCrossed, Noticed, ResponseReceived, ToolFinished
 from relay.session.usage import Usage
@@ -188,7 +188,7 @@ def test_an_endpoint_that_counts_a_part_is_not_believed(talk, turns):
 
     assert [c.line for c in session.seen(GaugeCrossed)] == ["soft", "hard"]
     assert session.seen(ResponseReceived)[-1].estimated
-    billed = sum(cost_usd(parse_usage(r.usage) or Usage(), session.spec.price) for r in session.requests)
+    billed = sum(cost_usd(parse_api_usage(r.usage) or Usage(), session.spec.price) for r in session.requests)
     assert billed <= sum(r.cost_usd for r in session.seen(ResponseReceived))
     assert len([n for n in session.seen(Noticed) if "goes by its own count" in n.text]) == 1
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from tests.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
 from tests.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
 from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
@@ -102,7 +102,7 @@ class Rig:
 
     def count_billed(self, since: int) -> float:
         """Return what the answers cost, in USD, that were asked for behind the first `since` requests."""
-        usages = [parse_usage(request.usage) for request in self.server.requests[since:] if request.usage]
+        usages = [parse_api_usage(request.usage) for request in self.server.requests[since:] if request.usage]
         return sum(cost_usd(usage, PRICE) for usage in usages if usage)
 
     def save_meanwhile(self) -> float:

@@ -22,7 +22,7 @@ from relay.git.repository import open_repo
 from relay.meters.prices import cost_usd
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_versions
 from tests.crash.rig import PRICE
@@ -277,7 +277,7 @@ class StepRig:
         return wrong + self._check_money(top, since)
 
     def _check_money(self, top: Path, since: int) -> list[str]:
-        usages = [parse_usage(one.usage) for one in self.server.requests[since:] if one.usage]
+        usages = [parse_api_usage(one.usage) for one in self.server.requests[since:] if one.usage]
         billed = sum(cost_usd(usage, PRICE) for usage in usages if usage)
         texts = self.git(top / "away.git", "log", "--format=%B", "main")
         spent = sum(float(cost) for cost in _COST.findall(texts))

@@ -20,7 +20,7 @@ from relay.git.repository import open_repo
 from relay.meters.prices import PRICES, cost_usd
 from relay.planning.planner import PlanTask
 from relay.rehearsal.faults import FaultName
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -435,7 +435,7 @@ def check_money(stage, case: Case, ended) -> None:
     """What the endpoint bills is never more than what is counted, and counted exactly where it says what it bills."""
     if case.counted or case.fault["kind"] in {FaultName.CUT, FaultName.STALL, FaultName.OTHER_MODEL}:
         return  # of an answer that broke off, what came is counted
-    billed = sum(cost_usd(parse_usage(r.usage) or Usage(), PRICE) for r in stage.server.requests if r.usage)
+    billed = sum(cost_usd(parse_api_usage(r.usage) or Usage(), PRICE) for r in stage.server.requests if r.usage)
     if ended.estimated:
         assert ended.spent_usd >= billed
     else:

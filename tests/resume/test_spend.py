@@ -11,7 +11,7 @@ import pytest
 from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from tests.resume.test_signals import Running
 
 LOOKS = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(7)]
@@ -28,7 +28,7 @@ def count_billed(server):
     """What the answers cost that the endpoint has sent, or begun to send."""
     price = find_price("claude-opus-5-5", at=DAY)
     assert price
-    usages = [parse_usage(r.usage) for r in server.requests if r.path == "/v1/messages" and r.usage]
+    usages = [parse_api_usage(r.usage) for r in server.requests if r.path == "/v1/messages" and r.usage]
     return sum(cost_usd(usage, price) for usage in usages if usage)
 
 

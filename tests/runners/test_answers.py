@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError, parse_usage
+from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError, parse_api_usage
 from relay.session.usage import Usage
 from relay.session.values import ToolCall
 
@@ -99,7 +99,7 @@ def test_counts_of_usage_never_fall(reports):
         builder.feed({"type": "message_delta", "usage": {**usage, "cache_creation": {"x": usage.get("input_tokens")}}})
 
     most = {name: max(report.get(name) or 0 for report in reports) for name in COUNTS}
-    assert builder.usage == parse_usage(most)
+    assert builder.usage == parse_api_usage(most)
 
 
 def test_an_unknown_delta_breaks_the_stream():
@@ -110,15 +110,15 @@ def test_an_unknown_delta_breaks_the_stream():
 
 def test_usage_that_reports_nothing_is_unknown():
     """Unknown is not zero."""
-    assert parse_usage({}) is None
-    assert parse_usage({"input_tokens": 0, "output_tokens": 0}) is None
+    assert parse_api_usage({}) is None
+    assert parse_api_usage({"input_tokens": 0, "output_tokens": 0}) is None
 
 
 def test_cache_writes_are_split_by_lifetime():
     """Without the split, writes count as five-minute ones."""
     usage = {"input_tokens": 1, "cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 4}}
 
-    assert Usage(input_tokens=1, cache_write_5m_tokens=5, cache_write_1h_tokens=4) == parse_usage(usage)
-    assert Usage(input_tokens=1, cache_write_5m_tokens=9) == parse_usage(usage | {"cache_creation": None})
+    assert Usage(input_tokens=1, cache_write_5m_tokens=5, cache_write_1h_tokens=4) == parse_api_usage(usage)
+    assert Usage(input_tokens=1, cache_write_5m_tokens=9) == parse_api_usage(usage | {"cache_creation": None})
     split = {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4}
-    assert Usage(cache_write_5m_tokens=3, cache_write_1h_tokens=4) == parse_usage({"cache_creation": split})
+    assert Usage(cache_write_5m_tokens=3, cache_write_1h_tokens=4) == parse_api_usage({"cache_creation": split})

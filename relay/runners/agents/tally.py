@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
 from relay.runners.agents.wire import dig
-from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.answers import parse_api_usage
 from relay.session.usage import Usage
 from relay.values import dataclass
 
@@ -118,7 +118,7 @@ class Tally:
     @property
     def usage(self) -> Usage | None:
         """What was used as far as it was reported; None when nothing was."""
-        return parse_usage(name_usage(self._usage, self.dialect.usage))
+        return parse_api_usage(name_usage(self._usage, self.dialect.usage))
 
     def feed(self, chunk: bytes) -> None:
         """Take what has passed."""

@@ -93,7 +93,7 @@ class AnswerBuilder:
     @property
     def usage(self) -> Usage | None:
         """What was used so far: as reported, but no less output than was received. None when nothing was reported."""
-        found = parse_usage(self._usage)
+        found = parse_api_usage(self._usage)
         return found and replace(found, output_tokens=max(found.output_tokens, self._received_chars // CHARS_PER_TOKEN))
 
     def feed(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -142,7 +142,7 @@ class AnswerBuilder:
             broken_calls=broken,
             stop_reason=_get(self._message, "stop_reason", str),
             stop_details=_find(self._message, "stop_details") or {},
-            usage=parse_usage(self._usage),
+            usage=parse_api_usage(self._usage),
             streamed=self.streamed,
         )
 
@@ -285,7 +285,7 @@ def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) ->
     )
 
 
-def parse_usage(usage: Mapping[str, Any]) -> Usage | None:
+def parse_api_usage(usage: Mapping[str, Any]) -> Usage | None:
     """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero."""
 
     def count(source: Any, key: str) -> int:
