@@ -53,10 +53,10 @@ def command(  # its options
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:
-    from relay.cli.report_page import read_ledger, render_ledger
+    from relay.cli.report_page import find_last_ledger, render_ledger
     from relay.figures.document import render_document
 
-    found = read_ledger(note_place().repo, figures)
+    found = find_last_ledger(note_place().repo, figures)
     beliefs = render_ledger(*found, figures) if found else None
     document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
     say_json(json.dumps(document, ensure_ascii=True, default=str))

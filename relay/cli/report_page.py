@@ -72,11 +72,11 @@ def _name(figures: "Figures") -> str:
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     from relay.report.beliefs import Beliefs
 
-    found = read_ledger(repo, figures)
+    found = find_last_ledger(repo, figures)
     return Beliefs(ledger=found[0], judgement=found[1], now=datetime.now(UTC)) if found else None
 
 
-def read_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgement] | None":
+def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgement] | None":
     """Read and judge the ledger of the plan that was run last; None where there is none that can be read."""
     from relay.files.tree import read_file
     from relay.ledger import judge, parse_ledger
