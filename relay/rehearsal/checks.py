@@ -14,7 +14,7 @@ from relay.regexes import regex
 from relay.rehearsal.cache import Ttl
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.conversation import check_conversation
-from relay.rehearsal.prompt import THINKING, Block, PromptBlock, is_markable, list_blocks, read_mark
+from relay.rehearsal.prompt import THINKING, Block, PromptBlock, is_markable, list_blocks, read_cache_mark
 from relay.rehearsal.signing import Signature, digest_text
 from relay.rehearsal.wire import ApiError, refuse
 
@@ -192,14 +192,14 @@ def _check_marks(body: Body) -> ApiError | None:
     """Check cache marks: what can carry one, how many, and 1h before 5m."""
     marks: list[tuple[str, Ttl]] = []
     for where, block in _list_blocks(body):
-        ttl = read_mark(block)
+        ttl = read_cache_mark(block)
         if ttl is None:
             continue
         if not is_markable(block):
             kind = "thinking" if block.get("type") in THINKING else "empty text"
             return refuse(f"{where}.cache_control: cache_control cannot be set for {kind} blocks")
         marks.append((where, ttl))
-    auto = read_mark({"cache_control": body.get("cache_control")})
+    auto = read_cache_mark({"cache_control": body.get("cache_control")})
     last = [where for where, block in _list_blocks(body) if is_markable(block)][-1:]
     if auto is not None and last:
         explicit = dict(marks).get(last[0])

@@ -106,7 +106,7 @@ def _extend(chain: str, role: str, words: str) -> str:
     return hashlib.sha256(f"{chain} {role} {words}".encode(errors="surrogatepass")).hexdigest()
 
 
-def read_mark(block: Block) -> Ttl | None:
+def read_cache_mark(block: Block) -> Ttl | None:
     """Read a block's explicit cache mark, also from inside a tool result; None when it has none."""
     nested = list_blocks(block.get("content")) if block.get("type") == "tool_result" else []
     for part in (block, *nested):
@@ -155,12 +155,12 @@ def extend_binding(bound: str, blocks: list[Block]) -> Iterator[tuple[str, str]]
 
 def list_positions(blocks: tuple[PromptBlock, ...], body: Mapping[str, Any]) -> tuple[Position, ...]:
     """See a prompt as the cache does, with the automatic mark on the last block that can take it."""
-    auto = read_mark({"cache_control": body.get("cache_control")})
+    auto = read_cache_mark({"cache_control": body.get("cache_control")})
     last = max((i for i, b in enumerate(blocks) if is_markable(b.body) and b.tokens), default=-1)
     total, positions = 0, []
     for index, block in enumerate(blocks):
         total += block.tokens
-        ttl = read_mark(block.body) or (auto if index == last else None)
+        ttl = read_cache_mark(block.body) or (auto if index == last else None)
         positions.append(Position(key=block.key, tokens=total, ttl=ttl))
     return tuple(positions)
 
