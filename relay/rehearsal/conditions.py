@@ -71,13 +71,13 @@ def read_subject(body: Mapping[str, Any], subject: str) -> str:
         case "model":
             return str(body.get("model", ""))
         case "system":
-            return read_text(body.get("system"))
+            return _join_text(body.get("system"))
         case "first_message":
-            return read_text(messages[0].get("content")) if messages else ""
+            return _join_text(messages[0].get("content")) if messages else ""
         case "last_message":
-            return "\n".join(read_text(message.get("content")) for message in list_news(body))
+            return "\n".join(_join_text(message.get("content")) for message in list_news(body))
         case _:
-            return "\n".join(read_text(block.get("content")) for block in _list_results(body))
+            return "\n".join(_join_text(block.get("content")) for block in _list_results(body))
 
 
 def list_news(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -87,12 +87,12 @@ def list_news(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return messages[turns[-1] + 1 :] if turns else messages
 
 
-def read_text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     """Join everything readable in a message's content, tool results included."""
     parts = []
     for block in list_blocks(content):
         inner = block.get("content") if block.get("type") == "tool_result" else None
-        parts.append(read_text(inner) if inner is not None else str(block.get("text", "")))
+        parts.append(_join_text(inner) if inner is not None else str(block.get("text", "")))
     return "\n".join(parts)
 
 
