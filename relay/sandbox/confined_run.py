@@ -12,7 +12,7 @@ from types import MappingProxyType
 from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import CommandResult, Ending, refuse, run_started
+from relay.sandbox.process import CommandResult, Ending, make_not_started, run_started
 from relay.sandbox.standby import Standby, build_waiting
 from relay.sandbox.start import ATTEMPTS, spawn
 
@@ -44,7 +44,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
         SandboxError: The confinement could not be set up.
     """
     if not argv:
-        return refuse("there is no command")
+        return make_not_started("there is no command")
     words = ""
     for _ in range(ATTEMPTS):
         lent = tuple(map(os.dup, streams or ()))
@@ -56,7 +56,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
                 launch = replace(launch, pass_fds=(*launch.pass_fds, *lent))
                 started = spawn(launch, stderr=subprocess.STDOUT)
         except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
-            return refuse(f"cannot run this: {error}")
+            return make_not_started(f"cannot run this: {error}")
         launch = replace(started.launch, prepare=prepare, hear=hear)
         started = replace(started, launch=launch)
         ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool)

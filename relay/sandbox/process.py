@@ -149,7 +149,7 @@ def end_started(started: Started) -> None:
         pass
 
 
-def refuse(words: str) -> CommandResult:
+def make_not_started(words: str) -> CommandResult:
     """Return the result of a command that was not started."""
     output = f"relay: {words}\n".encode(errors="backslashreplace")
     return CommandResult(

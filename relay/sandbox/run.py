@@ -16,7 +16,7 @@ from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
-from relay.sandbox.process import CommandResult, refuse
+from relay.sandbox.process import CommandResult, make_not_started
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
 from relay.sandbox.standby import Standby
 from relay.values import dataclass
@@ -87,7 +87,7 @@ class Sandbox:
         root = self.policy.root
         cwd = (root if cwd is None else root / cwd).resolve()
         if not cwd.is_dir() or not cwd.is_relative_to(root):
-            return refuse(f"{cwd} is not a directory of the repository")
+            return make_not_started(f"{cwd} is not a directory of the repository")
         result = run_confined(
             self.confinement,
             argv,
