@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
-from relay.cli.sessions import render_end
+from relay.cli.sessions import make_end_event
 from relay.config import load_settings
 from relay.errors import PlanError
 from relay.git.repository import open_repo
@@ -274,22 +274,22 @@ class Stage:
     ) -> RunEnded:
         """Play a script against `relay run`."""
         with self._open("run", script, dirty=dirty, flags=flags) as ctx:
-            return render_end(run(ctx, Selection(phase_id=phase, all=all_, unchecked=unchecked)), AT_ROOT)
+            return make_end_event(run(ctx, Selection(phase_id=phase, all=all_, unchecked=unchecked)), AT_ROOT)
 
     def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
         """Play a script against `relay plan`."""
         with self._open("plan", script, dirty=True, flags=flags) as ctx:
-            return render_end(plan_feature(ctx, task), AT_ROOT)
+            return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
     def play(self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, **flags: object) -> RunEnded:
         """Run the plan on a scripted runner: no endpoint."""
         with self.enter("run", flags=flags, runner=runner) as ctx:
-            return render_end(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
+            return make_end_event(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
 
     def play_plan(self, runner: ScriptedRunner, task: PlanTask, **flags: object) -> RunEnded:
         """Plan on a scripted runner, in the same way."""
         with self.enter("plan", flags=flags, runner=runner) as ctx:
-            return render_end(plan_feature(ctx, task), AT_ROOT)
+            return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
     @contextmanager
     def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:

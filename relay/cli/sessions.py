@@ -64,7 +64,7 @@ def _find_plan(place: Place, *, needs_plan: bool) -> "Plan | None":
         return None
 
 
-def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
+def make_end_event(end: "RunEnd", caller: Caller) -> RunEnded:
     """Return the event that tells the user how the command ended."""
     return RunEnded(
         exit_code=end.exit_code,
@@ -112,7 +112,7 @@ def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     from relay.cli.views.base import make_view
 
     with make_view(json=as_json, stream=sys.stdout) as view:
-        view.observe(render_end(end, caller))
+        view.observe(make_end_event(end, caller))
     return end.exit_code
 
 
@@ -147,7 +147,7 @@ def run_sessions(
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
             gc.enable()
             ask = find_asker(view, interrupts, asks=asks and not as_json, look=ctx.sessions.waits.look)
-            ended = render_end(act(replace(ctx, ask=ask)), caller)
+            ended = make_end_event(act(replace(ctx, ask=ask)), caller)
             ctx.observe(ended)
     except RelayError as error:
         note_refusal(request, error, hint=caller.write(error.hint), began=began)

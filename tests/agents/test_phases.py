@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.cli.sessions import render_end
+from relay.cli.sessions import make_end_event
 from relay.errors import ConfigError, ExitCode, PlanError
 from relay.hints import AT_ROOT
 from relay.run.loop import run
@@ -54,7 +54,7 @@ sessions:
 
 
 def play(ctx):
-    return render_end(run(ctx, Selection()), AT_ROOT)
+    return make_end_event(run(ctx, Selection()), AT_ROOT)
 
 
 def put_plan(stage, text=PLAN):
@@ -103,7 +103,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
     """Here by a person, while the phase before it was being committed."""
     put_plan(stage, PLAN.replace("Runner: `other`\n", ""))
     with agent("run", SCRIPT, runner="api", more=kinds("fake")) as ctx:
-        assert render_end(run(ctx, Selection(phase_id="1", all=False)), AT_ROOT).exit_code == ExitCode.DONE
+        assert make_end_event(run(ctx, Selection(phase_id="1", all=False)), AT_ROOT).exit_code == ExitCode.DONE
         stage.edit("Runner: fake", "Runner: nobody")
         with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
             play(ctx)

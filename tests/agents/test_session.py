@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.sessions import render_end
+from relay.cli.sessions import make_end_event
 from relay.errors import ConfigError, ExitCode, RunnerError
 from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
@@ -38,7 +38,7 @@ BASH = '[{name: bash, input: {command: "echo hello > hello.txt"}}]'
 
 
 def play(ctx):
-    return render_end(run(ctx, Selection(phase_id="1")), AT_ROOT)
+    return make_end_event(run(ctx, Selection(phase_id="1")), AT_ROOT)
 
 
 def count_usage(stage):
@@ -265,7 +265,7 @@ def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, ag
         f'{{tools: [{{name: submit_plan, input: {{markdown: "{plan}"}}}}]}}, {{text: ok}}]}}]'
     )
     with agent("plan", script) as ctx:
-        ended = render_end(plan_feature(ctx, PlanTask(feature="one", force=True)), AT_ROOT)
+        ended = make_end_event(plan_feature(ctx, PlanTask(feature="one", force=True)), AT_ROOT)
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert (stage.root / "PLAN.md").read_text().startswith("# New\n\n## Assumptions\n\n- How? so\n")

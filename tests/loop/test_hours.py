@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from relay.cli.sessions import render_end
+from relay.cli.sessions import make_end_event
 from relay.cli.views.narrate import Narrator
 from relay.errors import ConfigError, ExitCode
 from relay.hints import AT_ROOT
@@ -61,7 +61,7 @@ def work(stage, hours, *advances, before=lambda: None):
             before()
             return run(ctx, Selection())
 
-        return render_end(work_within(hours, ctx.interrupts, ctx.observe, act), AT_ROOT)
+        return make_end_event(work_within(hours, ctx.interrupts, ctx.observe, act), AT_ROOT)
 
 
 def test_a_run_waits_for_its_first_hour(stage):
