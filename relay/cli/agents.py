@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.doctor import render_finding, show_finding
+from relay.cli.doctor import render_check, show_finding
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode
@@ -100,7 +100,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
         rows.append(
-            {"name": agent.profile.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]}
+            {"name": agent.profile.name, "ready": ready, "findings": [render_check(f, AT_ROOT) for f in findings]}
         )
         if not as_json:
             _show_trial(agent, findings, ready=ready)

@@ -61,7 +61,7 @@ def _try_model(model: str, *, as_json: bool) -> int:
     trial = try_model(kind, settings, os.environ)
     missing = any(finding.state is State.MISSING for finding in trial.findings)
     if as_json:
-        found = [render_finding(finding, place.caller) for finding in trial.findings]
+        found = [render_check(finding, place.caller) for finding in trial.findings]
         say_json(json.dumps({"ready": not missing, "findings": found, "table": trial.table}, ensure_ascii=True))
         return ExitCode.USER if missing else ExitCode.DONE
     for finding in trial.findings:
@@ -96,7 +96,7 @@ def show_finding(finding: Finding, hint: str) -> None:
         say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
 
 
-def render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
+def render_check(finding: Finding, caller: Caller) -> dict[str, object]:
     """Return a finding as JSON has it."""
     return {
         "name": finding.name,
@@ -109,6 +109,6 @@ def render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
 
 def render_json(report: Report) -> str:
     """Write the report as one JSON document."""
-    findings = [render_finding(finding, report.caller) for finding in report.findings]
+    findings = [render_check(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
     return json.dumps({"ready": not report.missing, "findings": findings, "settings": settings}, ensure_ascii=True)
