@@ -148,10 +148,10 @@ def render_numbered(findings: Sequence[ReviewFinding]) -> str:
 
 def show_findings(findings: Sequence[ReviewFinding]) -> tuple[ShownFinding, ...]:
     """Return findings as the event of a review has them."""
-    return tuple(json.loads(render_json(finding)) for finding in findings)
+    return tuple(json.loads(render_finding_json(finding)) for finding in findings)
 
 
-def render_json(finding: ReviewFinding) -> str:
+def render_finding_json(finding: ReviewFinding) -> str:
     """Return a finding as one line of JSON."""
     return json.dumps(asdict(finding), ensure_ascii=False, separators=(",", ":"))
 
@@ -176,5 +176,5 @@ def parse_json(text: str) -> ReviewFinding | None:
 
 def compute_digest(findings: Sequence[ReviewFinding]) -> str:
     """Return twelve hexadecimal digits of what was found, the same for the same findings in the same order."""
-    text = "\n".join(map(render_json, findings))
+    text = "\n".join(map(render_finding_json, findings))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]

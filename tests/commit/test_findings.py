@@ -17,7 +17,7 @@ from relay.review.finding import (
     parse_json,
     read_findings,
     render_finding,
-    render_json,
+    render_finding_json,
 )
 from relay.review.sarif import render_sarif
 
@@ -80,7 +80,7 @@ def test_a_verdict_without_a_reason_confirms_nothing():
 
 @given(st.lists(FINDINGS, max_size=4))
 def test_findings_survive_a_trailer(findings):
-    lines = [render_json(finding) for finding in findings]
+    lines = [render_finding_json(finding) for finding in findings]
 
     assert [parse_json(line) for line in lines] == findings
     assert all(len(line.splitlines()) <= 1 or "\n" not in line for line in lines)
@@ -88,7 +88,7 @@ def test_findings_survive_a_trailer(findings):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"file": 1}', "[" * 50_000, render_json(read_findings([GIVEN])[0])[:-9]]
+    "text", ["", "[]", "{}", '{"file": 1}', "[" * 50_000, render_finding_json(read_findings([GIVEN])[0])[:-9]]
 )
 def test_what_nobody_wrote_is_no_finding(text):
     assert parse_json(text) is None

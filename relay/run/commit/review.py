@@ -22,7 +22,7 @@ from relay.review.finding import (
     list_confirmed,
     parse_json,
     render_finding,
-    render_json,
+    render_finding_json,
     render_numbered,
     show_findings,
 )
@@ -324,7 +324,7 @@ def _save(
     if held is not None:
         counts = f"found={len(held.findings)} confirmed={len(held.confirmed)}"
         marks += ((REVIEWED, f"{held.number} {held.tree} {counts}"),)
-        lines = (redact(render_json(finding), environ_values=ctx.secret_values) for finding in held.findings)
+        lines = (redact(render_finding_json(finding), environ_values=ctx.secret_values) for finding in held.findings)
         marks += tuple((FINDING, f"{held.number} {line}") for line in lines)
     record = WipRecord(
         spend=ctx.meter.unrecorded,
