@@ -156,8 +156,8 @@ def render_finding_json(finding: ReviewFinding) -> str:
     return json.dumps(asdict(finding), ensure_ascii=False, separators=(",", ":"))
 
 
-def parse_json(text: str) -> ReviewFinding | None:
-    """Undo `render_json`; None for what is not relay's."""
+def parse_finding_json(text: str) -> ReviewFinding | None:
+    """Undo `render_finding_json`; None for what is not relay's."""
     try:
         body = json.loads(text)
         return ReviewFinding(

@@ -14,7 +14,7 @@ from relay.review.finding import (
     choose_for_refutation,
     compute_digest,
     list_confirmed,
-    parse_json,
+    parse_finding_json,
     read_findings,
     render_finding,
     render_finding_json,
@@ -82,7 +82,7 @@ def test_a_verdict_without_a_reason_confirms_nothing():
 def test_findings_survive_a_trailer(findings):
     lines = [render_finding_json(finding) for finding in findings]
 
-    assert [parse_json(line) for line in lines] == findings
+    assert [parse_finding_json(line) for line in lines] == findings
     assert all(len(line.splitlines()) <= 1 or "\n" not in line for line in lines)
     assert compute_digest(findings) == compute_digest(tuple(findings))
 
@@ -91,7 +91,7 @@ def test_findings_survive_a_trailer(findings):
     "text", ["", "[]", "{}", '{"file": 1}', "[" * 50_000, render_finding_json(read_findings([GIVEN])[0])[:-9]]
 )
 def test_what_nobody_wrote_is_no_finding(text):
-    assert parse_json(text) is None
+    assert parse_finding_json(text) is None
 
 
 @given(st.lists(FINDINGS, max_size=4))

@@ -20,7 +20,7 @@ from relay.review.finding import (
     ReviewFinding,
     compute_digest,
     list_confirmed,
-    parse_json,
+    parse_finding_json,
     render_finding,
     render_finding_json,
     render_numbered,
@@ -102,7 +102,9 @@ def read_rounds(leg: OpenLeg) -> tuple[Round, ...]:
         Round(
             number=int(match[1]),
             tree=match[2],
-            findings=tuple(one for number, _, text in findings if number == match[1] and (one := parse_json(text))),
+            findings=tuple(
+                one for number, _, text in findings if number == match[1] and (one := parse_finding_json(text))
+            ),
         )
         for match in found
         if match
