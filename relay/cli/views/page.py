@@ -67,7 +67,7 @@ def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) 
     return f'<pre id="board">{frame}</pre><pre id="said">{said}</pre>'
 
 
-def render_page(live: str) -> str:
+def render_live_page(live: str) -> str:
     """Write the whole page: readable as it stands, drawn anew by its script, or every two seconds where that is off."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>relay watch</title>'

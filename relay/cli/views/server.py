@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, Line, Narrator, Tone, tell_job
-from relay.cli.views.page import SCRIPT, STYLE, render_live, render_page
+from relay.cli.views.page import SCRIPT, STYLE, render_live, render_live_page
 from relay.errors import ConfigError
 from relay.interrupts import Urgency
 from relay.session.events import Event
@@ -165,7 +165,7 @@ class _BoardRequest(BaseHTTPRequestHandler):
             return
         match rest:
             case [""]:
-                self._send("text/html", render_page(self.server.view.render(_CELLS)))
+                self._send("text/html", render_live_page(self.server.view.render(_CELLS)))
             case ["board.css"]:
                 self._send("text/css", STYLE)
             case ["board.js"]:
