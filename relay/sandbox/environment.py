@@ -71,14 +71,14 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
         **passed,
         **places,
         **FIXED,
-        "PATH": render_path(env.get("PATH", os.defpath)),
+        "PATH": clean_search_path(env.get("PATH", os.defpath)),
         "HOME": str(home),
         "TMPDIR": str(tmp),
         "XDG_CACHE_HOME": str(tmp / ".cache"),
     }
 
 
-def render_path(path: str) -> str:
+def clean_search_path(path: str) -> str:
     """Drop entries that are empty or relative: the current directory is the repository, which is hostile."""
     return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
 

@@ -29,7 +29,7 @@ from relay.hints import Hint, TypedPath
 from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
-from relay.sandbox.environment import render_path
+from relay.sandbox.environment import clean_search_path
 from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
@@ -222,7 +222,7 @@ def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sand
 
 def _list_places(programs: tuple[str, ...], root: Path, environ: Mapping[str, str]) -> list[Path]:
     """Return where programs, paths and names, are looked for."""
-    path = render_path(environ.get("PATH", os.defpath)).split(os.pathsep)
+    path = clean_search_path(environ.get("PATH", os.defpath)).split(os.pathsep)
     return [place for name in programs for place in ([root / name] if "/" in name else [Path(p, name) for p in path])]
 
 
