@@ -180,7 +180,7 @@ class PlainView(_LineView):
         self._tell(phase_id, record.at, record.event)
 
     def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
-        time_of = "" if isinstance(event, events.RunEnded) else f"{render_time(at)} "
+        time_of = "" if isinstance(event, events.RunEnded) else f"{_render_time(at)} "
         for line in tell_job(self._narrators[phase_id], phase_id, event):
             self._write(f"{time_of}{render_line(line)}")
 
@@ -198,7 +198,7 @@ class PlainView(_LineView):
         self._write(LOST)
 
 
-def render_time(at: float) -> str:
+def _render_time(at: float) -> str:
     """Write a time as the clock on the wall shows it: ``07:05:10``."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
