@@ -340,9 +340,9 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
 
 
 def _now() -> str:
-    from relay.ledger.model import render_time
+    from relay.ledger.model import render_stamp_time
 
-    return render_time(datetime.now(UTC))
+    return render_stamp_time(datetime.now(UTC))
 
 
 def _render(found: Open, claim: "Claim") -> dict[str, Any]:

@@ -151,10 +151,10 @@ class Ledger:
         last = max((entry.stamp.at for entry in self.entries if _get_subject(entry) in about), default="")
         if now > last:
             return now
-        return render_time(datetime.fromisoformat(last) + timedelta(seconds=1))
+        return render_stamp_time(datetime.fromisoformat(last) + timedelta(seconds=1))
 
 
-def render_time(moment: datetime) -> str:
+def render_stamp_time(moment: datetime) -> str:
     """Write a moment as `Stamp.at` has it, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

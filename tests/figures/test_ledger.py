@@ -26,7 +26,7 @@ from relay.ledger import (
     parse_ledger,
     render_snapshot,
 )
-from relay.ledger.model import render_time
+from relay.ledger.model import render_stamp_time
 from relay.session.tokens import estimate_tokens
 from tests.figures.ledgers import TEXTS, entries
 
@@ -154,7 +154,7 @@ def test_ids_come_from_the_words_and_are_free() -> None:
 
 
 def test_what_is_said_later_has_a_later_time_whatever_the_clock_says() -> None:
-    now = render_time(datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC))
+    now = render_stamp_time(datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC))
     assert now == ONE.stamp.at
     ledger = Ledger(entries=(ONE, Retraction(of="c1", because="x", stamp=Stamp(at="2026-11-20T10:00:59Z"))))
     assert ledger.make_time(now, ["c1"]) == "2026-11-20T10:01:00Z"

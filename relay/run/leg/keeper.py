@@ -13,7 +13,7 @@ from relay.git.modes import FILE
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.ledger import Stamp
-from relay.ledger.model import render_time
+from relay.ledger.model import render_stamp_time
 from relay.prompts.texts import render_baton, render_said_notice
 from relay.run.commit.pending_plan import PendingPlan
 from relay.run.leg.claim_watch import ClaimWatch
@@ -54,7 +54,7 @@ class Keeper:
         self._is_busy = is_busy
         self._begun = handover.pending
         stamp = Stamp(phase=handover.phase_id, session=handover.leg.session_id)
-        self._claims = ClaimWatch(ctx.files, notes, stamp, read_time=lambda: render_time(datetime.now(UTC)))
+        self._claims = ClaimWatch(ctx.files, notes, stamp, read_time=lambda: render_stamp_time(datetime.now(UTC)))
         self._was_busy = self._has_looked = False
         self._foreign: dict[str, Look] = {}
         """Files that somebody else changed, as they looked then; those that a tool has written since are not there."""
