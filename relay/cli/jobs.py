@@ -69,7 +69,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     view = make_view(json=options["as_json"], stream=sys.stdout)
     order = Order(
         jobs=request.settings.jobs,
-        words=render_words(request, options),
+        words=make_job_words(request, options),
         environ={**os.environ, "RELAY_NOTIFY": "off"},  # the parent calls: of one limit, one cap, one end
         unchecked=options["unchecked"],
     )
@@ -81,7 +81,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
 
 
-def render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what the run of a phase is told of what was typed."""
     words = ["--plan", request.plan_path]
     flags = find_flags(options)

@@ -50,7 +50,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     Any number of machines may do so at once. A phase is claimed by one, with what it may cost; what a machine that died
     had pushed of it, another one goes on with. Only refs that relay made are pushed, and the plan's branch, forward.
     """
-    from relay.cli.jobs import render_words
+    from relay.cli.jobs import make_job_words
     from relay.cli.views.base import make_view
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
@@ -67,7 +67,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
         remote=Remote(repo=request.repo, name=remote, environ=os.environ),
         plan_path=request.plan_path,
         settings=request.settings,
-        words=render_words(request, options),
+        words=make_job_words(request, options),
         environ=dict(os.environ),
         phase_id=parse_selection(phase).phase_id,
         lease_s=lease,
