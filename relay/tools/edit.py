@@ -15,7 +15,7 @@ from relay.files.walk import Location
 from relay.tools.confine import locate, open_regular, require_writable
 from relay.tools.notes import Keep, LegNotes
 from relay.tools.output import ToolAnswer, open_outputs
-from relay.tools.replace import replace_file, require_target
+from relay.tools.replace import replace_target, require_target
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_EDIT_BYTES = 16 * 1024 * 1024
@@ -46,7 +46,7 @@ def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[s
         ending = _pick_ending(data, data[start:end])
         with open_outputs(workspace) as scratch_fd:
             changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
-            replace_file(place, changed, scratch_fd=scratch_fd)
+            replace_target(place, changed, scratch_fd=scratch_fd)
     _note_change(workspace, notes, place.path, seen=not unseen)
     line = data.count(b"\n", 0, start) + 1
     return ToolAnswer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
@@ -68,7 +68,7 @@ def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[
         if _is_unseen(notes, keep, place):
             raise RefusedError(f"{place.path} was changed by somebody else and not written: read it first.")
         with open_outputs(workspace) as scratch_fd:
-            replace_file(place, data, scratch_fd=scratch_fd)
+            replace_target(place, data, scratch_fd=scratch_fd)
     unread = place.path not in notes.seen
     _note_change(workspace, notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)

@@ -30,7 +30,7 @@ def require_target(place: Location) -> None:
         raise RefusedError(f"{place.path} is marked read-only; use chmod in bash if it really must change.")
 
 
-def replace_file(place: Location, data: bytes, *, scratch_fd: int | None) -> None:
+def replace_target(place: Location, data: bytes, *, scratch_fd: int | None) -> None:
     """Write `data` to a place that `require_target` let through.
 
     Mode and owner of a file that was there are kept; parent directories are made. The data and the directory are on

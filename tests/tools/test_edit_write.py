@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.session.values import ToolCall
 from relay.tools.confine import locate
-from relay.tools.replace import replace_file
+from relay.tools.replace import replace_target
 from relay.tools.workspace import RefusedError
 
 text_parts = st.text(
@@ -170,12 +170,12 @@ def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
     """SIGKILL while a session writes: what git would commit is a whole file or no file."""
     script = (
         "import sys; from pathlib import Path; from relay.tools.confine import locate\n"
-        "from relay.tools.replace import replace_file; import os\n"
+        "from relay.tools.replace import replace_target; import os\n"
         "root = Path(sys.argv[1]); fd = os.open(root / '.relay/outputs', os.O_RDONLY); n = 0\n"
         "while True:\n"
         "  n += 1\n"
         "  with locate(root, 'src/big.txt', follow=False) as place:\n"
-        "    replace_file(place, b'%d\\n' % (n % 10) * 200_000, scratch_fd=fd)\n"
+        "    replace_target(place, b'%d\\n' % (n % 10) * 200_000, scratch_fd=fd)\n"
         "  if n == 1: print('go', flush=True)\n"
     )
     bench.ok("bash", command="true")
@@ -197,7 +197,7 @@ def test_another_file_system_for_scratch_still_replaces(bench):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
         fd = os.open(other, os.O_RDONLY)
         with locate(bench.root, "src/a.py", follow=False) as place:
-            replace_file(place, b"new\n", scratch_fd=fd)
+            replace_target(place, b"new\n", scratch_fd=fd)
         os.close(fd)
         assert list(Path(other).iterdir()) == []
     assert (bench.root / "src/a.py").read_text() == "new\n"
@@ -208,6 +208,6 @@ def test_a_file_changed_by_something_else_meanwhile_is_not_overwritten(bench):
     with locate(bench.root, "src/a.py", follow=False) as place:
         (bench.root / "src/a.py").write_text("changed meanwhile\n")
         with pytest.raises(RefusedError, match="read it again"):
-            replace_file(place, b"new\n", scratch_fd=None)
+            replace_target(place, b"new\n", scratch_fd=None)
     assert (bench.root / "src/a.py").read_text() == "changed meanwhile\n"
     assert [path.name for path in (bench.root / "src").iterdir()] == ["a.py"]
