@@ -77,6 +77,24 @@ def test_a_name_is_one_thing():
     assert [name for name, rooms in places.items() if len(rooms) > 1] == []
 
 
+def test_a_name_is_one_act():
+    """No two modules have a public function of the same name, but for one interface that several modules have."""
+    families = {
+        "command": "relay/cli/",  # of each command: `cli/main.py` imports it by that name
+        "render_json": "relay/cli/",  # what a command's --json prints
+        "main": "relay/(__main__|sandbox/launcher|sandbox/openings/inside)",  # of a program
+        "(locate|open_regular)": "relay/(files/walk|tools/confine)",  # the walk's, with what a model is told
+    }
+    places: dict[tuple[str, bool], set[str]] = {}
+    for path in SOURCES:
+        for name in rules.list_functions(path.read_text()):
+            known = any(re.fullmatch(f, name) and re.match(p, name_of(path)) for f, p in families.items())
+            places.setdefault((name, known), set()).add(name_of(path))
+
+    taken = {name for name, known in places if known}
+    assert {n: p for (n, known), p in places.items() if not known and (len(p) > 1 or n in taken)} == {}
+
+
 def test_a_room_that_lists_its_modules_lists_all():
     """What a newcomer reads at the door is what is there."""
     wrong = {}

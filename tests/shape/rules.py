@@ -66,6 +66,12 @@ def list_classes(source: str) -> list[str]:
     return [node.name for node in _parse(source).body if isinstance(node, ast.ClassDef)]
 
 
+def list_functions(source: str) -> list[str]:
+    """Return the names of the public functions at the top of a module."""
+    made = [node for node in _parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node.name for node in made if not node.name.startswith("_")]
+
+
 def list_names(source: str) -> Found:
     """Return what a module makes for others: functions, methods and classes without a decorator, and constants."""
     tree = _parse(source)
