@@ -45,7 +45,8 @@ def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappin
     found = remote.list_refs(*patterns, *others)
     jobs: dict[str, dict[str, str]] = {}
     for ref, commit in found.items():
-        if branch := find_branch(ref):
+        branch = find_branch(ref)  # git matches a pattern with the end of a name, too
+        if branch.startswith(prefix) or ref in others:
             jobs.setdefault(branch, {})[ref] = commit
     return jobs
 

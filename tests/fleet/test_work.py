@@ -622,6 +622,16 @@ def test_a_worker_that_finds_nothing_to_do_says_why_once(field):
     assert words.endswith("; looks again every 20 s")
 
 
+def test_a_branch_whose_name_ends_like_the_plans_is_not_taken_for_a_job(field):
+    """A full name typed where git wants a short one makes it."""
+    field.git("update-ref", "refs/heads/refs/heads/main", "main")
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    assert field.desk(task, "holder").take(bid)
+    assert go(task).reason.startswith("phase 1 is claimed by holder")
+    assert task.main.list_refs("refs/heads/").keys() == {"refs/heads/main"}
+
+
 def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
     root, young = field.clone("ann"), "refs/relay/leg/another.lock"
     key = name_plan("main", "PLAN.md")
