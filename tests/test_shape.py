@@ -68,13 +68,13 @@ def test_modules_are_named_by_nouns():
 
 
 def test_a_name_is_one_thing():
-    """No two rooms have a class of the same name."""
+    """No two modules have a class of the same name."""
     places: dict[str, set[str]] = {}
     for path in SOURCES:
         for name in rules.list_classes(path.read_text()):
-            places.setdefault(name, set()).add(path.relative_to(ROOT).parts[1])
+            places.setdefault(name, set()).add(name_of(path))
 
-    assert [name for name, rooms in places.items() if len(rooms) > 1] == []
+    assert [name for name, modules in places.items() if len(modules) > 1] == []
 
 
 def test_a_name_is_one_act():

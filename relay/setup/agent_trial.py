@@ -56,7 +56,7 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "XDG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _AgentSeen:
     """What happened. Mutable: events come one by one."""
 
     answers: list[ResponseReceived] = field(default_factory=list)
@@ -154,12 +154,14 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
             yield Finding(
                 name="sandbox", state=State.OK, words=f"{workspace.sandbox.mechanism}: it runs in it as a whole"
             )
-            seen = _Seen()
+            seen = _AgentSeen()
             outcome, told = _advance(kind, request, workspace, seen)
             yield from _judge(found, outcome, seen, server, told)
 
 
-def _advance(kind: RunnerKind, request: RunRequest, workspace: "Workspace", seen: _Seen) -> tuple[SessionOutcome, str]:
+def _advance(
+    kind: RunnerKind, request: RunRequest, workspace: "Workspace", seen: _AgentSeen
+) -> tuple[SessionOutcome, str]:
     """Return how the session ended, and what the agent is called by itself."""
     interrupts = Interrupts()
     given = Surroundings(
@@ -172,7 +174,7 @@ def _advance(kind: RunnerKind, request: RunRequest, workspace: "Workspace", seen
         interrupts.close()
 
 
-def _make_spec(request: RunRequest, workspace: "Workspace", seen: _Seen) -> SessionSpec:
+def _make_spec(request: RunRequest, workspace: "Workspace", seen: _AgentSeen) -> SessionSpec:
     return SessionSpec(
         session_id="trial",
         model=request.settings.model,
@@ -189,7 +191,7 @@ def _make_spec(request: RunRequest, workspace: "Workspace", seen: _Seen) -> Sess
 
 
 def _judge(
-    found: AgentFound, outcome: SessionOutcome, seen: _Seen, server: "Rehearsal", told: str
+    found: AgentFound, outcome: SessionOutcome, seen: _AgentSeen, server: "Rehearsal", told: str
 ) -> Iterator[Finding]:
     version = told.removeprefix(found.profile.name).strip()
     if not seen.asked:
@@ -206,14 +208,14 @@ def _judge(
     yield _judge_usage(seen, server)
 
 
-def _judge_tools(seen: _Seen) -> Finding:
+def _judge_tools(seen: _AgentSeen) -> Finding:
     if seen.calls:
         return Finding(name="tools", state=State.OK, words="relay's own tools reach the model, and their results it")
     words = "relay's tools are not among those that its first request shows; it may have the model search for them"
     return Finding(name="tools", state=State.WARNING, words=words)
 
 
-def _judge_usage(seen: _Seen, server: "Rehearsal") -> Finding:
+def _judge_usage(seen: _AgentSeen, server: "Rehearsal") -> Finding:
     counted = sum((answer.usage for answer in seen.answers if answer.usage), start=Usage())
     logged = [request.usage for request in server.requests if request.usage]
     total = sum(sum(_count(usage)) for usage in logged)

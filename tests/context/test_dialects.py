@@ -5,7 +5,7 @@ import pytest
 from relay.config.model import Compat, ModelSettings
 from relay.meters.prices import parse_price
 from relay.rehearsal.dialects import DIALECTS
-from relay.runners.messages.dialect import Dialect, RequestPart, make_dialect
+from relay.runners.messages.dialect import EndpointDialect, RequestPart, make_dialect
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.values import SessionEnd
@@ -93,14 +93,14 @@ UNSIGNED = [
 def test_thinking_that_nobody_signed_is_left_out_where_a_signature_is_wanted():
     """Known from the settings, or from the first refusal, also behind answers that were taken."""
     refused = Fault(kind=FaultKind.REQUEST, message="HTTP 400: messages.1.content.0: Invalid `signature`")
-    dialect = Dialect(answered=True)
+    dialect = EndpointDialect(answered=True)
     assert dialect.render_messages(UNSIGNED) == UNSIGNED
     assert dialect.learn(refused, {"messages": UNSIGNED}) is RequestPart.UNSIGNED
     kept = dialect.render_messages(UNSIGNED)
     assert [block.get("signature") for block in kept[1]["content"]] == ["s", None]
     assert kept[0] == UNSIGNED[0]
     assert make_dialect(Compat(unsigned_thinking=False)).render_messages(UNSIGNED) == kept
-    assert Dialect(answered=True).learn(refused, {"messages": kept}) is None
+    assert EndpointDialect(answered=True).learn(refused, {"messages": kept}) is None
 
 
 def test_system_messages_go_where_they_are_known_to_be_taken():

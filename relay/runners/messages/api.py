@@ -34,7 +34,7 @@ from relay.runners.messages.limits import read_limits, settle_limits
 from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
-from relay.runners.messages.wire_notes import Wire
+from relay.runners.messages.wire_notes import NotedRequest
 from relay.secrets.patterns import redact
 from relay.session.tape import Keep
 from relay.session.usage import Usage
@@ -155,7 +155,7 @@ class MessagesApi:
             meanwhile: Called on this thread once the request has gone out: what can be done while the model thinks.
         """
         body = {**request, "stream": True}
-        found = self._send(body, Wire(keep, body, meanwhile), on_block)
+        found = self._send(body, NotedRequest(keep, body, meanwhile), on_block)
         if isinstance(found, Fault):
             return self._clean(found)
         self._body.note_answered()
@@ -169,7 +169,7 @@ class MessagesApi:
         body = {**request, "max_tokens": 0}
         try:
             with open_client(self._environ, self._idle_timeout_s, self._transport, self._family) as client:
-                found = self._send(body, Wire(lambda _: None, body), lambda _: None, client)
+                found = self._send(body, NotedRequest(lambda _: None, body), lambda _: None, client)
         except (RunnerError, OSError) as error:
             return Fault(kind=FaultKind.INFRA, message=name_cause(error))
         return self._clean(found) if isinstance(found, Fault) else found
@@ -179,7 +179,7 @@ class MessagesApi:
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
     def _send(
-        self, request: Mapping[str, Any], wire: Wire, on_block: OnBlock, client: "httpx2.Client | None" = None
+        self, request: Mapping[str, Any], wire: NotedRequest, on_block: OnBlock, client: "httpx2.Client | None" = None
     ) -> Answer | Fault:
         """Send a request; with a client of its own it is in a thread, where no signal can end it."""
         import httpx2
@@ -225,7 +225,7 @@ class MessagesApi:
         self,
         client: "httpx2.Client",
         request: Mapping[str, Any],
-        wire: Wire,
+        wire: NotedRequest,
         builder: AnswerBuilder,
         on_block: OnBlock,
     ) -> Answer | Fault:

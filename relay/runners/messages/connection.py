@@ -12,7 +12,7 @@ from relay.hints import RUN
 from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.dialect import Dialect
+from relay.runners.messages.dialect import EndpointDialect
 from relay.runners.messages.faults import Fault
 from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import Observe, RetryScheduled
@@ -64,7 +64,7 @@ class ApiConnection:
     jitter: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
     """Seconds since the epoch, for limits that reset at a time of day."""
-    dialect: Dialect = field(default_factory=Dialect)
+    dialect: EndpointDialect = field(default_factory=EndpointDialect)
     """What the endpoint has refused; mutable, shared by all sessions of the process."""
 
     def wait_after(

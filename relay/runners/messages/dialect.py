@@ -42,7 +42,7 @@ _NAMED = (
 
 
 @dataclass(slots=True)
-class Dialect:
+class EndpointDialect:
     """What an endpoint takes. Mutable: learns from what it refuses."""
 
     left_out: frozenset[RequestPart] = frozenset()
@@ -118,7 +118,7 @@ class Dialect:
         return Compat(cache=cache, thinking="off" if RequestPart.THINKING in parts else self.compat.thinking, **said)
 
 
-def make_dialect(compat: Compat) -> Dialect:
+def make_dialect(compat: Compat) -> EndpointDialect:
     """Return the dialect that a user has described."""
     said = {
         RequestPart.SYSTEM_MESSAGE: compat.system_messages is False,
@@ -129,7 +129,7 @@ def make_dialect(compat: Compat) -> Dialect:
         RequestPart.AUTOMATIC_CACHE: compat.cache in {"blocks", "off"},
         RequestPart.MARKS: compat.cache == "off",
     }
-    return Dialect(left_out=_choose(said), compat=compat)
+    return EndpointDialect(left_out=_choose(said), compat=compat)
 
 
 def _choose(said: Mapping[RequestPart, bool]) -> frozenset[RequestPart]:

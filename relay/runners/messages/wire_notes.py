@@ -14,7 +14,7 @@ _KEPT = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-shoul
 _KEPT_PREFIX = "anthropic-ratelimit-"
 
 
-class Wire:
+class NotedRequest:
     """One request on the wire. Mutable: it collects the answer.
 
     Args:
