@@ -1,4 +1,4 @@
-"""The guard's words, and the changes that are easy to get wrong; the properties cover the rest."""
+"""What a change may not do, in words, and the changes that are easy to get wrong; the properties cover the rest."""
 
 import pytest
 
