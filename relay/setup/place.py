@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from relay.errors import ConfigError, PlanError, RepoError, within
 from relay.files.tree import read_start
 from relay.hints import Caller, Command, Hint, TypedPath
-from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
+from relay.plan.encoding import MAX_PLAN_BYTES, decode_text, require_utf8
 from relay.plan.files import DEFAULT_PLAN
 from relay.regexes import regex
 from relay.values import dataclass
@@ -111,12 +111,12 @@ def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
     files = (*_list_settings_files(environ, repo.root), plan_file)
     if "RELAY_UNREADABLE" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
         return repo
-    from relay.plan.parse import parse_plan
+    from relay.plan.parse import find_plan_in
     from relay.setup.policy import get_hidden
 
     try:
-        plan = parse_plan((read_start(plan_file, MAX_PLAN_BYTES) or b"").decode("utf-8", "replace"))
-    except (PlanError, OSError):
+        plan = find_plan_in(decode_text(read_start(plan_file, MAX_PLAN_BYTES) or b""))
+    except OSError:
         plan = None
     settings = find_settings({}, environ, repo.root, plan=plan, plan_name=plan_file.name)
     return replace(repo, hidden=get_hidden(repo.root, settings, environ))
