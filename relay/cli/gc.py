@@ -1,4 +1,4 @@
-"""`relay gc`: old snapshots go, those of work that is committed."""
+"""`relay gc`: old checkpoints go, those of work that is committed."""
 
 import time
 
@@ -13,7 +13,7 @@ DAYS = 30
 _DAY_S = 86_400
 
 
-@click.command("gc", short_help="Remove old snapshots of work that is committed.")
+@click.command("gc", short_help="Remove old checkpoints of work that is committed.")
 @click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
 @click.option(
     "--older-than",
@@ -22,14 +22,14 @@ _DAY_S = 86_400
     default=DAYS,
     show_default=True,
     metavar="DAYS",
-    help="How old the newest snapshot of a session must be.",
+    help="How old the newest checkpoint of a session must be.",
 )
 def command(*, dry_run: bool, days: int) -> None:
-    """Remove old snapshots under refs/relay/wip/: those of sessions whose work is in a commit of a branch.
+    """Remove old checkpoints under refs/relay/wip/: those of sessions whose work is in a commit of a branch.
 
-    They hold what stood in files between two steps of a session, and what you saved meanwhile. Snapshots of an open
-    phase, and of work that no branch has a commit of, stay; so does all else under refs/relay/, which says what was
-    spent and rewound. git frees the space when it next collects: git gc.
+    They hold what stood in files between two steps of a session, and what you saved meanwhile. Those of an open phase,
+    and of work that no branch has a commit of, stay; so does all else under refs/relay/, which says what was spent and
+    rewound. git frees the space when it next collects: git gc.
     """
     from relay.store.lock import lock_worktree
     from relay.store.old_snapshots import drop_snapshots, sort_snapshots
@@ -46,6 +46,6 @@ def command(*, dry_run: bool, days: int) -> None:
             found = sort_snapshots(place.repo, before=before)
             went = drop_snapshots(place.repo, found.old)
     words = "would go" if dry_run else "removed"
-    say(f"{words}: the snapshots of {count(went, 'session')}, older than {count(days, 'day')}")
+    say(f"{words}: the checkpoints of {count(went, 'session')}, older than {count(days, 'day')}")
     for reason, number in sorted(found.kept.items()):
         say(f"kept: {number:,} {reason.value}", style="dim")

@@ -113,7 +113,7 @@ def _require_clean(repo: Repo) -> None:
         return
     shown = list_paths(changed)
     leg = read_leg(repo)
-    where = f" Phase {leg.phase_id} is open; its snapshots are under {leg.wip_ref}." if leg else ""
+    where = f" Phase {leg.phase_id} is open; its checkpoints are under {leg.wip_ref}." if leg else ""
     raise RepoError(
         f"tracked files have uncommitted changes: {shown}.{where} relay does not go back over them",
         hint="commit them, or put them aside yourself, and run this again",

@@ -130,7 +130,7 @@ def _examine_log(repo: Repo) -> Iterator[Finding]:
         yield Finding(
             name="log",
             state=State.INFO,
-            words="relay's snapshots (refs/relay/) stand among the names that git log shows",
+            words="relay's checkpoints (refs/relay/) stand among the names that git log shows",
             hint="git config log.excludeDecoration refs/relay/; git log --exclude='refs/relay/*' --all goes without",
         )
 

@@ -117,8 +117,8 @@ def find_resume_point(facts: Facts) -> ResumePoint:
             facts.leg,
             ResumeCase.POWER_LOSS,
             f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
-            "here is not its last snapshot, and files that were not synced may be empty.",
-            "keeps what it finds under refs/relay/, restores the last snapshot, then starts a fresh session",
+            "here is not its last checkpoint, and files that were not synced may be empty.",
+            "keeps what it finds under refs/relay/, restores the last checkpoint, then starts a fresh session",
         )
     return _resume_work(facts.leg)
 

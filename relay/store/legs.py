@@ -204,7 +204,7 @@ def _read(repo: Repo, ref: str, commit: str) -> CommitText:
         return read_text(repo, commit)
     except GitError as error:
         words = f"{ref} names {commit[:10]}, which cannot be read: {error}"
-        raise GitError(words, hint=("`", RUN, "` goes on from the newest snapshot that is whole")) from error
+        raise GitError(words, hint=("`", RUN, "` goes on from the newest checkpoint that is whole")) from error
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:

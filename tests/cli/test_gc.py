@@ -46,20 +46,20 @@ def test_only_what_is_committed_old_and_not_open_goes(relay, git, keep):
     assert (dry.code, dry.err) == (0, "")
     assert {line.split()[0] for line in dry.out.splitlines() if line.startswith("  ")} == going
     assert dry.out.splitlines()[2:] == [
-        "would go: the snapshots of 2 sessions, older than 30 days",
+        "would go: the checkpoints of 2 sessions, older than 30 days",
         "kept: 1 of an open phase",
         "kept: 2 of work that no branch has a commit of",
         "kept: 1 younger than that",
     ]
     assert list_refs(git) == before
 
-    assert relay("gc").out.splitlines()[0] == "removed: the snapshots of 2 sessions, older than 30 days"
+    assert relay("gc").out.splitlines()[0] == "removed: the checkpoints of 2 sessions, older than 30 days"
     assert list_refs(git) == before - going
-    assert "removed: the snapshots of 1 session, older" in relay("gc", "--older-than", "0").out
+    assert "removed: the checkpoints of 1 session, older" in relay("gc", "--older-than", "0").out
 
 
 def test_where_there_is_nothing_it_says_so(relay, tmp_path):
-    assert relay("gc").out == "removed: the snapshots of 0 sessions, older than 30 days\n"
+    assert relay("gc").out == "removed: the checkpoints of 0 sessions, older than 30 days\n"
     assert relay("gc", cwd=tmp_path).code == 1
 
 

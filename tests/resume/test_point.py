@@ -68,7 +68,7 @@ def test_nothing_open(plan, phase, why, then):
             "A review of phase 2 confirmed 2 faults.",
             "repairs what was confirmed",
         ),
-        ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last snapshot"),
+        ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last checkpoint"),
         (
             {"merges": "b" * 40, "elsewhere": True},
             {},
@@ -86,7 +86,7 @@ def test_nothing_open(plan, phase, why, then):
             "Not claimed any more: 2.1, since work was taken out of the work tree: b.",
             "keeps its work",
         ),
-        ({"elsewhere": True}, {}, ResumeCase.POWER_LOSS, "in another work tree", "restores the last snapshot"),
+        ({"elsewhere": True}, {}, ResumeCase.POWER_LOSS, "in another work tree", "restores the last checkpoint"),
         ({"elsewhere": True, "handed_over": True}, {}, ResumeCase.POWER_LOSS, "another work tree", "restores the last"),
         (
             {"elsewhere": True, "handed_over": True, "saved": True},

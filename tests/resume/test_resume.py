@@ -289,7 +289,7 @@ def test_a_run_goes_on_from_the_newest_snapshot_that_git_has_whole(stage, cut_of
     lost = stage.git("rev-parse", "refs/relay/wip/main/000001").strip()
     (stage.root / ".git/objects" / lost[:2] / lost[2:]).unlink()
     said = stage.relay("status")
-    assert (said.returncode, "goes on from the newest snapshot that is whole" in said.stderr) == (1, True)
+    assert (said.returncode, "goes on from the newest checkpoint that is whole" in said.stderr) == (1, True)
 
     assert stage.run(REST, all_=False).exit_code == ExitCode.DONE
     assert any(f"refs/relay/wip/main/000001 named {lost[:10]}" in said.text for said in stage.seen(Noticed))

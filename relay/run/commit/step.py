@@ -285,7 +285,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:
         words = list_some([f"{entry.path} ({entry.reason})" for entry in work.after.skipped])
-        ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
+        ctx.observe(Noticed(text=f"not committed and not kept in checkpoints: {words}", warning=True))
 
 
 def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message) -> CommitOutcome:

@@ -90,16 +90,16 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: 
     if restoration.changes and was_lost:
         names = list_paths([change.path for change in restoration.changes])
         words = (
-            f"{len(restoration.changes)} file(s) put back to the last snapshot of session {kept.session_id}: {names}"
+            f"{len(restoration.changes)} file(s) put back to the last checkpoint of session {kept.session_id}: {names}"
         )
         yield f"{words}; as they were found: git show {commit}~1:<file>"
     if restoration.left:
         names = list_paths(restoration.left)
-        yield f"left as found, since somebody may have written it after that snapshot: {names}"
+        yield f"left as found, since somebody may have written it after that checkpoint: {names}"
     if restoration.blocked:
         names = list_paths(restoration.blocked)
         words = f"not put back, since something that git ignores stands there: {names}"
-        yield f"{words}; as the snapshot has it: git show {commit}~2:<file>"
+        yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
 
 
 def carry_over(files: PlanFiles, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
