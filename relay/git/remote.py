@@ -103,7 +103,7 @@ class Remote:
             RemoteError: It cannot be reached.
         """
         result = self._run("ls-remote", "--refs", "--upload-pack=git-upload-pack", "--", self.name, *patterns)
-        lines = result.out.decode(errors="surrogateescape").splitlines()
+        lines = (line.decode(errors="surrogateescape") for line in result.out.splitlines())
         return {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
 
     def fetch(self, *refspecs: str) -> None:

@@ -632,6 +632,17 @@ def test_a_branch_whose_name_ends_like_the_plans_is_not_taken_for_a_job(field):
     assert task.main.list_refs("refs/heads/").keys() == {"refs/heads/main"}
 
 
+@pytest.mark.timeout(20)
+def test_a_branch_with_a_name_that_ends_a_line_elsewhere_is_found_on_the_remote(field):
+    """Git's names hold no control character, and any other sign at which Python may end a line."""
+    field.git("branch", "-m", "main", "a\u2028b")
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    taken = open_desk(task.remote, "a\u2028b", "PLAN.md", worker="holder", lease_s=300).take(bid)
+    assert isinstance(taken, PhaseClaim)
+    assert go(task).reason.startswith("phase 1 is claimed by holder")
+
+
 def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
     root, young = field.clone("ann"), "refs/relay/leg/another.lock"
     key = name_plan("main", "PLAN.md")
