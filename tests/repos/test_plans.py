@@ -135,7 +135,7 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     with pytest.raises(RepoError, match=r"phase 1 of PLAN\.md is open") as caught:
         stage.run("sessions: []")
 
-    assert AT_ROOT.write(caught.value.hint) == "relay run --plan PLAN.md"
+    assert AT_ROOT.write(caught.value.hint) == "`relay run --plan PLAN.md` goes on with it"
     assert (stage.git("for-each-ref"), stage.git("status", "--porcelain")) == before
     for command in (("status", "--plan", "docs/PLAN.md"), ("run", "--dry-run", "--plan", "docs/PLAN.md")):
         said = stage.relay(*command, environ={"ANTHROPIC_API_KEY": "k"})
