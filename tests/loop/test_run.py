@@ -204,7 +204,7 @@ sessions:
 
 
 def test_the_sandbox_of_a_command_is_made_while_the_model_is_asked(stage):
-    """As old as the model's answer takes, or older: from the second on, but where a socket of another test came or went."""
+    """As old as the model's answer takes, from the second on, but where a socket of another test came or went."""
     age = """awk '{print $1 - start}' start=$(awk '{print $22 / 100}' /proc/1/stat) /proc/uptime >> ages"""
     turn = {"delay_s": 0.2, "tools": [{"name": "bash", "input": {"command": age}}]}
     stage.run(json.dumps({"sessions": [{"name": "ages", "turns": [turn] * 12 + [{"text": "Done"}] * 2}]}))
