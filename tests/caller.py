@@ -25,6 +25,8 @@ def call(path, args):
         "umask": os.umask(0),
         "ignored": [number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN],
     }
+    # A signal waits until it is known to whom it goes: on a busy machine the relay has printed by then.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     data = marshal.dumps(request)
@@ -34,6 +36,7 @@ def call(path, args):
     child = read_number(connection)
     for number in FORWARDED:
         signal.signal(number, lambda number, _: os.kill(child, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = read_number(connection)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
