@@ -45,6 +45,7 @@ from relay.values import dataclass
 _MOST_STEPS = 20
 """Runs and landings of one phase: others may land first a few times, not for ever."""
 _CENT_USD = 0.01
+_AGAIN_S = 0.2  # a remote of several machines may say for a while of a branch what it does not give
 _TWIN = "another relay is at work on phase {} in this clone"
 
 
@@ -107,9 +108,9 @@ class _Worker:
             if locks := clear_stale_locks(self._main):
                 raise RepoError("; ".join(locks))
         with ExitStack() as stack:
-            while (end := self._try(stack)) is None:  # others ended meanwhile: what they spent has to be counted
-                stack.close()
-            return end
+            while (end := self._try(stack)) is None and not self._interrupts.wait(_AGAIN_S):
+                stack.close()  # others ended meanwhile: what they spent has to be counted
+            return end or WorkEnd(exit_code=ExitCode.INTERRUPTED, reason="stopped before a phase was claimed")
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
         plan, claims = self._sync(), self._note(self._desk.recall())
@@ -396,5 +397,4 @@ class _Worker:
 
 
 def _is_done(plan: Plan, phase_id: str) -> bool:
-    phase = plan.find_phase(phase_id)
-    return phase is not None and phase.done
+    return (phase := plan.find_phase(phase_id)) is not None and phase.done

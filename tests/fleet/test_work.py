@@ -319,6 +319,29 @@ def test_a_phase_that_lands_as_claims_and_plan_are_read_is_not_begun_again(field
     assert len(looked) == 1
 
 
+@pytest.mark.timeout(60)
+def test_a_remote_that_never_says_of_its_branch_what_it_gives_is_not_asked_for_ever(field):
+    """As one of several machines of which one is behind: Ctrl-C ends it, between two pauses."""
+
+    class Behind(Remote):
+        def list_refs(self, *patterns):
+            return {ref: commit for ref, commit in super().list_refs(*patterns).items() if ref != "refs/heads/main"}
+
+    pauses: list[float] = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) > 1:
+            interrupts.request(Urgency.FINISH_TURN)
+
+    interrupts = Interrupts(sleep=pause)
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    end = work(replace(task, remote=Behind(repo=task.main, name="origin", environ=os.environ)), ignore, interrupts)
+    interrupts.close()
+    assert (end.exit_code, len(pauses)) == (ExitCode.INTERRUPTED, 2)
+    assert field.desk(task).read().held == ()
+
+
 def test_a_phase_that_the_plan_does_not_have_is_not_done_with_it(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="9")
     field.stage.write("PLAN.md", PLAN.replace("[ ]", "[x]"))
