@@ -82,9 +82,10 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
-docs: $(VENV)/.dev  ## write docs/settings.md and docs/events.md anew
+docs: $(VENV)/.dev  ## write docs/settings.md, docs/events.md and docs/json.md anew
 	@$(BIN)/python -m tests.settings.reference > docs/settings.md
 	@$(BIN)/python -m tests.sessions.reference > docs/events.md
+	@$(BIN)/python -m tests.cli.reference > docs/json.md
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input pip-audit

@@ -32,6 +32,7 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
 from relay.session.usage import Usage
+from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
 
@@ -241,7 +242,12 @@ def run_relay(root: Path, base_url: str, events: list[Event], flags: Mapping[str
     )
     environ = {"ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url, "PATH": os.environ["PATH"]}
     request = RunRequest(
-        command="run", repo=open_repo(root), settings=settings, plan_path="PLAN.md", allow_dirty=False, environ=environ
+        kind=SessionKind.RUN,
+        repo=open_repo(root),
+        settings=settings,
+        plan_path="PLAN.md",
+        allow_dirty=False,
+        environ=environ,
     )
     interrupts = Interrupts()
     with open_run(request, events.append, interrupts) as ctx:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from relay.setup.program import drop_unsafe_imports
 
 drop_unsafe_imports()  # before whatever else is imported: it may be looked for in the current directory
-gc.disable()  # a short command ends before a collection would pay; `relay.cli.sessions` turns it on again
+gc.set_threshold(100_000)  # a short command, which makes 50,000 objects, ends before a collection would pay
 
 from relay.cli.boundary import Asked, run_guarded  # noqa: E402  # see above
 from relay.cli.main import relay  # noqa: E402

@@ -34,6 +34,7 @@ RUN = Command(words=("run",))
 STATUS = Command(words=("status",))
 WHY = Command(words=("status", "--why"))
 DOCTOR = Command(words=("doctor",))
+TELL = Command(words=("say", "what the session needs to know"))
 REVISE = Command(words=("plan", "--revise", "what to do instead"))
 
 

@@ -1,6 +1,6 @@
 """Figures and lists as words: one wording wherever relay says them. Unknown is said, never 0."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 HIDING = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
@@ -17,6 +17,11 @@ _SHORT_TOKENS = 10_000
 def count(n: int, noun: str, plural: str = "") -> str:
     """Write ``1 phase``, ``2 phases``."""
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
+
+
+def count_questions(questions: Collection[str]) -> str:
+    """Write how many questions of sessions wait for a look of the user's."""
+    return f"{count(len(questions), 'question')} {'was' if len(questions) == 1 else 'were'} answered by assumption"
 
 
 def count_plan(states: Sequence[Sequence[str]]) -> str:

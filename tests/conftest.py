@@ -39,6 +39,7 @@ from relay.run.selection import Selection
 from relay.runners.base import RunnerKind
 from relay.runners.registry import RUNNERS
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
+from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
 from relay.store.history import RelayCommit, read_relay_commits
@@ -153,6 +154,25 @@ def pytest_collection_finish() -> None:
 def _remove(home: Path) -> None:
     """Remove a directory of this test process."""
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def bound_processor(request):
+    """Fail a test that takes more seconds of processor than its mark allows, however busy the machine is."""
+    if (mark := request.node.get_closest_marker("processor")) is None:
+        yield
+        return
+
+    def end(*_):
+        pytest.fail(f"took more than {mark.args[0]} s of processor")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, mark.args[0])
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @pytest.fixture(scope="session")
@@ -273,36 +293,39 @@ class Stage:
         **flags: object,
     ) -> RunEnded:
         """Play a script against `relay run`."""
-        with self._open("run", script, dirty=dirty, flags=flags) as ctx:
+        with self._open(SessionKind.RUN, script, dirty=dirty, flags=flags) as ctx:
             return make_end_event(run(ctx, Selection(phase_id=phase, all=all_, unchecked=unchecked)), AT_ROOT)
 
     def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
         """Play a script against `relay plan`."""
-        with self._open("plan", script, dirty=True, flags=flags) as ctx:
+        with self._open(SessionKind.PLAN, script, dirty=True, flags=flags) as ctx:
             return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
-    def play(self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, **flags: object) -> RunEnded:
+    def play(
+        self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, unchecked: bool = False, **flags: object
+    ) -> RunEnded:
         """Run the plan on a scripted runner: no endpoint."""
-        with self.enter("run", flags=flags, runner=runner) as ctx:
-            return make_end_event(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
+        selection = Selection(phase_id=phase, all=all_, unchecked=unchecked)
+        with self.enter(SessionKind.RUN, flags=flags, runner=runner) as ctx:
+            return make_end_event(run(ctx, selection), AT_ROOT)
 
     def play_plan(self, runner: ScriptedRunner, task: PlanTask, **flags: object) -> RunEnded:
         """Plan on a scripted runner, in the same way."""
-        with self.enter("plan", flags=flags, runner=runner) as ctx:
+        with self.enter(SessionKind.PLAN, flags=flags, runner=runner) as ctx:
             return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
     @contextmanager
-    def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
+    def _open(self, kind: SessionKind, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
         with serve(parse_script(script)) as self.server:
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url}
             # Nobody looks at what is kept for `relay replay` but its own tests, and all of it is searched for secrets.
-            with self.enter(command, dirty=dirty, flags={"history": False, **flags}, environ=environ) as ctx:
+            with self.enter(kind, dirty=dirty, flags={"history": False, **flags}, environ=environ) as ctx:
                 yield ctx
 
     @contextmanager
     def enter(
         self,
-        command: str,
+        kind: SessionKind,
         *,
         flags: Mapping[str, object] = MappingProxyType({}),
         dirty: bool = False,
@@ -323,7 +346,7 @@ class Stage:
         if self.idle_timeout_s is not None:
             settings = replace(settings, idle_timeout_s=self.idle_timeout_s)
         request = RunRequest(
-            command=command,
+            kind=kind,
             repo=open_repo(self.root),
             settings=settings,
             plan_path=self.plan_path,

@@ -1,6 +1,5 @@
 """`relay agents`: the agents that can run sessions, what is missing for each, and whether they work here."""
 
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import click
 
 from relay.cli.doctor import render_check, show_finding
 from relay.cli.options import json_option
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_document
 from relay.errors import ExitCode
 from relay.hints import AT_ROOT
 
@@ -47,7 +46,7 @@ def command(*, tried: str | None, as_json: bool) -> int:
     if tried is not None:
         return _try(found, tried, settings, as_json=as_json)
     if as_json:
-        say_json(json.dumps([_render(agent) for agent in found], ensure_ascii=True))
+        say_document({"agents": [_render(agent) for agent in found]})
     else:
         _show(found)
     return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
@@ -105,7 +104,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
         if not as_json:
             _show_trial(agent, findings, ready=ready)
     if as_json:
-        say_json(json.dumps(rows, ensure_ascii=True))
+        say_document({"trials": rows})
     return ExitCode.DONE if works else ExitCode.USER
 
 

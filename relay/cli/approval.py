@@ -29,6 +29,8 @@ _ANSWERS = {
 def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int:
     """Run phase after phase, each with a person's yes behind the first; without a terminal the first one only.
 
+    That is a stop with work left where another phase waits.
+
     Args:
         start: Runs the phase of an id, or ``next``, and has the end of its run say what is next; returns the exit code.
         plan_option: ``--plan`` as typed.
@@ -42,11 +44,12 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
         place = get_place(plan=plan_option, environ=os.environ)
         return place, find_next(load_plan(place), skipped)
 
-    tell_next = partial(_tell_next, look)
+    has_asker = has_person() and not as_json
+    tell_next = partial(_tell_next, look, code=ExitCode.DONE if has_asker else ExitCode.STOPPED)
     code = start("next", tell_next)
     while code == ExitCode.DONE:
         place, phase = look()
-        if phase is None or as_json or not has_person():
+        if phase is None or not has_asker:
             return code
         match _ask(phase):
             case "y":
@@ -66,14 +69,14 @@ def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
     return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
 
 
-def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd) -> RunEnd:
+def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:
     try:
         phase = look()[1] if end.exit_code == ExitCode.DONE else None
     except RelayError:  # somebody edits the plan: the next look says so, when this run's end has been told
         return end
     if phase is None:
         return end
-    return replace(end, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
+    return replace(end, exit_code=code, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
 
 
 def _name(phase: Phase) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.screen import complain
+from relay.cli.screen import JSON_VERSION, complain
 from relay.errors import ConfigError, ExitCode, RelayError
 from relay.hints import AT_ROOT, RUN, Caller
 from relay.interrupts import Interrupted
@@ -166,7 +166,7 @@ def _say_error_json(error: RelayError, caller: Caller) -> int:
         "causes": list(error.causes),
         "hint": caller.write(error.hint),
     }
-    complain(json.dumps({"error": said, "exit_code": int(ExitCode.USER)}))
+    complain(json.dumps({"version": JSON_VERSION, "error": said, "exit_code": int(ExitCode.USER)}))
     return ExitCode.USER
 
 

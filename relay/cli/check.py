@@ -1,6 +1,5 @@
 """`relay check`: what is wrong with a plan, and what each phase will roughly take."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.screen import say, say_hanging, say_json
+from relay.cli.screen import say, say_document, say_hanging
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Command
 from relay.setup.place import Place, find_settings, load_plan
@@ -95,7 +94,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     place = note_place(plan, needs_repo=False)
     checked = check_file(place, os.environ)
     if as_json:
-        say_json(render_json(checked))
+        say_document(render_json(checked))
     else:
         show_checked(checked)
     return checked.exit_code
@@ -211,15 +210,14 @@ def _count_rules(root: Path) -> int:
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
 
-def render_json(checked: Checked) -> str:
-    """Write the plan and its violations as one JSON document."""
+def render_json(checked: Checked) -> dict[str, object]:
+    """Return the plan and its violations as JSON has them."""
     phases = checked.plan.phases if checked.plan else ()
-    body = {
+    return {
         "phases": [_render_phase(phase) for phase in phases],
         "violations": [asdict(found) for found in checked.remarks],
         "parallel": None if checked.waves is None else _render_waves(checked.waves),
     }
-    return json.dumps(body, ensure_ascii=True)
 
 
 def _render_waves(waves: "Waves") -> dict[str, object]:

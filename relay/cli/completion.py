@@ -1,4 +1,4 @@
-"""`relay completion`: the shell's side of completion, and what relay offers there: plans, phases, models.
+"""`relay completion`: the shell's side of completion, and what relay offers there: plans, phases, models, runners.
 
 It is asked at every press of a key: what is offered is read with as few imports as can be, and what cannot be read is
 not offered.
@@ -25,7 +25,7 @@ _MAX_BYTES = 1024 * 1024
 _VARIABLE = "_RELAY_COMPLETE"
 
 
-HELP = """Print what makes a shell complete commands, options, plans, phases and models.
+HELP = """Print what makes a shell complete commands, options, plans, phases, models and runners.
 
 \b
 bash  eval "$(relay completion bash)"                             in ~/.bashrc
@@ -37,7 +37,7 @@ fish  relay completion fish > ~/.config/fish/completions/relay.fish
 @click.command("completion", help=HELP, short_help="Print what makes a shell complete relay's commands.")
 @click.argument("shell", type=click.Choice(SHELLS), help="The shell that reads it.")
 def command(shell: str) -> None:
-    """Print what makes a shell complete commands, options, plans, phases and models."""
+    """Print what makes a shell complete commands, options, plans, phases, models and runners."""
     from click.shell_completion import get_completion_class
 
     from relay.cli.main import relay
@@ -65,22 +65,31 @@ def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the models of relay's table and of the settings."""
-    from relay.config.sources import find_user_dir
     from relay.meters.prices import MODEL_LIMITS
 
-    own = find_user_dir(os.environ)
-    files = [Path("relay.toml"), *([own / "config.toml"] if own else [])]
-    return _fit([*(model for file in files for model in _list_models(file)), *MODEL_LIMITS], incomplete)
+    return _fit([*_list_named("models"), *MODEL_LIMITS], incomplete)
 
 
-def _list_models(file: Path) -> Iterable[str]:
+def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer relay's own loop, and the agents that relay and the settings know."""
+    from relay.runners.agents.profiles import PROFILES
+
+    return _fit(["api", *_list_named("agents"), *PROFILES], incomplete)
+
+
+def _list_named(key: str) -> Iterable[str]:
+    """Yield the names of the tables below a key of the repository's settings and the user's own."""
     import tomllib
 
-    try:
-        models = tomllib.loads(_read(file).decode()).get("models", {})
-    except (ValueError, RecursionError):
-        return ()
-    return models if isinstance(models, dict) else ()
+    from relay.config.sources import find_user_dir
+
+    own = find_user_dir(os.environ)
+    for file in (Path("relay.toml"), *([own / "config.toml"] if own else [])):
+        try:
+            tables = tomllib.loads(_read(file).decode()).get(key, {})
+        except (ValueError, RecursionError):
+            continue
+        yield from tables if isinstance(tables, dict) else ()
 
 
 def _read(file: Path) -> bytes:

@@ -8,6 +8,7 @@ from relay.cli.options import session_options
 from relay.cli.plan import show_plan
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import ExitCode
+from relay.session.values import SessionKind
 
 
 @click.command("converge", short_help="Have the finished plan held against the repository.")
@@ -22,7 +23,7 @@ def command(*, as_json: bool, **options: Any) -> int:
     from relay.setup.place import load_plan
 
     task = PlanTask(converge=True)
-    request, place = make_request("converge", options)
+    request, place = make_request(SessionKind.CONVERGE, options)
     before = read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:

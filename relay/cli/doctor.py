@@ -1,6 +1,5 @@
 """`relay doctor`: what is there, what is missing, and what to do about it."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import click
 
 from relay.cli.completion import offer_models
 from relay.cli.options import json_option
-from relay.cli.screen import complain, say, say_json
+from relay.cli.screen import complain, say, say_document
 from relay.errors import ExitCode
 from relay.hints import Caller
 from relay.setup.doctor import Report
@@ -41,7 +40,7 @@ def command(*, model: str | None, as_json: bool) -> int:
 
     report = examine(Path.cwd(), os.environ)
     if as_json:
-        say_json(render_json(report))
+        say_document(render_json(report))
     else:
         show_report(report)
     return ExitCode.USER if report.missing else ExitCode.DONE
@@ -62,7 +61,7 @@ def _try_model(model: str, *, as_json: bool) -> int:
     missing = any(finding.state is State.MISSING for finding in trial.findings)
     if as_json:
         found = [render_check(finding, place.caller) for finding in trial.findings]
-        say_json(json.dumps({"ready": not missing, "findings": found, "table": trial.table}, ensure_ascii=True))
+        say_document({"ready": not missing, "findings": found, "table": trial.table})
         return ExitCode.USER if missing else ExitCode.DONE
     for finding in trial.findings:
         show_finding(finding, place.caller.write(finding.hint))
@@ -107,8 +106,8 @@ def render_check(finding: Finding, caller: Caller) -> dict[str, object]:
     }
 
 
-def render_json(report: Report) -> str:
-    """Write the report as one JSON document."""
+def render_json(report: Report) -> dict[str, object]:
+    """Return the report as JSON has it."""
     findings = [render_check(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
-    return json.dumps({"ready": not report.missing, "findings": findings, "settings": settings}, ensure_ascii=True)
+    return {"ready": not report.missing, "findings": findings, "settings": settings}

@@ -1,6 +1,8 @@
 """`relay fleet`: a queue of phases for workers on many machines."""
 
+import math
 import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -10,11 +12,13 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
-from relay.cli.screen import complain, say
+from relay.cli.screen import complain, say, say_now
 from relay.errors import RelayError
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from relay.fleet.engine import Engine, Ticket
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
@@ -27,6 +31,12 @@ _DATABASE = click.option(
     "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
 )
 _REMOTE = click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Where the plan is.")
+
+
+def _require_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("an amount is a number")
+    return value
 
 
 @click.group("fleet", short_help="Place the phases of plans on many machines.")
@@ -51,8 +61,7 @@ def up(data: Path | None) -> None:
     interrupts, place = Interrupts(), data or get_data()
     try:
         with interrupts.installed(lambda _: None), run_database(place) as url:
-            say(url, exact=True)
-            say("the database is up; Ctrl-C stops it")
+            say_now(f"{url}\nthe database is up; Ctrl-C stops it")
             while not interrupts.wait(_LOOK_S):
                 if not is_up(place):
                     raise RelayError("the database has ended", hint=f"relay fleet up; its log is {place / 'log'}")
@@ -91,7 +100,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
 
     It ends too when the database goes away: have it started again by whoever starts it.
     """
-    from relay.cli.views.base import make_view
+    from relay.cli.views.shapes import make_view
     from relay.fleet.queue_worker import QueueWorker
     from relay.sandbox.hardening import prepare_process
 
@@ -103,7 +112,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
             place=(place or get_data("clones")).absolute(),
             environ=dict(os.environ),
             make_task=make_work_task,
-            tell=say,
+            tell=say_now,
             observe=view.observe,
         )
         engine.serve(worker.do, name=f"{socket.gethostname()}-{os.getpid()}", wait=not once)
@@ -155,24 +164,42 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
 @_REMOTE
 @plan_option
 @click.option(
-    "--lost", is_flag=True, help="Free the money that lost workers may have spent unseen: look at the bill first."
+    "--lost",
+    metavar="USD",
+    type=click.FloatRange(0, 1_000_000),
+    callback=_require_number,
+    help="What lost workers have spent unseen, by the bill: that is booked, and what was set aside is free again.",
 )
-def reap(database: str | None, remote: str, plan: str | None, *, lost: bool) -> None:
+def reap(database: str | None, remote: str, plan: str | None, *, lost: float | None) -> None:
     """Hand on what workers had that show no sign of life; every worker does so by itself."""
-    from relay.fleet.overview import open_desk
-    from relay.store.legs import get_branch
-    from relay.words import render_usd
-
-    if lost:
-        there, plan_path = get_remote(plan, remote)
-        freed = open_desk(there, get_branch(there.repo), plan_path).free_lost()
-        for one in freed:
-            say(f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: free again")
-        if not freed:
-            say("nothing is set aside for a lost worker")
+    if lost is not None:
+        for words in _book_lost(*get_remote(plan, remote), lost):
+            say(words)
         return
     reaped = open_engine(database).reap()
     say(f"{', '.join(map(str, reaped))}: handed on" if reaped else "every worker that has something is alive")
+
+
+def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[str]":
+    """Book what lost workers have spent, and free what is set aside for them; yield a sentence for each of them."""
+    from relay.fleet.overview import fetch_plan, open_desk
+    from relay.fleet.unseen import keep_booked
+    from relay.session.usage import Spent
+    from relay.store.legs import get_branch
+    from relay.store.unrecorded_cost import Whose
+    from relay.words import render_usd
+
+    branch = get_branch(remote.repo)
+    desk = open_desk(remote, branch, plan_path)
+    tip, _ = fetch_plan(remote, branch, plan_path, desk.refspec)
+    if not desk.recall().find_lost(desk.now()):
+        yield "nothing is set aside for a lost worker"
+        return
+    own = Whose(plan_path=plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
+    booked = [keep_booked(remote.repo, branch, own, Spent(cost_usd=spent_usd))] if spent_usd else []
+    for one in desk.free_lost(*booked):
+        yield f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: free again"
+    yield f"{render_usd(spent_usd)} are booked"
 
 
 def get_data(name: str = _DATABASE_PLACE) -> Path:

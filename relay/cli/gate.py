@@ -1,6 +1,5 @@
 """`relay gate`: a phase's verify commands in the sandbox, now, without a key."""
 
-import json
 import sys
 import time
 from dataclasses import asdict, replace
@@ -9,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import plan_option
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_document
 from relay.cli.sessions import make_request
 from relay.errors import ExitCode, PlanError, within
+from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.plan.model import Phase
@@ -36,7 +36,7 @@ def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **opti
     that would give it. Where there is no verify command, the repository's own test command is tried. Exit status: 0
     green, 4 red.
     """
-    request, place = make_request("run", options)
+    request, place = make_request(SessionKind.RUN, options)
     if last:
         return show_last(request, as_json=as_json)
     return run_now(request, place, phase, hooks=hooks, as_json=as_json)
@@ -50,17 +50,19 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     """
     from relay.cli.views.last_run import say_lines, tell_gate
     from relay.store.last_run import read_last_gate
-    from relay.words import render_moment
+    from relay.words import count, render_moment
 
     gate = read_last_gate(request.repo)
     if gate is None:
         raise PlanError("no gate has run in this work tree", hint="relay gate runs one")
     if as_json:
-        say_json(json.dumps(asdict(gate)))
+        say_document(asdict(gate))
         return _find_code(gate.passed)
     kind = "baseline gate" if gate.baseline else "gate"
     of = f" of phase {gate.phase_id}" if gate.phase_id else ""
     verdict = "passed" if gate.passed else f"was red{f', {gate.expected}' if gate.expected else ''}"
+    if gate.passed and gate.failed:
+        verdict += f", but for what was red before the work too: {count(len(gate.failed), 'command')}"
     say(f"{kind}{of}, {render_moment(gate.at, now=time.time())}: {verdict}", style="bold")
     say_lines(tell_gate(gate))
     return _find_code(gate.passed)
@@ -68,7 +70,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate, and the hooks where asked for."""
-    from relay.cli.views.base import make_view
+    from relay.cli.views.shapes import make_view
     from relay.run.gate_trial import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.hardening import prepare_process
     from relay.setup.workspace import open_own_workspace
@@ -77,7 +79,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
     prepare_process()
     with lock_worktree(request.repo), open_own_workspace(request) as workspace:
-        seen, unshown = find_uncommitted(request), find_unshown(request)
+        seen, (unshown, changed) = find_uncommitted(request), find_unshown(request)
         view = make_view(json=True, stream=sys.stdout) if as_json else None
         observe = view.observe if view else lambda _: None
         if not as_json:
@@ -90,8 +92,11 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     if not as_json:
         _tell_seen("seen with what no commit has", seen)
         _tell_seen(
-            "seen, and not by the gate of a run, because git ignores it and the phase did not begin with it", unshown
+            "seen, and not by the gate of a run, because git ignores it and it is not as it was before the session",
+            unshown,
         )
+        if changed:
+            say(changed)
     return _find_code(all(gate.passed for gate in ended))
 
 
@@ -104,7 +109,7 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     from relay.setup.workspace import open_own_workspace
 
     try:
-        request, _ = make_request("run", {"plan": None}, needs_plan=False)
+        request, _ = make_request(SessionKind.RUN, {"plan": None}, needs_plan=False)
         settings = replace(request.settings, gate_timeout_s=min(timeout_s, request.settings.gate_timeout_s))
         prepare_process()
         with open_own_workspace(request) as workspace:
@@ -149,12 +154,12 @@ def choose_commands(
 
 def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
     from relay.cli.views.last_run import say_lines, tell_gate
-    from relay.secrets.patterns import find_secret_values
+    from relay.setup.policy import find_all_secrets
     from relay.setup.run_notes import make_last_gate
     from relay.store.last_run import save_last_gate
 
     gate: LastGate = make_last_gate(event, at=time.time())
-    save_last_gate(request.repo, gate, find_secret_values(request.environ))
+    save_last_gate(request.repo, gate, find_all_secrets(request))
     if as_json:
         return
     say_lines(tell_gate(gate))

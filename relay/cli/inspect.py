@@ -1,6 +1,5 @@
 """`relay inspect`: the figures of a transcript of another agent, and what a relay would have made of it."""
 
-import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_document
 from relay.cli.text import clean_line
 from relay.values import dataclass
 from relay.words import render_size, shorten
@@ -63,7 +62,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
         require_libraries()
     found = inspect(file, session)
     if as_json:
-        say_json(json.dumps(_render(found), default=str))
+        say_document(_render(found))
         return
     from relay.report.contents import make_transcript_page
 
@@ -109,7 +108,7 @@ def _list(*, as_json: bool) -> None:
     place = note_place()
     found = list_transcripts(place.root, os.environ)
     if as_json:
-        say_json(json.dumps({"directory": str(place.root), "transcripts": [asdict(one) for one in found]}, default=str))
+        say_document({"directory": str(place.root), "transcripts": [asdict(one) for one in found]})
         return
     for line in _write_listing(found, place.root):
         say(line)

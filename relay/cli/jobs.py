@@ -62,7 +62,7 @@ def warn_of_claims(ctx: "RunContext") -> None:
 
 def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
     """Work through the plan with several phases at once."""
-    from relay.cli.views.base import make_view
+    from relay.cli.views.shapes import make_view
     from relay.fleet.parent import Order, run_jobs
     from relay.run.hours import work_within
 

@@ -1,6 +1,5 @@
 """`relay ledger`: what sessions and people have claimed about the project, whether it still holds, and why."""
 
-import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ import click
 
 from relay.cli.boundary import note_plan
 from relay.cli.options import json_option, plan_option
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_document
 from relay.errors import ExitCode, LedgerError, RepoError, within
 from relay.plan.files import find_ledger_path
 from relay.values import dataclass
@@ -71,7 +70,7 @@ def list_claims(plan: str | None, *, as_json: bool) -> None:
     found = _open(plan)
     claims = found.ledger.claims.values()
     if as_json:
-        say_json(json.dumps({"claims": [_render(found, claim) for claim in claims], **_render_open(found)}))
+        say_document({"claims": [_render(found, claim) for claim in claims], **_render_open(found)})
         return
     for nogood in found.judgement.contradictions:
         say(describe_nogood(nogood).removeprefix("- "), style="red")
@@ -91,7 +90,7 @@ def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     claim = found.require(claim_id)
     known = _render(found, claim)
     if as_json:
-        say_json(json.dumps(known))
+        say_document(known)
         return
     for key, value in known.items():
         words = "; ".join(map(_say_item, value)) if isinstance(value, list) else value
@@ -110,7 +109,7 @@ def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     found.require(claim_id)
     text = render_why(found.ledger, found.judgement, found.changed, claim_id)
     if as_json:
-        say_json(json.dumps({**_render(found, found.require(claim_id)), "explanation": text.split("\n")}))
+        say_document({**_render(found, found.require(claim_id)), "explanation": text.split("\n")})
     else:
         say(text)
 
@@ -125,7 +124,7 @@ def check_ledger(plan: str | None, *, as_json: bool) -> int:
     found = _open(plan)
     remarks = list(_iter_remarks(found))
     if as_json:
-        say_json(json.dumps({"remarks": remarks, **_render_open(found)}))
+        say_document({"remarks": remarks, **_render_open(found)})
     else:
         for words in remarks:
             say(words, style="yellow")
@@ -165,7 +164,7 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
     found = _open(plan)
     text = render_snapshot(found.ledger, found.judgement, budget)
     if as_json:
-        say_json(json.dumps({"text": text, "tokens": estimate_tokens(text)}))
+        say_document({"text": text, "tokens": estimate_tokens(text)})
     elif text:
         say(text.rstrip("\n"))
 
@@ -179,7 +178,7 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
     found = _open(plan)
     text = render_graph(found.ledger, found.judgement)
     if as_json:
-        say_json(json.dumps({"mermaid": text}))
+        say_document({"mermaid": text})
     else:
         say(text, exact=True)
 
@@ -306,7 +305,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
         replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, entry).text), FILE)
     name = getattr(entry, "id", "") or getattr(entry, "of", "")
     if as_json:
-        say_json(json.dumps({"id": name, "path": found.path}))
+        say_document({"id": name, "path": found.path})
     else:
         say(f"{name}: written to {found.path}; the next run commits it", style="green")
 

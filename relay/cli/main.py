@@ -36,6 +36,7 @@ COMMANDS = {
     "demo": "demo",
     "rehearse": "rehearse",
     "otel": "otel",
+    "notify": "notify",
     "gc": "gc",
     "completion": "completion",
     "help": "help",

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from relay.cli.completion import offer_models, offer_plans
+from relay.cli.completion import offer_models, offer_plans, offer_runners
 
 plan_option = click.option(
     "--plan",
@@ -16,7 +16,12 @@ plan_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 _OPTIONS = (
     plan_option,
-    click.option("--runner", metavar="NAME", help="Who runs the sessions: api, or an agent of relay agents."),
+    click.option(
+        "--runner",
+        metavar="NAME",
+        shell_complete=offer_runners,
+        help="Who runs the sessions: api, or an agent of relay agents.",
+    ),
     click.option("--model", metavar="ID", shell_complete=offer_models, help="The model; any that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
     click.option(

@@ -9,6 +9,7 @@ from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import ExitCode
+from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.planning.planner import PlanTask
@@ -42,7 +43,7 @@ def command(  # one parameter for each option of its own
     from relay.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
-    request, place = make_request("plan", options, needs_plan=False)
+    request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
     before = read_existing(place.root, place.plan_name, task)
     code = run_sessions(
         request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json, asks=not options["yes"]

@@ -1,9 +1,10 @@
 """`relay pr`: a pull request from the plan, what was checked, and what it cost."""
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ from relay.cli.screen import say
 from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
 from relay.hints import RUN
+from relay.plan.spans import find_code_spans
 from relay.regexes import regex
 from relay.setup.place import find_source
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.store.trailers import AGENT, REVIEW
-from relay.words import count, render_usd
+from relay.values import dataclass
+from relay.words import count, count_questions, render_usd
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -28,23 +31,49 @@ if TYPE_CHECKING:
 
 MAX_BODY_CHARS = 60_000
 """GitHub takes 65,536."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """What a forge's own program is told; ``{title}``, ``{body}``, ``{branch}`` and ``{number}`` are filled in.
+
+    The text comes from standard input, or from an argument where it takes no other.
+    """
+
+    make: tuple[str, ...]
+    find: tuple[str, ...]
+    """Prints what the branch asks for already, as JSON."""
+    branch_key: str
+    number_key: str
+    update: tuple[str, ...]
+    base: str
+    """The option that names where it shall go."""
+
+
 _PROGRAMS = {
-    "gh": ("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
-    "glab": (
-        "mr",
-        "create",
-        "--draft",
-        "--yes",
-        "--title",
-        "{title}",
-        "--description",
-        "{body}",
-        "--source-branch",
-        "{branch}",
+    "gh": _Program(
+        make=("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
+        find=("pr", "view", "{branch}", "--json", "number,state,headRefName"),
+        branch_key="headRefName",
+        number_key="number",
+        update=("pr", "edit", "{number}", "--body-file", "-"),
+        base="--base",
+    ),
+    "glab": _Program(
+        make=(
+            *("mr", "create", "--draft", "--yes", "--title", "{title}"),
+            *("--description", "{body}", "--source-branch", "{branch}"),
+        ),
+        find=("mr", "view", "{branch}", "--output", "json"),
+        branch_key="source_branch",
+        number_key="iid",
+        update=("mr", "update", "{number}", "--description", "{body}"),
+        base="--target-branch",
     ),
 }
-"""What makes a draft from standard input, or from an argument where it takes no other."""
-_MENTION = regex(r"(?<![\w`])@(?=\w)")
+_PRINTED = "relay pr --text prints what it would say"
+_PUSHED = "relay pr --push brings it there, forward only"
+_MENTION = regex(r"(?<!\w)@(?=\w)")
 _MARKUP = regex(r"[\\`*_\[\]<>|]")
 
 
@@ -53,11 +82,12 @@ _MARKUP = regex(r"[\\`*_\[\]<>|]")
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; nothing is made.")
 @click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="The program; the first that is installed.")
 @click.option("--push", is_flag=True, help="Push the branch first: this one only, and only forward.")
-def command(plan: str | None, *, only_text: bool, program: str | None, push: bool) -> None:
+@click.option("--base", metavar="BRANCH", help="Where it shall go; the forge's own choice when left out.")
+def command(plan: str | None, *, only_text: bool, program: str | None, push: bool, base: str | None) -> None:
     """Make a draft pull request with gh or glab: the plan, its ticks, what was checked and reviewed, what it cost.
 
-    Both use their own login; no token passes through relay. --push brings the branch to its remote before,
-    forward only; nothing is pushed else. Where neither is installed the text is printed.
+    Where the branch has an open one already, its text is written anew. Both programs use their own login; no token
+    passes through relay. --push brings the branch to its remote before, forward only; nothing is pushed else.
     """
     place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
@@ -67,19 +97,27 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     if not any(commit.status == "done" for commit in commits):
         raise RelayError("no phase of the plan is committed yet: there is nothing to ask for", hint=RUN)
     title, body = render_title(standing), render_body(standing, commits)
-    found = program or next((name for name in _PROGRAMS if _find_program(place.repo, name)), None)
-    if push and not only_text:
-        _push(place.repo, os.environ)
-    if only_text or found is None:
-        say(title, style="bold")
-        say()
-        say(body)
+    if only_text:
+        _print(title, body)
         return
-    _make(place.repo, found, title, body, pushed=push)
+    found = program or next((name for name in _PROGRAMS if _find_program(place.repo, name)), None)
+    _bring(place.repo, os.environ, push=push)
+    if found is None:
+        _print(title, body)
+        raise RelayError(f"no request was made: there is no {' and no '.join(_PROGRAMS)} to make it", hint=_PRINTED)
+    _ask(place.repo, found, title, body, base=base)
 
 
-def _push(repo: "Repo", environ: Mapping[str, str]) -> None:
-    """Bring the branch to its remote, forward only; nobody is asked for a password.
+def _print(title: str, body: str) -> None:
+    say(title, style="bold")
+    say()
+    say(body)
+
+
+def _bring(repo: "Repo", environ: Mapping[str, str], *, push: bool) -> None:
+    """Make sure that the remote has the branch as it is here; with `push` bring it there, forward only.
+
+    Nobody is asked for a password.
 
     Raises:
         RelayError: The remote cannot be reached, has something else there, or does not want it.
@@ -90,11 +128,15 @@ def _push(repo: "Repo", environ: Mapping[str, str]) -> None:
     remote = Remote(repo=repo, name=_find_remote(repo, branch) or "origin", environ=environ)
     ref = f"refs/heads/{branch}"
     old, new = remote.list_refs(ref).get(ref), repo.head()
+    if old != new and not push:
+        words = "is at another commit there" if old else "is not there"
+        raise RepoError(f"{remote.name} has to have what is asked for: {branch} {words}", hint=_PUSHED)
     pushed = remote.push(RefUpdate(ref=ref, old=old, new=new)) if old != new else None
     if pushed is not None and pushed.end is not PushEnd.DONE:
         words = f": {pushed.words}" if pushed.words else ""
         raise RepoError(f"{remote.name} did not take {branch} ({pushed.end}){words}", hint=f"git fetch {remote.name}")
-    say(f"{branch} is at {remote.name}")
+    if push:
+        say(f"{branch} is at {remote.name}")
 
 
 def _get_branch(repo: "Repo") -> str:
@@ -116,23 +158,45 @@ def _find_program(repo: "Repo", name: str) -> str | None:
     )
 
 
-def _make(repo: "Repo", program: str, title: str, body: str, *, pushed: bool) -> None:
-    found = _find_program(repo, program)
-    if found is None:
-        raise RelayError(f"{program} is not installed", hint="relay pr --text prints what it would say")
-    branch = _get_branch(repo)
-    if not pushed and not _find_remote(repo, branch):
-        raise RepoError(f"{branch} has not been pushed", hint="relay pr --push pushes it")
+def _ask(repo: "Repo", name: str, title: str, body: str, *, base: str | None) -> None:
+    """Make a draft, or write the text of the one that is there anew: by the user's own program and login.
+
+    Raises:
+        RelayError: The program is not there, or did not do it.
+    """
+    program, branch = _PROGRAMS[name], _get_branch(repo)
+    place = _find_program(repo, name)
+    if place is None:
+        raise RelayError(f"{name} is not installed", hint=_PRINTED)
     given = {"title": title, "branch": branch, "body": body}
-    words = [word.format_map(given) if word.startswith("{") else word for word in _PROGRAMS[program]]
-    # The user's own program, with the user's own login.
-    try:
-        done = subprocess.run((found, *words), cwd=repo.root, input=body, text=True, check=False)
-    except OSError as error:  # it cannot be started, or the text is too long for an argument
-        reason = f"{program} could not be started: {error.strerror}"
-        raise RelayError(reason, hint="relay pr --text prints what it would say") from None
+
+    def start(words: tuple[str, ...], *, heard: bool = False) -> "subprocess.CompletedProcess[str]":
+        filled = [word.format_map(given) if word.startswith("{") else word for word in words]
+        try:
+            return subprocess.run(
+                (place, *filled), cwd=repo.root, input=body, text=True, check=False, capture_output=heard
+            )
+        except OSError as error:  # it cannot be started, or the text is too long for an argument
+            raise RelayError(f"{name} could not be started: {error.strerror}", hint=_PRINTED) from None
+
+    there = start(program.find, heard=True)
+    given["number"] = "" if there.returncode else _read_number(program, there.stdout, branch)
+    words = program.update if given["number"] else program.make
+    done = start((*words, *((program.base, base) if base else ())))
     if done.returncode:
-        raise RelayError(f"{program} ended with {done.returncode}", hint="relay pr --text prints what it would say")
+        raise RelayError(f"{name} ended with {done.returncode}", hint=_PRINTED)
+    if given["number"]:
+        say(f"the text of {given['number']} is written anew")
+
+
+def _read_number(program: _Program, text: str, branch: str) -> str:
+    """Return the number of the branch's open request; empty where there is none. A branch may be called 42."""
+    try:
+        found = json.loads(text)
+        is_open = found[program.branch_key] == branch and str(found["state"]).casefold() in {"open", "opened"}
+        return str(int(found[program.number_key])) if is_open else ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def render_title(standing: Standing) -> str:
@@ -145,7 +209,12 @@ def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
     plan = standing.plan
     by_id = {commit.commit: commit for commit in commits}
     heading, _, rest = plan.preamble.strip().partition("\n")
-    parts = [rest.strip() if heading.removeprefix("# ") == plan.title else plan.preamble.strip(), "## What was done"]
+    own = rest if heading.removeprefix("# ") == plan.title else plan.preamble
+    parts = ["\n".join(_map_words(line, _name_nobody) for line in own.strip().splitlines())]
+    if standing.questions:
+        asked = "\n".join(f"- {_clean(question)}" for question in standing.questions)
+        parts += [f"## Assumptions to check\n\n{count_questions(standing.questions)}:\n\n{asked}"]
+    parts.append("## What was done")
     parts += [
         _render_phase(phase, known, [by_id[one] for one in known.commits if one in by_id])
         for phase, known in zip(plan.phases, standing.phases, strict=True)
@@ -154,7 +223,6 @@ def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
     cost = render_usd(standing.spent.cost_usd, estimated=standing.spent.estimated)
     parts.append(f"{done} of {count(len(plan.phases), 'phase')} done. The sessions have cost {cost}.")
     text = disarm("\n\n".join(filter(None, parts)), given=plan.text)
-    text = _MENTION.sub("@\u2060", text)
     return text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
 
 
@@ -169,7 +237,7 @@ def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayComm
         found = dict(commit.found)
         facts += [f"review {found[REVIEW]}"] if REVIEW in found else []
         facts += [f"by {found[AGENT]}"] if AGENT in found else []
-        lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({'; '.join(facts) or commit.status})")
+        lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({_clean('; '.join(facts) or commit.status)})")
     lines += [f"\n**Doubt:** {_clean(words)}" for words in known.doubts]
     return "\n".join(lines)
 
@@ -191,5 +259,22 @@ def find_evidence(body: str) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Return a text that is shown as it is written."""
-    return _MARKUP.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
+    """Return a text that is shown as it is written; what is code in it stays code."""
+    return _map_words(" ".join(text.split()), _escape)
+
+
+def _map_words(line: str, change: Callable[[str], str]) -> str:
+    """Change what of a line is no code."""
+    parts, done = [], 0
+    for span in find_code_spans(line):
+        parts += [change(line[done : span.start]), line[span.start : span.end]]
+        done = span.end
+    return "".join((*parts, change(line[done:])))
+
+
+def _escape(text: str) -> str:
+    return _name_nobody(_MARKUP.sub(lambda found: f"\\{found[0]}", text))
+
+
+def _name_nobody(text: str) -> str:
+    return _MENTION.sub("@<!-- -->", text)

@@ -1,15 +1,15 @@
 """`relay replay`: a session again, from its tape."""
 
-import json
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.screen import complain, say, say_json
+from relay.cli.screen import complain, say, say_document
 from relay.errors import ConfigError, ExitCode
-from relay.words import count
+from relay.words import count, render_moment
 
 if TYPE_CHECKING:
     from relay.setup.replay import Replay
@@ -33,11 +33,7 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     place = note_place()
     entries = list_tapes(place.root)
     if as_list:
-        for entry in entries:
-            say(f"{entry.session_id}  {entry.size_bytes:,} bytes")
-        if not entries:
-            complain("no session has a history here")
-        return ExitCode.DONE
+        return _say_list(entries, as_json=as_json)
     chosen = _choose(entries, session)
     taped = read_tape(place.root, chosen)
     if taped is None:
@@ -50,12 +46,25 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(f"the history of {chosen} is not one that relay wrote: {error}") from error
     if as_json:
-        say_json(json.dumps(_render(chosen, played)))
+        say_document(_render(chosen, played))
     else:
         _say(chosen, played, agent)
         if not taped.is_whole:
             complain("the history was cut because it had grown too long")
     return ExitCode.DONE if played.is_same else ExitCode.USER
+
+
+def _say_list(entries: "tuple[TapeEntry, ...]", *, as_json: bool) -> int:
+    if as_json:
+        rows = [{"session": one.session_id, "written": one.written, "bytes": one.size_bytes} for one in entries]
+        say_document({"sessions": rows})
+        return ExitCode.DONE
+    for entry in entries:
+        when = render_moment(entry.written, now=time.time())
+        say(f"{entry.session_id}  {when}  {entry.size_bytes:,} bytes")
+    if not entries:
+        complain("no session has a history here")
+    return ExitCode.DONE
 
 
 def _choose(entries: "tuple[TapeEntry, ...]", wanted: str) -> str:

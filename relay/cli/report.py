@@ -10,7 +10,7 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.screen import complain, say, say_json
+from relay.cli.screen import complain, say, say_document, say_json
 from relay.errors import ConfigError
 from relay.words import UNKNOWN, count, render_moment, render_tokens
 
@@ -59,7 +59,7 @@ def _say_document(figures: "Figures", skipped: int) -> None:
     found = find_last_ledger(note_place().repo, figures)
     beliefs = render_ledger(*found, figures) if found else None
     document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
-    say_json(json.dumps(document, ensure_ascii=True, default=str))
+    say_document(document)
 
 
 def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None, *, as_text: bool) -> None:

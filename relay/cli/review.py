@@ -13,6 +13,7 @@ from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import RelayError
+from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.setup.context import RunContext, RunEnd
@@ -42,7 +43,7 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     from relay.review.sarif import render_sarif
     from relay.run.review_range import get_range, review_range
 
-    request, place = make_request("review", options)
+    request, place = make_request(SessionKind.REVIEW, options)
     if sarif is not None:
         require_place(Path(sarif))
     chosen = get_range(request.files, what or "")
@@ -50,7 +51,7 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     def act(ctx: "RunContext") -> "RunEnd":
         end, findings = review_range(ctx, chosen)
         if sarif is not None and findings is not None:
-            text = json.dumps(render_sarif(findings, version=__version__), indent=1)
+            text = json.dumps(render_sarif(findings, version=__version__, name=chosen.name), indent=1)
             Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         return end
 

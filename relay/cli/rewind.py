@@ -63,11 +63,12 @@ def _show(rewind: "Rewind", *, revert: bool) -> None:
 
 def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
     from relay.run.rewind import open_judge, rewind_by_commit, rewind_to_branch
+    from relay.session.values import SessionKind
     from relay.setup.context import RunRequest
 
     if revert:
         request = RunRequest(
-            command="rewind",
+            kind=SessionKind.REWIND,
             repo=repo,
             settings=find_settings({}, os.environ, repo.root, plan=None),
             plan_path=rewind.plan_path,

@@ -13,6 +13,7 @@ from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
 from relay.errors import ExitCode
+from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
 @click.option("--branch", is_flag=True, help="Make a branch for the plan, relay/<its title>, and work there.")
-@click.option("--unchecked", is_flag=True, help="Tick phases that have no verify command, unchecked.")
+@click.option(
+    "--unchecked",
+    is_flag=True,
+    help="Tick phases that nothing checks: no verify command, or tests that are red in the sandbox.",
+)
 @click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
 @click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
@@ -82,7 +87,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
 
     as_json = options["as_json"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
-    request, place = make_request("run", options)
+    request, place = make_request(SessionKind.RUN, options)
     selection = replace(parse_selection(phase), unchecked=options["unchecked"])
     jobs = get_job_count(options, phase, request.settings.jobs)
     if options["dry_run"]:
@@ -90,7 +95,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     situation = ask(find_source(place), request.repo)
     if end := end_without_session(request, situation, selection):
         tidy_jobs(request)
-        return show_end(end, place.caller, as_json=as_json)
+        return show_end(end, request, place.caller, as_json=as_json)
     request = require_phases(request, situation.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
@@ -146,7 +151,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
         phases = ()
-        say(f"jobs   {', '.join(job.phase_id for job in begins.open_jobs)} first, where their work is")
+        say(f"jobs   {', '.join(begins.open_jobs)} first, where their work is")
     elif begins.side_by_side and not situation.running and not situation.goes_on:
         phases = show_waves(situation.plan, jobs)
     show_next(phases, request.settings)

@@ -1,7 +1,6 @@
 """`relay sandbox`: a shell or a command exactly as a session has it, and what such a command sees."""
 
 import dataclasses
-import json
 import math
 import os
 import sys
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import plan_option
-from relay.cli.screen import complain, say, say_json
+from relay.cli.screen import complain, say, say_document
 from relay.cli.sessions import make_request
+from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.sandbox.inventory import Inventory
@@ -50,7 +50,7 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
 
     if words and (show or as_json):
         raise click.UsageError("--show runs nothing: leave out the command")
-    request, _ = make_request("plan" if read_only else "run", options, needs_plan=False)
+    request, _ = make_request(SessionKind.PLAN if read_only else SessionKind.RUN, options, needs_plan=False)
     prepare_process()
     with open_own_workspace(request) as workspace:
         if show or as_json:
@@ -97,7 +97,7 @@ def show_inventory(workspace: "Workspace", *, as_json: bool) -> int:
 
     found = take_inventory(workspace.sandbox)
     if as_json:
-        say_json(json.dumps(dataclasses.asdict(found)))
+        say_document(dataclasses.asdict(found))
         return 0
     say(f"{found.mechanism}, {found.level}: what a command of `relay {_name(found)}` has here", style="bold")
     for head, words in _describe(found):

@@ -16,6 +16,8 @@ from relay.regexes import regex
 
 _MARK = regex(r"\s*(?:[-*] (?:\[.\] )?|\d+\. |#+ )?")
 """What a line of a document begins with."""
+JSON_VERSION = 1
+"""Grows where a field of a document goes or means something else, not where one is added."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -110,6 +112,13 @@ def say_hanging(label: str, text: str) -> None:
     hang = " " * len(label)
     width = min(80, max(60, shutil.get_terminal_size().columns))
     say(textwrap.fill(text, width, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
+
+
+def say_document(body: Mapping[str, object]) -> None:
+    """Print what a command found as one JSON document, with the version of what docs/json.md says of it."""
+    import json
+
+    say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=str))
 
 
 def say_json(line: str) -> None:

@@ -16,15 +16,19 @@ from relay.cli.screen import has_person, say
 from relay.errors import FlagError, PlanError, RelayError
 from relay.hints import Caller
 from relay.session.events import RunEnded
+from relay.session.values import SessionKind
 from relay.setup.place import Place, find_settings, load_plan
+from relay.store.presence import has_jobs
 
 if TYPE_CHECKING:
     from relay.cli.views.base import SharedView
     from relay.plan.model import Plan
-    from relay.setup.context import RunContext, RunEnd, RunRequest
+    from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 
 
-def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool = True) -> tuple["RunRequest", Place]:
+def make_request(
+    kind: SessionKind, options: Mapping[str, Any], *, needs_plan: bool = True
+) -> tuple["RunRequest", Place]:
     """Turn a command's options into a request; without `needs_plan` there need be none that can be read.
 
     Raises:
@@ -45,7 +49,7 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
     except FlagError as error:
         raise click.UsageError(str(error)) from error
     request = RunRequest(
-        command=command,
+        kind=kind,
         repo=place.repo,
         settings=settings,
         plan_path=place.plan_name,
@@ -64,8 +68,12 @@ def _find_plan(place: Place, *, needs_plan: bool) -> "Plan | None":
         return None
 
 
-def make_end_event(end: "RunEnd", caller: Caller) -> RunEnded:
-    """Return the event that tells the user how the command ended."""
+def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = ()) -> RunEnded:
+    """Return the event that tells the user how the command ended.
+
+    Args:
+        questions: That sessions of the plan left to the user.
+    """
     return RunEnded(
         exit_code=end.exit_code,
         reason=caller.write(end.reason),
@@ -73,6 +81,9 @@ def make_end_event(end: "RunEnd", caller: Caller) -> RunEnded:
         spent_usd=end.spent.cost_usd,
         estimated=end.spent.estimated,
         waits_for=end.waits_for,
+        questions=questions,
+        unsent_usd=end.unsent.cost_usd if end.unsent else None,
+        unsent_tokens=end.unsent.tokens if end.unsent else None,
     )
 
 
@@ -107,12 +118,27 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
         save_approval(root, left, request.environ)
 
 
-def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
+def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
+    """Return what sessions of the plan left the user to answer, also in work trees that have not landed."""
+    from relay.run.commit.plan_commit import make_source
+    from relay.state.standing import read_questions
+
+    asked = read_questions(make_source(files), files.repo)
+    if has_jobs(files.repo):
+        from relay.fleet.worktrees import find_jobs
+
+        for job in find_jobs(files.repo, files.plan_path):
+            there = read_questions(make_source(replace(files, repo=job.repo)), job.repo)
+            asked += tuple(words for words in there if words.startswith(f"phase {job.phase_id}: "))
+    return tuple(dict.fromkeys(asked))
+
+
+def show_end(end: "RunEnd", request: "RunRequest", caller: Caller, *, as_json: bool) -> int:
     """Tell how a command ended that needed no session."""
-    from relay.cli.views.base import make_view
+    from relay.cli.views.shapes import make_view
 
     with make_view(json=as_json, stream=sys.stdout) as view:
-        view.observe(make_end_event(end, caller))
+        view.observe(make_end_event(end, caller, find_left_questions(request.files)))
     return end.exit_code
 
 
@@ -131,8 +157,8 @@ def run_sessions(
         caller: Writes what is to be typed next.
         asks: Whether it may ask the person at the terminal.
     """
-    from relay.cli.views.base import make_view
     from relay.cli.views.question import find_asker
+    from relay.cli.views.shapes import make_view
     from relay.interrupts import Interrupts
     from relay.sandbox.hardening import prepare_process
     from relay.setup.open import open_run
@@ -145,9 +171,10 @@ def run_sessions(
     try:
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
-            gc.enable()
+            gc.set_threshold(700, 10, 10)  # as Python has it: `relay.__main__` puts collections off
             ask = find_asker(view, interrupts, asks=asks and not as_json, look=ctx.sessions.waits.look)
-            ended = make_end_event(act(replace(ctx, ask=ask)), caller)
+            end = act(replace(ctx, ask=ask))
+            ended = make_end_event(end, caller, find_left_questions(request.files))
             ctx.observe(ended)
     except RelayError as error:
         note_refusal(request, error, hint=caller.write(error.hint), began=began)

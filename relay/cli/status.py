@@ -10,9 +10,10 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option, plan_option
-from relay.cli.screen import find_width, say, say_json
+from relay.cli.screen import find_width, say, say_document
 from relay.git.holder import is_locked
-from relay.hints import RUN, Caller
+from relay.hints import RUN, WHY, Caller
+from relay.plan.files import find_ledger_path
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source
@@ -25,6 +26,7 @@ from relay.words import (
     count,
     count_boxes,
     count_plan,
+    count_questions,
     name_item,
     render_moment,
     render_span,
@@ -54,6 +56,8 @@ class Near:
     jobs: "tuple[JobStanding, ...]" = ()
     claims: "tuple[PhaseClaim, ...]" = ()
     """Of many machines, as this clone's remote had them when it was last asked."""
+    is_answered: bool = False
+    """Whether words wait for the next session, which the last one asked for."""
 
 
 @click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
@@ -68,6 +72,12 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
     jobs, is_busy = _find_jobs(place.repo, standing), is_locked(place.repo)
+    if jobs:
+        from relay.cli.sessions import find_left_questions
+        from relay.setup.context import PlanFiles
+
+        files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
+        standing = replace(standing, questions=find_left_questions(files))
     last, work = find_last_run(place.repo, standing), None
     if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the last line of any log is one of theirs
         from relay.cli.views.current_work import find_work
@@ -76,9 +86,9 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         running = standing.situation.running or "a relay is at work here"
         standing = replace(standing, situation=replace(standing.situation, running=running))
     claims = () if standing.plan.done else _find_claims(place.repo, standing)
-    near = Near(last=last, work=work, jobs=jobs, claims=claims)
+    near = Near(last=last, work=work, jobs=jobs, claims=claims, is_answered=_is_answered(place.repo, standing, last))
     if as_json:
-        say_json(render_json(standing, place.caller, near, place.root))
+        say_document(render_json(standing, place.caller, near, place.root))
         return
     show_standing(standing, place.caller, near, why=why)
     if claims:
@@ -98,7 +108,7 @@ def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
         return ()
     from relay.cli.views.job_lines import find_job_standings, find_told
 
-    return find_job_standings(repo, standing.plan_name, find_told(repo))
+    return find_job_standings(repo, standing.plan_name, standing.plan, find_told(repo))
 
 
 def _find_claims(repo: "Repo", standing: Standing) -> "tuple[PhaseClaim, ...]":
@@ -125,6 +135,14 @@ def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, 
     return render_jobs(root, jobs)
 
 
+def _is_answered(repo: "Repo", standing: Standing, last: "LastRun | None") -> bool:
+    if last is None or not last.next_command.startswith("relay say "):
+        return False
+    from relay.store.inbox import read_words
+
+    return bool(read_words(repo, _find_next(standing) or ""))
+
+
 def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
     """Return how the last run of this plan ended on this branch; None where nothing is left, or one is at work."""
     from relay.store.last_run import read_last_run
@@ -140,6 +158,7 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
     say(f"{where}: {count_plan(states)}", style="bold")
+    _show_questions(standing)
     say()
     _show_phases(standing)
     say()
@@ -161,17 +180,28 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
         words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
         say(f"next   {words}", style="bold")
     else:
-        said = find_other_way(standing, caller, near.last)
+        said = find_other_way(standing, caller, near)
         _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
 
 
-def find_other_way(standing: Standing, caller: Caller, last: "LastRun | None") -> str:
+def _show_questions(standing: Standing) -> None:
+    if standing.questions:
+        say(
+            f"look   {count_questions(standing.questions)}; the plan's notes have them until you take them out",
+            style="bold yellow",
+        )
+    for question in standing.questions:
+        say(f"       {question}", style="yellow")
+
+
+def find_other_way(standing: Standing, caller: Caller, near: Near) -> str:
     """Return the command that the last run named, where a run would meet the same again; else nothing."""
-    point, run = standing.situation.point, caller.write(RUN)
-    if last is None or not last.exit_code or point is None:
+    point, last, shown = standing.situation.point, near.last, {caller.write(RUN), caller.write(WHY)}
+    if last is None or point is None or not last.next_command.startswith("relay ") or last.next_command in shown:
         return ""
-    stands = point.case in {ResumeCase.UNTOUCHED, ResumeCase.MID_LEG} and last.next_command.startswith("relay ")
-    return last.next_command if stands and last.next_command != run else ""
+    cases = {ResumeCase.NOTHING_OPEN, ResumeCase.UNTOUCHED, ResumeCase.MID_LEG}
+    meets_it = last.exit_code and point.case in cases and not near.is_answered
+    return last.next_command if last.waits_for or meets_it else ""
 
 
 def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
@@ -260,6 +290,7 @@ def _show_phases(standing: Standing) -> None:
     digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
     if width := find_width():
         room = max(_LEAST_TITLE_CHARS, min(room, width - len("▸ [x]   ") - max(map(len, facts))))
+    said = set[str]()
     for (phase, known), told in zip(pairs, facts, strict=True):
         states = [find_state(item, known) for item in phase.items]
         state, is_next = sum_up(states), phase.id == next_id
@@ -267,7 +298,9 @@ def _show_phases(standing: Standing) -> None:
         style = "bold" if is_next else "dim" if state == "done" else ""
         say(f"{'▸' if is_next else ' '} {BOXES[state]} {title:<{room}}  {told}", style=style)
         for words in known.doubts:
-            say(f"        doubtful: {words}", style="yellow")
+            if words not in said:
+                say(f"        doubtful: {words}", style="yellow")
+        said.update(known.doubts)
         for item, box in zip(phase.items, states, strict=True) if is_next else ():
             say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
 
@@ -296,19 +329,18 @@ def _render_cost(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing, caller: Caller, near: Near | None = None, root: Path = Path()) -> str:
-    """Write where the plan stands as one JSON document; `root` is where the jobs' logs are."""
-    import json
-
+def render_json(standing: Standing, caller: Caller, near: Near | None = None, root: Path = Path()) -> dict[str, object]:
+    """Return where the plan stands as JSON has it; `root` is where the jobs' logs are."""
     from relay.cli.views.current_work import render_work
     from relay.cli.views.last_run import render_last_run
 
     near = near or Near()
-    body = {
+    return {
         "plan": standing.plan_name,
         "branch": standing.branch,
         "done": standing.plan.done,
         "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
+        "questions": list(standing.questions),
         "spent": _render_spent(standing.spent),
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
@@ -319,9 +351,8 @@ def render_json(standing: Standing, caller: Caller, near: Near | None = None, ro
         "last_run": render_last_run(near.last),
         "obstacle": caller.write(standing.obstacle) or None,
         "next": None if standing.situation.point is None else _render_point(standing.situation.point),
-        "said": find_other_way(standing, caller, near.last) or None,
+        "said": find_other_way(standing, caller, near) or None,
     }
-    return json.dumps(body, ensure_ascii=True)
 
 
 def _render_point(point: ResumePoint) -> dict[str, object]:

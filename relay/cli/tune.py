@@ -1,6 +1,5 @@
 """`relay tune`: where sessions should be reset, as far as this repository's logs can say."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -10,7 +9,8 @@ import click
 
 from relay.cli.options import json_option
 from relay.cli.report import get_entries, read_figures
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_document
+from relay.session.values import SessionKind
 from relay.words import count
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def command(*, as_json: bool) -> None:
     found = [*_read_plans(get_entries())]
     advice, trial = judge_lines(found), judge_trial(found)
     if as_json:
-        say_json(json.dumps({"advice": asdict(advice), "trial": asdict(trial)}, ensure_ascii=True))
+        say_document({"advice": asdict(advice), "trial": asdict(trial)})
         return
     for line in (*_render_advice(advice), "", *_render_trial(trial)):
         say(line)
@@ -46,7 +46,7 @@ def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
     def name(entry: "LogEntry") -> tuple[str, str]:
         return (entry.started.plan_path, entry.started.plan_commit) if entry.started else ("", "")
 
-    of_runs = [entry for entry in entries if entry.started and entry.started.command == "run"]
+    of_runs = [entry for entry in entries if entry.started and entry.started.command == SessionKind.RUN]
     for _, runs in groupby(sorted(of_runs, key=name), key=name):
         figures, _ = read_figures(sorted(runs, key=lambda entry: entry.began or 0.0))
         yield figures

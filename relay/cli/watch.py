@@ -11,7 +11,8 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.screen import say_now
-from relay.cli.views.base import View, make_view
+from relay.cli.views.base import View
+from relay.cli.views.shapes import make_view
 from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
 from relay.session.events import RunEnded

@@ -25,6 +25,7 @@ from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, Comp
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
+from relay.files.secrecy import RULES
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.meters.reset_trial import LEAST_LINES, parse_reset_line
@@ -205,6 +206,7 @@ KEYS: Mapping[str, Key] = {
     "max_output_tokens": Key(read=make_number(1, 1e6, whole=True, optional=True)),
     "max_wait_s": Key(read=make_number(0, 7 * _DAY_S)),
     "idle_timeout_s": Key(read=make_number(1, 3_600)),
+    "agent_idle_timeout_s": Key(read=make_number(1, _DAY_S)),
     "cache_ttl": Key(read=make_choice("auto", "5m", "1h")),
     "cache_refresh": Key(read=SWITCH),
     "context": Key(read=make_choice(*CONTEXTS)),
@@ -241,7 +243,7 @@ KEYS: Mapping[str, Key] = {
     "env": Key(read=make_texts("a list of variable names", VARIABLE), split=_BLANK, widens=bool),
     "notify": Key(read=NOTIFY, widens=bool),
     "otel_endpoint": Key(read=make_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
-    "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
+    "rules_fallback_names": Key(read=_NAMES, split=_COMMA, widens=lambda names: not all(map(RULES.fullmatch, names))),
     "rules_max_bytes": Key(read=make_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),
     "rules_global_dir": Key(read=make_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),

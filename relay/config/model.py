@@ -123,6 +123,9 @@ class Settings:
     """Seconds; the longest wait that a provider's limit may impose."""
     idle_timeout_s: float = 90
     """Seconds; a response that sends nothing for so long has stalled."""
+    agent_idle_timeout_s: float = 600
+    """Seconds; an agent that does nothing for so long, no request, no tool, no new word, is ended. While one of its
+    tools runs it is twelve times that."""
     cache_ttl: str = "auto"
     """How long entries of the prompt cache live; ``auto`` takes the hour when an answer and the commands behind it have
     taken close to five minutes in this run."""
@@ -152,7 +155,7 @@ class Settings:
     copy: tuple[str, ...] = ()
     """Files and folders that git ignores and a build needs: copied into each of these work trees when it is made."""
     command_timeout_s: float = 120
-    """Seconds for one command of the model."""
+    """Seconds for one command of the model, and for an agent to end its step where you ask a run to stop."""
     command_memory_mib: int | None = None
     """MiB of memory that a command and all it starts may hold at once; ``none``: three quarters of the machine's."""
     gate_timeout_s: float = 1_200
@@ -176,7 +179,10 @@ class Settings:
     """Directories, written in the same way, that commands may read though they are in a home directory or another place
     that is hidden: a package beside this one, test data, an environment that the plan does not name."""
     env_file: str | None = None
-    """A hidden file of the repository, such as ``.env.test``, that gates may read all the same, and sessions not."""
+    """A hidden file of the repository, such as ``.env.test``, that gates may read all the same, and sessions not. Its
+    values are taken out of what gates print, and those that are secrets by their name or login out of all that goes to
+    a model, in JSON, addresses, HTML, base64 and hex too. A test that a session wrote can print them otherwise: name
+    credentials of tests, not your own."""
     writable_links: bool = False
     """Commands may write files that are hard links out of the repository: a package manager's shared cache."""
     unreadable: tuple[str, ...] = ()
@@ -185,14 +191,15 @@ class Settings:
     env: tuple[str, ...] = ()
     """Names of environment variables that commands may see, beyond relay's own list."""
     notify: tuple[Channel, ...] = ()
-    """Whom a run calls when it is done or needs you: by ntfy, Slack, Discord, JSON to an address of yours, the desktop
-    or a program. Yours alone; it says nothing of the repository unless ``details`` is true. `docs/news.md` has
-    examples."""
+    """Whom a run calls when it is done or needs you: by any service that Apprise knows (ntfy, Slack, Discord, mail …),
+    the desktop or a program. Yours alone; it says nothing of the repository unless ``details`` is true. `docs/news.md`
+    has examples."""
     otel_endpoint: str | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``) that a run sends its
     spans and metrics to while it is at work, as `relay otel` does; nothing of its content. Yours alone."""
     rules_fallback_names: tuple[str, ...] = ()
-    """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``."""
+    """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``. A repository may name files
+    of text (``.md``, ``.mdc``, ``.txt``, ``.rst``) and such as ``.cursorrules``."""
     rules_max_bytes: int = 32 * 1024
     """Bytes of all rules files together; 0 switches them off."""
     rules_root_markers: tuple[str, ...] = (".git",)

@@ -3,17 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from relay.config.forms import (
-    HEADERS,
-    SWITCH,
-    TEXTS,
-    Form,
-    find_address,
-    make_choice,
-    make_list,
-    make_record,
-    make_words,
-)
+from relay.config.forms import SWITCH, TEXTS, Form, make_choice, make_list, make_record, make_text, make_words
 from relay.regexes import regex
 from relay.values import dataclass
 
@@ -29,31 +19,43 @@ cost     80 % of the cap is spent
 question a session asks the user something, or a phase waits for a yes (run --approve)
 """
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
-FORMS = ("ntfy", "slack", "discord", "json", "desktop", "command")
-_WITH_URL = frozenset(FORMS[:4])
-_ADDRESS = "https://… or http://…; ${NAME} in it stands for a variable"
+_ONE = 'one of url = "ntfys://ntfy.sh/TOPIC", command = ["PROGRAM", "{text}"] and form = "desktop"'
+_ADDRESS = "an address as Apprise has them, such as ntfys://ntfy.sh/TOPIC; ${NAME} in it stands for a variable"
+_GONE = {
+    "ntfy": "leave form and headers out: ntfys://ntfy.sh/TOPIC, with a token ntfys://${TOKEN}@ntfy.sh/TOPIC?auth=token",
+    "slack": "leave form out: the webhook's address is enough",
+    "discord": "leave form out: the webhook's address is enough",
+    "json": "leave form and headers out: jsons://HOST/PATH?+NAME=VALUE, where NAME is a header's",
+}
+"""What is sent by Apprise now, and how its address is written."""
 _VARIABLE = regex(r"\$\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One way to call somebody."""
+    """One way to call somebody: an address, a program, or where neither is named the desktop."""
 
-    form: str
-    """One of `FORMS`."""
     url: str = ""
-    """Of ntfy's topic, a webhook, or whatever takes JSON; ``${NAME}`` in it and in headers stands for a variable."""
-    headers: tuple[tuple[str, str], ...] = ()
+    """As Apprise has them; ``${NAME}`` in it stands for a variable."""
     command: tuple[str, ...] = ()
-    """Of the form ``command``; ``{title}``, ``{text}`` and ``{occasion}`` in its words are replaced."""
+    """A program; ``{title}``, ``{text}`` and ``{occasion}`` are replaced where they are a word of it."""
     on: tuple[str, ...] = USUAL
     details: bool = False
     """Say what of the repository it is about too: plan, branch, phase and reason."""
 
     @property
+    def name(self) -> str:
+        """What a person calls it, without what may be secret."""
+        if self.command:
+            return self.command[0]
+        scheme, mark, rest = self.url.partition("://")
+        host = rest.partition("/")[0].rpartition("@")[2].partition("?")[0]
+        return (host if mark and scheme in {"http", "https"} else scheme) or "desktop"
+
+    @property
     def text(self) -> str:
         """In one line, without what may be secret."""
-        return f"{self.form} on {', '.join(self.on)}"
+        return f"{self.name} on {', '.join(self.on)}"
 
 
 def fill_variables(text: str, environ: Mapping[str, str]) -> str:
@@ -69,39 +71,28 @@ def _read_channels(value: Any) -> tuple[Channel, ...]:
     rows = [value] if isinstance(value, Mapping) else value
     if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError("a list of tables, one for each way to call you")
+    for row in rows:
+        if (form := row.get("form")) in _GONE:
+            raise ValueError(f'form "{form}" is sent by Apprise now (docs/news.md): {_GONE[form]}')
     return tuple(_CHANNEL(row) for row in rows)
 
 
 def _make_channel(form: str = "", url: str = "", command: tuple[str, ...] = (), **found: Any) -> Channel:
-    if not form:
-        raise ValueError(f"form: {', '.join(FORMS)}")
-    if url and form not in _WITH_URL:
-        raise ValueError(f"url: {form} has none")
-    if form in _WITH_URL and not url:
-        raise ValueError(f"url: {_ADDRESS}")
-    if bool(command) != (form == "command"):
-        raise ValueError('command: a list of words, for the form "command" alone')
-    return Channel(form=form, url=url, command=command, **found)
-
-
-def _read_url(value: Any) -> str:
-    bare = _VARIABLE.sub("x", value) if isinstance(value, str) else ""
-    found = find_address(bare)
-    if bare != "x" and (found is None or found.scheme not in {"http", "https"}):
-        raise ValueError(_ADDRESS)
-    return str(value)
+    if bool(url) + bool(command) + (form == "desktop") != 1 or (form == "command" and not command):
+        raise ValueError(_ONE)
+    return Channel(url=url, command=command, **found)
 
 
 _CHANNEL = make_record(
     {
         "command": TEXTS,
         "details": SWITCH,
-        "form": make_choice(*FORMS),
-        "headers": HEADERS,
+        "form": make_choice("desktop", "command"),
         "on": make_words(*OCCASIONS, least=1),
-        "url": Form(read=_read_url, schema={"type": "string"}),
+        "url": make_text(_ADDRESS, r"[a-z][a-z0-9+.-]*://\S+|\$\{[A-Za-z_]\w*\}\S*"),
     },
     _make_channel,
     "in each",
 )
-NOTIFY = Form(read=_read_channels, schema=make_list({**_CHANNEL.schema, "required": ["form"]}))
+NOTIFY = Form(read=_read_channels, schema=make_list(_CHANNEL.schema))
+"""An endpoint for news."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from relay.figures.values import Figures, LegFigures, PhaseFigures, RunFigures, Totals
 
-VERSION = 1
-
 
 def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str, Any]:
     """Return all figures as JSON has them; what is derived stands beside what it is derived from.
@@ -16,7 +14,6 @@ def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str,
         skipped_lines: Lines of the logs that could not be read.
     """
     return {
-        "version": VERSION,
         "totals": _render_totals(figures.totals),
         "runs": [_render_run(run) for run in figures.runs],
         "phases": [_render_phase(phase) for phase in figures.phases],

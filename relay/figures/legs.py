@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from relay.figures.composition import Composition, TokenSource, add_sources, has_fallen, name_tool_source
 from relay.figures.evidence import BandCounts
@@ -88,17 +88,6 @@ class LegTally:
         self._band: Band | None = None
         self._bands: dict[Band, dict[str, int]] = {}
         self._ended: tuple[float, LegEnded] | None = None
-        self._handlers: Mapping[type[Event], Callable[[float, Any], None]] = {
-            RelaySpoke: self._take_words,
-            ToolStarted: self._start_tool,
-            ToolFinished: self._end_tool,
-            ResponseReceived: self._answer,
-            GaugeCrossed: self._cross,
-            RetryScheduled: self._retry,
-            CacheBroken: self._break_cache,
-            CacheRefreshed: self._refresh_cache,
-            LegEnded: self._end,
-        }
         self._parts = tuple(PromptPart(source=part["source"], tokens=part["tokens"]) for part in started.prompt)
         for part in self._parts:
             self._append(part.source, part.tokens)
@@ -110,9 +99,9 @@ class LegTally:
 
     def take(self, record: LoggedEvent) -> None:
         """Take an event of the session."""
-        handle = self._handlers.get(type(record.event))
+        handle = self._HANDLERS.get(type(record.event))
         if handle is not None:
-            handle(record.at, record.event)
+            handle(self, record.at, record.event)
 
     def _take_words(self, _: float, event: RelaySpoke) -> None:
         self._append(TokenSource.RELAY, estimate_size_tokens(event.size_bytes))
@@ -323,6 +312,19 @@ class LegTally:
             return None
         growth = (self._last_tokens - self._first_tokens) / self._measured
         return growth if growth > 0 else None
+
+    # Of the class: a session that held its own methods would go only when Python looks for circles.
+    _HANDLERS: ClassVar[Mapping[type[Event], Callable[[Any, float, Any], None]]] = {
+        RelaySpoke: _take_words,
+        ToolStarted: _start_tool,
+        ToolFinished: _end_tool,
+        ResponseReceived: _answer,
+        GaugeCrossed: _cross,
+        RetryScheduled: _retry,
+        CacheBroken: _break_cache,
+        CacheRefreshed: _refresh_cache,
+        LegEnded: _end,
+    }
 
 
 def _find_turns_left(last: ResponseReceived | None, last_tokens: int | None, growth: float | None) -> int | None:

@@ -104,6 +104,7 @@ class RunTally:
             exit_code=ended.exit_code if ended else None,
             reason=ended.reason if ended else "",
             next_command=ended.next_command if ended else "",
+            questions=ended.questions if ended else (),
             totals=add_totals(self.sum.totals, *([working.totals] if working else [])),
             legs=legs,
             legs_left_out=self._left_out,

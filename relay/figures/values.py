@@ -333,6 +333,8 @@ class RunFigures:
     reason: str
     """Why it stopped; empty while it works."""
     next_command: str
+    questions: tuple[str, ...]
+    """What sessions of the plan had left the user to answer when it ended, and what they assumed."""
     totals: Totals
     """Of its sessions, and of what was answered outside of any."""
     legs: tuple[LegFigures, ...]

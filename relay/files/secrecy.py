@@ -17,6 +17,9 @@ SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
 TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
 """A file with a secret name and one of these endings is a template, kept readable."""
 
+RULES = regex(r"(?i).+\.(?:md|mdc|mdx|txt|rst|adoc)|\.[a-z]+rules")
+"""Names under which rules for agents are read, of those that somebody else than the user chooses."""
+
 _SECRET = regex("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
 
 

@@ -1,9 +1,10 @@
 """What a job's run has spent, from git: for one that was killed and could not say it."""
 
 from relay.fleet.landing import Job
+from relay.git.repository import Repo
 from relay.session.usage import Spent
-from relay.store.history import read_relay_commits
-from relay.store.legs import read_leg
+from relay.store.history import add_spent, read_relay_commits
+from relay.store.legs import get_branch, read_leg
 from relay.values import dataclass
 
 
@@ -11,18 +12,23 @@ from relay.values import dataclass
 class JobAccount:
     """Where a job stood when its run began."""
 
-    job: Job
+    main: Repo
+    """Its work tree may be gone when it ends."""
+    plan_path: str
+    branch: str
     head: str
-    """The commit that its branch was at."""
+    """The commit that it was at."""
     merges: str
     """The commit that the run lands: another one's cost; empty where it works on the phase."""
     spent: Spent
     """By the sessions of the leg that was open then."""
 
 
-def open_account(job: Job, merges: str) -> JobAccount:
+def open_account(main: Repo, job: Job, merges: str) -> JobAccount:
     """Note where a job stands, before its run begins."""
-    return JobAccount(job=job, head=job.repo.head() or "", merges=merges, spent=_read_open(job))
+    branch, head = get_branch(job.repo), job.repo.head() or ""
+    spent = _read_open(main, branch)
+    return JobAccount(main=main, plan_path=job.plan_path, branch=branch, head=head, merges=merges, spent=spent)
 
 
 def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
@@ -30,15 +36,15 @@ def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
 
     A request whose answer never came counts with what was noted before it was sent.
     """
-    job, before = account.job, account.spent
-    made = read_relay_commits(job.repo, job.plan_path, newer_than=account.head)
-    spends = (commit.spent for commit in made if commit.commit != account.merges)
-    total = sum(spends, start=_read_open(job))
+    main, before = account.main, account.spent
+    rev = f"refs/heads/{account.branch}"
+    made = read_relay_commits(main, account.plan_path, rev=rev, newer_than=account.head)
+    total = add_spent(commit for commit in made if commit.commit != account.merges) + _read_open(main, account.branch)
     known = total.cost_usd is not None and before.cost_usd is not None
     cost = max(0.0, (total.cost_usd or 0.0) - (before.cost_usd or 0.0)) if known else None
     return cost, max(0.0, total.tokens - before.tokens)
 
 
-def _read_open(job: Job) -> Spent:
-    leg = read_leg(job.repo)
+def _read_open(main: Repo, branch: str) -> Spent:
+    leg = read_leg(main, branch)
     return leg.spend if leg is not None else Spent()

@@ -1,7 +1,7 @@
 """What `relay run` begins with, decided before anything is opened; its dry run says the same."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import field, replace
 
 from relay.errors import RepoError, within
 from relay.git.names import render_path
@@ -16,9 +16,6 @@ from relay.store.lock import lock_worktree
 from relay.store.presence import has_jobs
 from relay.values import dataclass
 
-if TYPE_CHECKING:
-    from relay.fleet.landing import Job
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
@@ -26,8 +23,8 @@ class Beginning:
 
     phase: Phase | None = None
     """The first one here; None where there is none, or that cannot be known yet."""
-    open_jobs: "tuple[Job, ...]" = ()
-    """Phases whose own work trees hold what has not landed."""
+    open_jobs: Mapping[str, str] = field(default_factory=dict)
+    """Phases that have work of their own which has not landed, and where: a work tree, or a branch that lost it."""
     side_by_side: bool = False
     """Whether phases have work trees of their own, the open ones first."""
 
@@ -54,25 +51,29 @@ def get_beginning(request: RunRequest, situation: Situation, selection: Selectio
         PlanError: The phase that was asked for cannot be run.
         RepoError: It has work elsewhere that has not landed.
     """
-    open_jobs = _find_open_jobs(request.repo, request.plan_path)
+    open_jobs = _find_open_jobs(request.repo, request.plan_path, situation.plan)
     phase = choose_phase(situation, selection, request.plan_path) if situation.point is not None else None
     side_by_side = jobs > 1 or (bool(open_jobs) and selection.all)
-    if phase is not None and not side_by_side:
-        for job in (job for job in open_jobs if job.phase_id == phase.id):
-            words = f"phase {phase.id} has work in {render_path(str(job.repo.root))} that has not landed"
-            raise RepoError(words, hint=(RUN, ", without --phase and --approve, goes on with it there"))
+    if phase is not None and not side_by_side and (place := open_jobs.get(phase.id)):
+        words = f"phase {phase.id} has work in {place} that has not landed"
+        raise RepoError(words, hint=(RUN, ", without --phase and --approve, goes on with it there"))
     return Beginning(phase=phase, open_jobs=open_jobs, side_by_side=side_by_side)
 
 
-def _find_open_jobs(repo: Repo, plan_path: str) -> "tuple[Job, ...]":
+def _find_open_jobs(repo: Repo, plan_path: str, plan: Plan) -> Mapping[str, str]:
     if not has_jobs(repo):
-        return ()
+        return {}
     from relay.fleet.landing import find_landing, is_open
-    from relay.fleet.worktrees import find_jobs
+    from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
     from relay.store.legs import read_leg
 
-    found = sorted(find_jobs(repo, plan_path), key=lambda job: job.phase_id)
-    return tuple(job for job in found if is_open(find_landing(repo, job).case, read_leg(job.repo)))
+    found = {
+        job.phase_id: render_path(str(job.repo.root))
+        for job in find_jobs(repo, plan_path)
+        if is_open(find_landing(repo, job).case, read_leg(job.repo))
+    }
+    found |= {phase_id: name_job_branch(repo, phase_id) for phase_id in find_lost(repo, plan)}
+    return dict(sorted(found.items()))
 
 
 def tidy_jobs(request: RunRequest) -> None:

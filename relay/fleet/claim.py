@@ -23,6 +23,8 @@ _BEFORE = "Relay-Seen"
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: two claims that are otherwise the same have to be two commits
 _PARTS = 4
 _LONGEST_TIME = 12
+MOST_LEASE_S = 3_600
+"""Without a sign of life for longer, no claim holds, whatever it says: anybody who may push one could forge it."""
 _AMOUNT = regex(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
@@ -95,8 +97,8 @@ class Claims:
         return sum(one.cost_usd for one in self.reserved)
 
     def find_lost(self, now: float) -> tuple[Reservation, ...]:
-        """Return what is set aside for workers that are not at work, if clocks agree: they may have spent it unseen."""
-        held = [claim for claim in self.held if is_at_work(claim, now=now)]
+        """Return what is set aside for workers whose claims ran out, if clocks agree: they may have spent it unseen."""
+        held = [claim for claim in self.held if claim.state is ClaimState.HELD and now <= claim.expires_s]
         return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in held))
 
 
@@ -107,7 +109,7 @@ NOBODY = PhaseClaim(
 
 def is_at_work(claim: PhaseClaim, *, now: float) -> bool:
     """Return whether somebody works under a claim, if clocks agree; `now` in seconds since the epoch."""
-    return claim.state is ClaimState.HELD and now <= claim.expires_s
+    return claim.state is ClaimState.HELD and now <= claim.expires_s <= now + MOST_LEASE_S
 
 
 def describe_claim(claim: PhaseClaim, *, now: float) -> str:
@@ -116,6 +118,7 @@ def describe_claim(claim: PhaseClaim, *, now: float) -> str:
         return f"waiting for a person: {claim.words}"
     left = claim.expires_s - now
     until = f"for {left:.0f} s more" if left > 0 else f"since {-left:.0f} s without a sign of life"
+    until = until if left <= MOST_LEASE_S else "for longer than a claim can hold"
     return f"claimed by {claim.worker} (attempt {claim.attempt}), {until}"
 
 
@@ -164,7 +167,7 @@ def parse_claim(text: CommitText) -> PhaseClaim | None:
         expires_s=_parse_time(text.get(_EXPIRES)),
         reserved_usd=trailers.parse_cost(text.get(_RESERVED)),
         seen_usd=trailers.parse_cost(text.get(_BEFORE)) or 0.0,
-        lease_s=_parse_time(text.get(_LEASE)),
+        lease_s=min(MOST_LEASE_S, _parse_time(text.get(_LEASE))),
         words=text.message.body,
         noted=tuple(pair for pair in text.found if pair[0] in {trailers.SESSION, trailers.USAGE, trailers.COST}),
         commit=text.commit,

@@ -133,7 +133,11 @@ class ClaimDesk:
             left = None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - sum(one.cost_usd for one in kept)
             if left is not None and (left <= 0 or left < (bid.reserve_usd or 0.0)):
                 words = f"of {bid.cap_usd:g} USD are {bid.spent_usd:.2f} spent and {claims.reserved_usd:.2f} reserved"
-                freed = "; relay fleet reap --lost frees what lost workers had" if claims.find_lost(self.now()) else ""
+                freed = (
+                    "; relay fleet reap --lost USD frees what lost workers had, but for what they spent"
+                    if claims.find_lost(self.now())
+                    else ""
+                )
                 return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}{freed}")
             claim = self._make(bid, there or NOBODY)
             if self._swap(claims, there, claim, kept):
@@ -177,8 +181,12 @@ class ClaimDesk:
             if any(now.get(update.ref) != update.old for update in results):
                 return False
 
-    def free_lost(self) -> tuple[Reservation, ...]:
-        """Free what is set aside for lost workers, for a person who knows what they have spent; return it.
+    def free_lost(self, *booked: RefUpdate, own: PhaseClaim | None = None) -> tuple[Reservation, ...]:
+        """Free what is set aside for lost workers of whom is known what they have spent; return it.
+
+        Args:
+            booked: What they have spent, as refs that go to the remote with it.
+            own: The lost claim; None for all of them.
 
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
@@ -186,12 +194,15 @@ class ClaimDesk:
         looks = self._look()
         while True:
             claims = next(looks)
-            if not (lost := claims.find_lost(self.now())):
+            lost = claims.find_lost(self.now()) if own is None else tuple(r for r in claims.reserved if r.is_of(own))
+            if not (lost or booked):
                 return ()
             kept = tuple(one for one in claims.reserved if one not in lost)
-            account = self._write(render_account(kept, ended=claims.ended))
-            if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account)):
+            account = self._write(render_account(kept, ended=claims.ended + 1))  # who bids has to count it
+            if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account), *booked):
                 return lost
+            there = self.remote.list_refs(*(update.ref for update in booked)) if booked else {}
+            booked = tuple(update for update in booked if update.ref not in there)  # a push whose answer was lost
 
     def _look(self, known: Claims | None = None) -> Iterator[Claims]:
         """Yield what is claimed, at first what is known, and again behind each push that lost.

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from relay.errors import RepoError
 from relay.fleet.engine import Ticket
+from relay.fleet.overview import AS_REMOTE
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import read_note, write_note
 from relay.git.refs import move_ref
 from relay.git.remote import Remote, make_store
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree
+from relay.store.home import STORE
 
-_STORE, _WORK = "store", "work"
+_WORK = "work"
 _WORKER_NOTE = "worker"
 
 
@@ -35,9 +37,9 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     place.mkdir(parents=True, exist_ok=True)
     if (place / _WORK / ".git").exists():
         return open_repo(place / _WORK, environ)
-    if not (place / _STORE / ".git" / "HEAD").exists():
-        make_store(place, _STORE, environ)
-    store = open_repo(place / _STORE, environ)
+    if not (place / STORE / ".git" / "HEAD").exists():
+        make_store(place, STORE, environ)
+    store = open_repo(place / STORE, environ)
     # Not to the branch itself: what a fetch that was killed leaves there, nobody may clear.
     ref, seen = f"refs/heads/{ticket.branch}", f"refs/remotes/origin/{ticket.branch}"
     Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{seen}")
@@ -45,7 +47,7 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
         raise RepoError(f"{ticket.remote} has no branch {ticket.branch}")
     clear_stale_locks(store)
     if store.find_commit(ref) is None:
-        move_ref(store, ref, tip, None)
+        move_ref(store, ref, tip, None, reason=AS_REMOTE)
     add_worktree(store, place / _WORK, ticket.branch)
     return open_repo(place / _WORK, environ)
 

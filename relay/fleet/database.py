@@ -18,6 +18,8 @@ from relay.regexes import regex
 _OPEN = 0o055
 """What the library gives everybody on each directory above its files when root starts it, up to the root."""
 _GONE_S, _LOOK_S = 10.0, 0.1
+_USERADD = "useradd"
+_NO_USER = "root's database is another user's, whom useradd makes: PATH=$PATH:/usr/sbin relay fleet up"
 _PLACE = regex(r"[\w./+@-]{1,88}", re.ASCII)
 """What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
 
@@ -56,7 +58,9 @@ def run_database(place: Path) -> Iterator[str]:
         try:
             server = postgres_server.get_server(place, cleanup_mode="stop")
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-            raise RelayError(f"the database does not start: {error}", hint=f"its log is {place / 'log'}") from error
+            log = f"its log is {place / 'log'}" if (place / "log").exists() else ""
+            lacks_tool = isinstance(error, FileNotFoundError) and error.filename == _USERADD
+            raise RelayError(f"the database does not start: {error}", hint=_NO_USER if lacks_tool else log) from error
         try:
             _note_url(place, server.get_uri())
             yield server.get_uri()

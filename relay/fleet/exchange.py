@@ -5,11 +5,12 @@ remote's takes its place: no commit and no snapshot is lost by it.
 """
 
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 
 from relay.git import objects, refs
 from relay.git.message import Message
 from relay.git.names import parse_ref_part, render_ref_part
-from relay.git.remote import RefUpdate, Remote
+from relay.git.remote import RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
 from relay.store import trailers
@@ -35,7 +36,7 @@ def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappin
     """Return what a remote has of the branches that begin with `prefix`: branch → ref → commit.
 
     Args:
-        others: Full names of further branches.
+        others: Further refs, by full names or patterns; they are listed with the branch that they belong to.
 
     Raises:
         RemoteError: It cannot be reached.
@@ -46,7 +47,7 @@ def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappin
     jobs: dict[str, dict[str, str]] = {}
     for ref, commit in found.items():
         branch = find_branch(ref)  # git matches a pattern with the end of a name, too
-        if branch.startswith(prefix) or ref in others:
+        if branch.startswith(prefix) or any(fnmatchcase(ref, pattern) for pattern in others):
             jobs.setdefault(branch, {})[ref] = commit
     return jobs
 
@@ -70,12 +71,15 @@ def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Ref
     )
 
 
-def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str]) -> None:
+def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str]) -> bool:
     """Have a clone's refs of the branches be the remote's; what it had instead is put aside.
 
     Args:
         there: As `read_there` says.
         but: Branches that stay as they are here: those with a work tree.
+
+    Returns:
+        False when the remote has no longer all of them: others have landed since it was asked.
 
     Raises:
         RemoteError: It cannot be reached.
@@ -85,9 +89,15 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
         if branch not in but:
             here = read_here(remote.repo, branch)
             put_aside(remote.repo, branch, tuple(c for ref, c in here.items() if found.get(ref, c) != c))
-            lacking += [f"+{ref}:{ref}" for ref, commit in found.items() if here.get(ref) != commit]
-    if lacking:
-        remote.fetch(*lacking)
+            lacking += [ref for ref, commit in found.items() if here.get(ref) != commit]
+    try:
+        if lacking:
+            remote.fetch(*(f"+{ref}:{ref}" for ref in lacking))
+    except RemoteError:
+        if set(lacking) <= set(remote.list_refs(*lacking)):
+            raise
+        return False
+    return True
 
 
 def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:

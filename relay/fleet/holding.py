@@ -13,12 +13,12 @@ from relay.fleet.claims import ClaimDesk
 from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
+from relay.fleet.unseen import ShownCost, drop_shown, find_cost, list_given_up, note_shown, read_shown
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.interrupts import Interrupts
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
 from relay.store.claim_end import drop_claim_end, read_clock, write_claim_end
-from relay.store.legs import get_branch
 from relay.store.lock import lock_worktree
 
 _HEARING_S = 0.5
@@ -43,14 +43,22 @@ class Holding:
 
     Args:
         desk: Where it was taken.
+        branch: The job's. Its refs are asked of the clone: somebody may remove the work tree.
         there: What the remote has of the job: ref → commit.
     """
 
     def __init__(
-        self, desk: ClaimDesk, claim: PhaseClaim, there: Mapping[str, str], observe: Observe, interrupts: Interrupts
+        self,
+        desk: ClaimDesk,
+        claim: PhaseClaim,
+        branch: str,
+        there: Mapping[str, str],
+        observe: Observe,
+        interrupts: Interrupts,
     ) -> None:
         self.claim = claim
-        self._desk, self._there = desk, there
+        self._desk, self._branch, self._there = desk, branch, there
+        self._repo = desk.remote.repo
         self._observe, self._interrupts = observe, interrupts
         self._note_sign(read_clock() - (desk.now() - (claim.expires_s - claim.lease_s)))
         self._is_silent = False
@@ -65,8 +73,12 @@ class Holding:
             UnfitError: It could not begin.
         """
         write_claim_end(job.repo, self._ends_s)
+        child = JobRun(job, find_phase_id(job), words, environ)
         try:
-            return self._follow(job, JobRun(job, find_phase_id(job), words, environ))
+            return self._follow(job, child)
+        except BaseException:
+            self._end(child)  # whoever has the phase next must not meet it
+            raise
         finally:
             drop_claim_end(job.repo)
 
@@ -80,7 +92,7 @@ class Holding:
                 asked = wanted
                 child.interrupt(now=asked > 1)
             if ended_leg or read_clock() >= self._due_s:
-                self._report(job, child)
+                self._report(job)
         self._pass_on(child)
         end = child.close()
         if end.exit_code == ExitCode.USER and not end.began:
@@ -95,7 +107,7 @@ class Holding:
                 self._observe(event)
         return any(isinstance(event, LegEnded) for event in events)
 
-    def _report(self, job: Job, child: JobRun) -> None:
+    def _report(self, job: Job) -> None:
         try:
             self.renew(job)
         except RemoteError as error:
@@ -103,16 +115,11 @@ class Holding:
             if not self._is_silent:
                 self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
             self._is_silent = True
-            if read_clock() < self._ends_s:
-                return
-            self._end(child)
-            raise LostError from error
-        except LostError:
-            self._end(child)
-            raise
+            if read_clock() >= self._ends_s:
+                raise LostError from error
 
     def _end(self, child: JobRun) -> None:
-        """End a run at once: its snapshots stay, and whoever has the phase now must not meet it."""
+        """End a run at once; its snapshots stay."""
         child.interrupt(now=True)
         while not child.has_ended:
             select.select(child.descriptors, (), (), _HEARING_S)
@@ -126,16 +133,18 @@ class Holding:
             RemoteError: The remote cannot be reached.
             LostError: Another worker has taken the phase over.
         """
-        branch = get_branch(job.repo)
-        here = read_here(job.repo, branch)
-        self.claim = replace(self.claim, noted=find_noted(job.repo, branch))
+        shown = self._find_shown(job)
+        here = read_here(self._repo, self._branch)
+        self.claim = replace(self.claim, noted=find_noted(self._repo, self._branch))
         try:
-            self._show_sign(job, branch, here)
+            self._show_sign(job, here)
+            if shown is not None:
+                note_shown(self._repo, self._branch, shown)
         except RemoteError as error:
             if not find_updates(here, self._there):
                 raise
             # Too much for the time that there is, or what the remote does not want: the claim must not end of it.
-            self._show_sign(job, branch, None)
+            self._show_sign(job, None)
             if not self._is_behind:
                 words = (
                     f"{error}; phase {job.phase_id} stays claimed, and whoever took it over would begin without this"
@@ -146,7 +155,14 @@ class Holding:
             self._is_behind = False
         self._is_silent = False
 
-    def _show_sign(self, job: Job, branch: str, here: Mapping[str, str] | None) -> None:
+    def _find_shown(self, job: Job) -> ShownCost | None:
+        """Return what the next sign of life shows; what is spent meanwhile the one behind it does."""
+        if (shown := read_shown(self._repo, self._branch)) is None:
+            return None
+        cost = find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
+        return replace(shown, cost_usd=cost)
+
+    def _show_sign(self, job: Job, here: Mapping[str, str] | None) -> None:
         """Renew the claim, and have the remote's refs of the job be these; None leaves them as they are."""
         # A remote that takes the call and does not answer must not keep a run going beyond its claim.
         asked_s, remote = read_clock(), self._desk.remote
@@ -155,7 +171,7 @@ class Holding:
         most_s = math.inf if here is None else max(_LEAST_S, left_s - self._desk.lease_s / _SPARE)
         desk = replace(self._desk, remote=replace(remote, limit_s=limit_s, most_s=most_s))
         fresh = desk.renew(self.claim, *self._list_updates(here))
-        if fresh is None and self._find_own(desk, job, branch):
+        if fresh is None and self._find_own(desk):
             fresh = desk.renew(self.claim, *self._list_updates(here))
         if fresh is None:
             raise LostError
@@ -170,18 +186,21 @@ class Holding:
         self._due_s = at_s + self._desk.lease_s / 3
         self._ends_s: float = at_s + self._desk.lease_s
 
-    def _find_own(self, desk: ClaimDesk, job: Job, branch: str) -> bool:
+    def _find_own(self, desk: ClaimDesk) -> bool:
         """Look whether a sign of life that had no answer is what moved the claim; nobody else has its attempt."""
-        claim, there = desk.read().find(self.claim.phase_id), read_there(desk.remote, branch).get(branch, {})
+        claim, there = desk.read().find(self.claim.phase_id), self._read_there()
         if claim is None or (claim.worker, claim.attempt) != (self.claim.worker, self.claim.attempt):
             return False
-        if any(job.repo.find_commit(commit) is None for commit in there.values()):
+        if any(self._repo.find_commit(commit) is None for commit in there.values()):
             return False  # somebody else moved the phase's branch
         is_moved = claim.commit != self.claim.commit
         self.claim, self._there = claim, there
         return is_moved
 
-    def give_back(self, job: Job, *, waits: str = "") -> None:
+    def _read_there(self) -> Mapping[str, str]:
+        return read_there(self._desk.remote, self._branch).get(self._branch, {})
+
+    def give_back(self, *, waits: str = "") -> None:
         """End the claim, unless it has ended, with all that there is of the phase pushed.
 
         Args:
@@ -193,17 +212,17 @@ class Holding:
         """
         if self._is_over:
             return
-        branch = get_branch(job.repo)
-        here = read_here(job.repo, branch)
+        here = read_here(self._repo, self._branch)
         while not self._desk.give_back(self.claim, *find_updates(here, self._there), waits=waits):
-            if not self._find_own(self._desk, job, branch):
+            if not self._find_own(self._desk):
                 raise LostError
+        drop_shown(self._repo, self._branch)
 
     def deliver(self, branch: str, old: str, new: str) -> bool:
         """Push the plan's branch and end the claim in one step; what the remote has of the job goes with it.
 
         Returns:
-            False when the branch has moved meanwhile; nothing has changed then.
+            False when the branch, or what the remote has of the job, has moved meanwhile; nothing has changed then.
 
         Raises:
             RemoteError: The remote cannot be reached.
@@ -211,12 +230,15 @@ class Holding:
         """
         gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
         landed = RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new)
-        if self._desk.give_back(self.claim, landed, *gone, known=self._desk.recall()):
+        kept = list_given_up(branch, read_here(self._repo, self._branch))
+        if self._desk.give_back(self.claim, landed, *gone, *kept, known=self._desk.recall()):
+            drop_shown(self._repo, self._branch)
             self._is_over = True
             return True
         there = self._desk.read().find(self.claim.phase_id)
         if there is None or there.commit != self.claim.commit:
             raise LostError
+        self._there = self._read_there()  # a person may have removed some of it
         return False
 
 

@@ -16,8 +16,6 @@ class Working:
     account: JobAccount
     has_all: bool
     """Whether all that was left of the cap was set aside for it."""
-    shares: tuple[float, float] = (0.0, 0.0)
-    """What was set aside for it, in USD and in tokens; 0 where there is no cap."""
 
     @property
     def merges(self) -> str:
@@ -34,8 +32,8 @@ class JobTable:
     """Phases that no child goes on with in this run, and how the last one ended."""
     retried: set[str] = field(default_factory=set)
     """Phases whose run did not come to work once, or was killed, and those whose landing git did not prepare."""
-    hungry: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Phases that came to the end of their share, of money and of tokens: they go on with twice that, or alone."""
+    hungry: dict[str, JobEnd] = field(default_factory=dict)
+    """Phases that came to the end of their share: they go on once what others leave is enough for the next request."""
     pending: Mapping[str, str] = field(default_factory=dict)
     """Phases that are done on their own branch, have not landed and are not at work, and the commits that they are."""
     foreign: frozenset[str] = frozenset()

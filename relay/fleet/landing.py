@@ -14,6 +14,7 @@ from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.state.plan_edit import parse_at
 from relay.store import branch_move
+from relay.store.home import find_checked
 from relay.store.legs import OpenLeg, get_branch, read_leg
 from relay.store.texts import find_text
 from relay.values import dataclass
@@ -29,9 +30,9 @@ class LandingCase(StrEnum):
     MERGING = "merging"
     """It is done, and a run in its work tree has to commit it on top of what others landed."""
     FORWARD = "forward"
-    """The plan's branch can go there as it is: nothing else has landed since, or it is merged already."""
+    """The plan's branch can go there as it is: relay checked it here, and nothing else has landed since."""
     APART = "apart"
-    """Others have landed since it began."""
+    """Others have landed since it began, or it has commits that relay did not check here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class Job:
     plan_path: str
     repo: Repo
     """The job's own work tree; its branch is the job's."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its work tree is still there: somebody may remove it."""
+        return (self.repo.root / ".git").exists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +128,7 @@ def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
         return LandingCase.WORKING
     if is_ancestor(main, own, tip):
         return LandingCase.LANDED
-    return LandingCase.FORWARD if is_ancestor(main, tip, own) else LandingCase.APART
+    return LandingCase.FORWARD if find_checked(job.repo) == own and is_ancestor(main, tip, own) else LandingCase.APART
 
 
 def get_tip(repo: Repo) -> str:

@@ -39,7 +39,9 @@ def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str
 def _find_way(typed: str, phase_id: str, jobs: int) -> str:
     """Return what to type, from what a run in the phase's own work tree said: here it would begin the phase again."""
     alone = f" --phase {phase_id}"
-    return "" if typed.endswith(alone) else typed.replace(alone, f" --jobs {jobs}")
+    if typed.endswith(alone) or f"{alone} --max-cost " in typed:  # that is one number for all, and said in the end
+        return ""
+    return typed.replace(alone, f" --jobs {jobs}")
 
 
 def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:

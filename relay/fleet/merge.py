@@ -18,9 +18,9 @@ from relay.ledger import merge_entries, parse_ledger
 from relay.plan.encoding import encode_text
 from relay.plan.files import find_ledger_path
 from relay.plan.lineage import find_lineage
-from relay.plan.merge import merge_plans
+from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
 from relay.plan.model import Phase, Plan
-from relay.run.commit.landing_leg import list_landed
+from relay.run.commit.landing_leg import find_common, list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import new_id
@@ -30,6 +30,7 @@ from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
 from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.environment import read_environment, save_environment
+from relay.store.home import find_checked, note_checked
 from relay.store.leg_snapshots import WipRecord, save_snapshots
 from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -97,50 +98,56 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
 
 def _merge(job: Job, landing: Landing) -> _Merged:
     repo, plan_path, ledger_path = job.repo, job.plan_path, find_ledger_path(job.plan_path)
-    base = find_base(repo, landing.tip, landing.own)
-    plans = [_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own)]
+    base = find_common(repo, plan_path, landing.tip, landing.own)
+    before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
+    # Who made commits elsewhere could write what no session can: gates, settings, other phases.
+    stripped = PlanMerge(plan=own) if find_checked(repo) == landing.own else strip_rewrites(before, own)
     ledgers = [parse_ledger(find_text(repo, commit, ledger_path) or "") for commit in (base, landing.tip, landing.own)]
-    merged = merge_plans(*plans)
-    phase_id = find_lineage(plans[2], merged.plan).phases.get(job.phase_id, "")
+    merged = merge_plans(before, tip, stripped.plan)
+    phase_id = find_lineage(own, merged.plan).phases.get(job.phase_id, "")
     if (phase := merged.plan.find_phase(phase_id)) is None:
         words = f"phase {job.phase_id} is done on {job.repo.branch}, and is not in the plan any more"
         raise RepoError(words, hint=f"its commit is {landing.own[:12]}")
+    words = f"the branch was rewritten since this phase began; what was on it then comes back with it: {base[:10]}"
+    rewritten = (words,) if base != find_base(repo, landing.tip, landing.own) else ()
     ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in ledgers[0].entries])
     files = {plan_path: encode_text(merged.plan.text)}
     return _Merged(
         phase=phase,
         plan=merged.plan,
-        before=plans[1],
+        before=tip,
         files={**files, ledger_path: encode_text(ledger.text)} if ledger.text else files,
-        merge=merge_commits(repo, landing.tip, landing.own),
-        base=base or "",
-        left=merged.left,
+        merge=merge_commits(repo, landing.tip, landing.own, base=base),
+        base=base,
+        left=(*rewritten, *stripped.left, *merged.left),
     )
 
 
-def _read_plan(repo: Repo, commit: str | None, plan_path: str) -> Plan:
-    text = find_text(repo, commit, plan_path)
+def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
+    text = find_text(repo, commit or None, plan_path)
     if text is None:
-        raise RepoError(f"{plan_path} is not in {(commit or 'any commit that both have')[:12]}")
+        raise RepoError(f"{plan_path} is not in {commit[:12] or 'any commit that both have'}")
     return parse_at(text, plan_path)
 
 
 def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
-    """Open the leg, or find the one that a parent opened which was killed; one on an earlier tip is given up."""
-    repo, leg = job.repo, read_leg(job.repo)
-    if leg is not None and (leg.merges, leg.base_head) == (landing.own, landing.tip):
+    """Open the leg, or find the one that a parent opened which was killed; any other one is given up."""
+    repo, leg, checked = job.repo, read_leg(job.repo), find_checked(job.repo)
+    if leg is not None and checked == landing.tip and (leg.merges, leg.base_head) == (landing.own, landing.tip):
         return leg
     now = write_snapshot_tree(repo)
     _require_free(repo, landing, merged, now)
     if leg is not None:
         give_up_leg(repo, leg)
+    marks = _render_baseline(repo, landing) if checked == landing.own else ((trailers.UNCHECKED, landing.own),)
+    note_checked(repo, landing.tip)  # what leg there is from now on was opened here
     others = _list_changes(repo, landing.own, now.tree)
     start = LegStart(
         session_id=new_id(),
         phase_id=merged.phase.id,
         plan_path=job.plan_path,
         environment=save_environment(repo, read_environment(repo)),
-        trailers=((trailers.BASELINE, _find_baseline(repo, get_branch(repo))),),
+        trailers=marks,
         onto=landing.tip,
         merges=landing.own,
     )
@@ -164,13 +171,14 @@ def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, st
     return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
 
 
-def _find_baseline(repo: Repo, branch: str) -> str:
-    """Return the gate as it was before the phase, as the newest of the branch's legs has it; empty when not known."""
-    prefix = f"refs/relay/wip/{render_ref_part(branch)}/"
-    tips = [commit for _, commit in sorted(repo.list_refs(prefix).items(), reverse=True)]
+def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...]:
+    """Return the gate as it was before the phase, as the leg of its last commit has it; nothing when not known."""
+    session = read_text(repo, landing.own).get(trailers.SESSION)
+    legs = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
+    tips = [tip for tip in legs if session and read_text(repo, tip).get(trailers.SESSION) == session]
     grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}: ", "--max-count=1", "--first-parent")
     found = (text.get(trailers.BASELINE) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
-    return next(filter(None, found), "")
+    return tuple((trailers.BASELINE, text) for text in found if text)[:1]
 
 
 def _save(repo: Repo, leg: OpenLeg, landing: Landing, merged: _Merged) -> None:

@@ -15,6 +15,7 @@ from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
 from relay.state.plan_edit import parse_at
 from relay.state.resume import find_blocked_by
+from relay.store.history import find_last_move
 from relay.store.legs import get_branch
 from relay.store.texts import find_text
 from relay.words import count, render_usd
@@ -24,6 +25,8 @@ _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "
 
 
 _MOST_SHOWN = 3
+AS_REMOTE = "relay work: as the remote is"
+"""What brought a branch to where the remote's is, as its reflog says."""
 
 
 def fetch_plan(remote: Remote, branch: str, plan_path: str, *others: str) -> tuple[str, Plan]:
@@ -57,10 +60,20 @@ def require_pushed(remote: Remote, branch: str, tip: str) -> str:
     Raises:
         RepoError: It has commits that no worker would see.
     """
-    own = remote.repo.head()
-    if own is None or not is_ancestor(remote.repo, own, tip):
-        raise RepoError(f"{branch} has commits that {remote.name} has not", hint=f"git push {remote.name} {branch}")
-    return own
+    repo = remote.repo
+    own = repo.head()
+    if own is not None and is_ancestor(repo, own, tip):
+        return own
+    words, push = f"{branch} has commits that {remote.name} has not", f"git push {remote.name} {branch}"
+    if own is None:
+        raise RepoError(words, hint=push)
+    if find_last_move(repo, branch, own).startswith((AS_REMOTE, "clone: from ")):
+        words = f"somebody has rewritten {branch} on {remote.name}: {own[:10]}, which it had, is not in it any more"
+        ways = f"git reset --keep {tip[:10]} goes along; git branch NAME {own[:10]} keeps what was here"
+        raise RepoError(words, hint=ways)
+    if is_ancestor(repo, tip, own):
+        raise RepoError(words, hint=push)
+    raise RepoError(f"{words}, and lacks others", hint=f"git pull --rebase {remote.name} {branch}; {push}")
 
 
 def select_phases(
@@ -129,7 +142,7 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | No
         yield f"reserved: {render_usd(claims.reserved_usd)}"
     for one in claims.find_lost(now):
         lost = f"{one.worker} may have spent it unseen on phase {one.phase_id} (attempt {one.attempt})"
-        yield f"of it {render_usd(one.cost_usd)}: {lost}; relay fleet reap --lost frees it"
+        yield f"of it {render_usd(one.cost_usd)}: {lost}; relay fleet reap --lost USD books what it did, and frees it"
     for ticket, job in queued.items():
         whose = f"phase {ticket.phase_id} of {ticket.plan_path}, {ticket.branch} of {ticket.remote}"
         yield f"of another plan: {whose}: {_describe_ticket(job)}"

@@ -27,7 +27,7 @@ from relay.fleet.ready_phases import ReadyPhase, find_ready_phases
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.shared_cap import SharedCap, count_places
 from relay.fleet.waits import tell_waits
-from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
+from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.holder import is_locked
 from relay.git.names import list_paths
@@ -35,7 +35,7 @@ from relay.hints import RUN, Command
 from relay.plan.model import Plan
 from relay.run.ends import end_done
 from relay.run.leg.plan_view import render_plan
-from relay.run.loop import require_branch, run
+from relay.run.loop import raise_cap, require_branch, run
 from relay.run.resume.settlement import settle
 from relay.run.selection import Selection
 from relay.session.events import JobMoved, Noticed
@@ -155,20 +155,25 @@ class _Parent:
         usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
         self._money.give_back(phase_id, usd)
         self._tokens.give_back(phase_id, tokens)
-        if self._ctx.interrupts.finish_turn:
-            return
-        if end.exit_code == ExitCode.DONE:
+        if not self._ctx.interrupts.finish_turn:
+            self._judge_end(phase_id, working, end)
+
+    def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
+        """Say whether a phase goes on whose run has ended: nothing is started twice without anything having changed."""
+        state, job = self._state, working.child.job
+        is_gone = not job.is_there  # somebody removed its work tree: it is made again
+        if end.exit_code == ExitCode.DONE and not is_gone:
             main = replace(self._ctx.repo, on="")  # another may be checked out: this ends here, and others go on
-            if find_landing(main, working.child.job).case is LandingCase.WORKING:
+            if find_landing(main, job).case in {LandingCase.WORKING, LandingCase.MERGING}:
                 self._stop(phase_id, end)  # asked again, it would say the same
-        elif is_locked(working.child.job.repo):
+        elif is_locked(job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for
-        elif phase_id not in state.retried and (not end.began or end.exit_code < 0):
+        elif phase_id not in state.retried and (is_gone or not end.began or end.exit_code < 0):
             state.retried.add(phase_id)  # that run may have ended since; one that was killed is gone on with
             if end.began:
                 self._say(phase_id, "waiting", f"{end.reason}; it is tried once more")
-        elif end.at_cap and not working.has_all:
-            state.hungry[phase_id] = working.shares
+        elif end.unsent and not working.has_all:
+            state.hungry[phase_id] = end
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
         else:
             self._stop(phase_id, end)
@@ -176,6 +181,7 @@ class _Parent:
     def _stop(self, phase_id: str, end: JobEnd) -> None:
         reason = end.reason.removeprefix(f"phase {phase_id}: ")
         self._state.stopped[phase_id] = replace(end, reason=reason)
+        self._state.is_stale = True  # what was to be left for it others can have
         self._say(phase_id, "stopped", reason)
 
     def _say(self, phase_id: str, state: str, detail: str) -> None:
@@ -188,6 +194,7 @@ class _Parent:
         try:
             require_branch(self._ctx.repo, self._branch)
             plan = settle(self._ctx).plan
+            self._restore_lost(plan)
             found = tuple(self._find_landings(plan))
             while self._land_forward(found):
                 plan = settle(self._ctx).plan
@@ -203,6 +210,13 @@ class _Parent:
                 raise
             if self._say_once(str(error)):
                 self._ctx.observe(Noticed(text=f"{error}; others go on", warning=True))
+
+    def _restore_lost(self, plan: Plan) -> None:
+        """Make the work trees again that somebody removed while work that has not landed was in them."""
+        for phase_id in find_lost(self._ctx.repo, plan):
+            if phase_id not in self._state.working and (job := self._ensure_job(ReadyPhase(phase_id=phase_id))):
+                words = f"phase {phase_id}: its work tree was gone, and is made again in {job.repo.root}"
+                self._ctx.observe(Noticed(text=words, warning=True))
 
     def _say_waits(self, plan: Plan) -> None:
         """Say of each phase that is to have its turn what it waits for, where that is new."""
@@ -238,8 +252,9 @@ class _Parent:
         for job, landing in found:
             if landing.case is LandingCase.APART and not self._prepare(job, landing):
                 continue
-            ready = 1 + len(self._find_ready(plan))
-            if self._start(job, merges=landing.done, places=self._count_places(plan, ready, more=1)):
+            places = self._count_places(plan, 1 + len(self._find_ready(plan)), more=1)
+            places = self._find_places(job.phase_id, places, is_alone=not self._state.working)
+            if places and self._start(job, merges=landing.done, places=places):
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
@@ -308,22 +323,36 @@ class _Parent:
         while state.busy < self._order.jobs and (state.is_warm or not state.working):
             found = self._find_ready(plan)
             places = self._count_places(plan, len(found) + landings, more=landings)
-            ready = [begin for begin in found if self._is_enough(begin.phase_id, places)]
-            if not (ready or state.working or landings):
-                ready, places = list(found[:1]), 1
-            if not ready:
+            begin, places = self._choose(found, places, is_alone=not (state.working or landings))
+            if begin is None:
                 return
-            phase_id = ready[0].phase_id
-            job = self._ensure_job(ready[0])
+            job = self._ensure_job(begin)
             if job is None:  # a run of a killed parent's begins there in this moment
-                state.foreign |= {phase_id}
+                state.foreign |= {begin.phase_id}
             elif not self._start(job, merges="", places=places):
                 return
 
-    def _is_enough(self, phase_id: str, places: int) -> bool:
-        """Return whether a phase may begin with what it would be given: one that had too little wants twice that."""
-        money, tokens = self._state.hungry.get(phase_id, (0.0, 0.0))
-        return self._money.offer(places) >= 2 * money and self._tokens.offer(places) >= 2 * tokens
+    def _choose(self, found: Iterable[ReadyPhase], places: int, *, is_alone: bool) -> tuple[ReadyPhase | None, int]:
+        """Return who starts, and for how many what is left has to do; those that had too little come last."""
+        for alone in sorted({False, is_alone}):
+            for begin in found:
+                if given := self._find_places(begin.phase_id, places, is_alone=alone):
+                    return begin, given
+        return None, 0
+
+    def _find_places(self, phase_id: str, places: int, *, is_alone: bool) -> int:
+        """Return for how many what is left has to do when a phase starts; 0: it is not to start, or has stopped."""
+        end = self._state.hungry.get(phase_id)
+        if end is None or end.unsent is None:
+            return places
+        needs = ((self._money, end.unsent.cost_usd or 0.0), (self._tokens, end.unsent.tokens))
+        if all(cap.offer(places) >= 2 * need for cap, need in needs):
+            return places
+        if is_alone and all(cap.offer(1) >= need for cap, need in needs):
+            return 1
+        if is_alone:
+            self._stop(phase_id, end)
+        return 0
 
     def _find_ready(self, plan: Plan) -> tuple[ReadyPhase, ...]:
         state = self._state
@@ -360,11 +389,10 @@ class _Parent:
         if tokens is not None:
             environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
         self._pass_words_on(job)
-        account = open_account(job, merges)
+        account = open_account(ctx.repo, job, merges)
         child = JobRun(job, find_phase_id(job), words, environ)
-        shares = (money.amount if money else 0.0, tokens.amount if tokens else 0.0)
         has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all, shares=shares)
+        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all)
         self._state.hungry.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
@@ -387,9 +415,13 @@ class _Parent:
             words = f"{kept.place} stays: {held}; git worktree remove --force takes it away with that"
             ctx.observe(Noticed(text=words))
         if plan.done:
-            return end_done(plan, spent)
+            return end_done(ctx.files, plan, spent)
         reason = tell_rest(plan, state.stopped, state.pending, jobs=self._order.jobs)
-        return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=self._again, spent=spent)
+        again: Command | None = self._again
+        if unsent := [end.unsent for end in state.stopped.values() if end.unsent]:
+            dearest = max(unsent, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0, one.tokens))
+            again = raise_cap(self._again, ctx.settings, spent, dearest)
+        return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
 
     @property
     def _again(self) -> Command:

@@ -13,7 +13,6 @@ from relay.errors import ExitCode
 from relay.fleet.landing import Job
 from relay.session.events import (
     CacheRefreshed,
-    LegEnded,
     RequestStarted,
     ResponseReceived,
     RunEnded,
@@ -22,7 +21,6 @@ from relay.session.events import (
 )
 from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Spent, Usage
-from relay.session.values import SessionEnd
 from relay.telemetry.log import parse_line
 from relay.values import dataclass
 
@@ -48,8 +46,8 @@ class JobEnd:
     """What to do when it could not begin; empty otherwise."""
     spent: Spent | None = None
     """What it has cost; None when it did not say."""
-    at_cap: bool = False
-    """Its last session ended because the next request could have passed a cap."""
+    unsent: Spent | None = None
+    """As of `relay.setup.context.RunEnd`: with more it would have gone on."""
     began: bool = True
     """Whether it came to work at all: what must hold before did."""
 
@@ -72,7 +70,6 @@ class JobRun:
         self._spent = Spent()
         self._ended: RunEnded | None = None
         self._began = False
-        self._last_leg: LegEnded | None = None
         argv = (sys.executable, "-P", "-m", "relay", "run", "--phase", phase_id, "--json")
         # A session of its own: Ctrl-C in the terminal reaches the parent only, which hands it on.
         self._process = subprocess.Popen(
@@ -118,11 +115,8 @@ class JobRun:
                 self._is_answered = True
             case RequestStarted():
                 self._asked_at = self._asked_at or record.at
-            case LegEnded() as event:
-                self._last_leg = event
             case RunStarted():
                 self._began = True
-                self._last_leg = None
             case RunEnded() as event:
                 self._ended = event
             case _:
@@ -153,7 +147,7 @@ class JobRun:
         for stream in self._streams:
             stream.close()  # first: nobody waits for room in a pipe that is not read
         code = self._process.wait()
-        ended, leg = self._ended, self._last_leg
+        ended = self._ended
         reason, hint = _find_error(self._errors.decode(errors="replace"))
         return JobEnd(
             exit_code=ended.exit_code if ended else code,
@@ -161,9 +155,15 @@ class JobRun:
             hint="" if ended else hint,
             next_command=ended.next_command if ended else "",
             spent=self._spent if ended or code == ExitCode.USER else None,
-            at_cap=leg is not None and leg.end is SessionEnd.BUDGET,
+            unsent=_read_unsent(ended) if ended else None,
             began=self._began,
         )
+
+
+def _read_unsent(ended: RunEnded) -> Spent | None:
+    if ended.unsent_tokens is None:
+        return None
+    return Spent(usage=Usage(input_tokens=ended.unsent_tokens), cost_usd=ended.unsent_usd, estimated=True)
 
 
 def _read(stream: IO[bytes]) -> bytes:

@@ -20,12 +20,22 @@ from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing
 from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.merge import prepare
-from relay.fleet.overview import end_done_claims, explain_none, fetch_plan, open_desk, require_pushed, select_phases
+from relay.fleet.overview import (
+    AS_REMOTE,
+    end_done_claims,
+    explain_none,
+    fetch_plan,
+    open_desk,
+    require_pushed,
+    select_phases,
+)
 from relay.fleet.runs import JobEnd
+from relay.fleet.unseen import ShownCost, begin_shown, drop_shown, keep_unseen, name_booked, read_shown
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.merging import is_ancestor
 from relay.git.names import list_paths
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
@@ -40,10 +50,11 @@ from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
+from relay.store.unrecorded_cost import Whose
 from relay.values import dataclass
 
-_MOST_STEPS = 20
-"""Runs and landings of one phase: others may land first a few times, not for ever."""
+_MOST_IDLE = 3
+"""Steps of one phase that change nothing. Where others land first, the plan goes on: that ends with their phases."""
 _CENT_USD = 0.01
 _AGAIN_S = 0.2  # a remote of several machines may say for a while of a branch what it does not give
 _TWIN = "another relay is at work on phase {} in this clone"
@@ -115,6 +126,8 @@ class _Worker:
     def _try(self, stack: ExitStack) -> WorkEnd | None:
         plan, claims = self._sync(), self._note(self._desk.recall())
         end_done_claims(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
+        if self._book_lost(plan, claims, stack):
+            return None
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
@@ -126,15 +139,21 @@ class _Worker:
         # One more than phases: when a worker is lost with what it had reserved, another one has enough to go on.
         shares = 1 + sum(not phase.done and phase.id not in held for phase in plan.phases)
         taken = self._claim_one(phases, claims, shares, stack)
-        if isinstance(taken, NotTaken):
-            if taken.is_stale:
-                return None
-            # While another worker is at work its phase may be done, or its money free again.
-            is_over = all(claim.state is ClaimState.WAITS for claim in (*claims.held, *taken.by))
-            return WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
+        if isinstance(taken, PhaseClaim):
+            return self._work_on(taken, claims.find(taken.phase_id), jobs, stack)
+        # While another worker is at work its phase may be done, or its money free again.
+        is_over = all(claim.state is ClaimState.WAITS for claim in (*claims.held, *taken.by))
+        return None if taken.is_stale else WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
+
+    def _work_on(
+        self,
+        taken: PhaseClaim,
+        before: PhaseClaim | None,
+        jobs: Mapping[str, Mapping[str, str]],
+        stack: ExitStack,
+    ) -> WorkEnd:
         words = f"phase {taken.phase_id} is claimed on {self._remote.name} by {taken.worker} (attempt {taken.attempt})"
         self._observe(Noticed(text=words))
-        before = claims.find(taken.phase_id)
         is_own = before is not None and before.worker == self._desk.worker
         try:
             with self._freeing(lambda: self._desk.give_back(taken)):
@@ -144,6 +163,9 @@ class _Worker:
                 return WorkEnd(exit_code=ExitCode.STOPPED, reason=_TWIN.format(taken.phase_id))
             return self._bring_home(taken, job, jobs)
         except LostError:
+            stack.close()
+            with suppress(RepoError):  # what cannot be done now is done with the next contact
+                self._book_lost(self._sync(), self._note(self._desk.recall()), stack)
             words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
 
@@ -154,13 +176,52 @@ class _Worker:
     def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]] | None:
         """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here.
 
-        None: the plan's branch is not where it was fetched from. What has landed since is no claim any more, and its
-        phase still open in that plan.
+        None: something has landed since the plan's branch was fetched. It is no claim any more, and its phase still
+        open in that plan.
         """
-        jobs = dict(read_there(self._remote, name_job_branch(self._main, ""), f"refs/heads/{self._branch}"))
-        is_as_fetched = self._tip in jobs.pop(self._branch, {}).values()
-        fetch_jobs(self._remote, jobs, but={get_branch(job.repo) for job in self._find_jobs()})
-        return jobs if is_as_fetched else None
+        others = f"refs/heads/{self._branch}", name_booked(self._branch, "*")
+        jobs = dict(read_there(self._remote, name_job_branch(self._main, ""), *others))
+        booked = dict(jobs.pop(self._branch, {}))
+        is_as_fetched = booked.pop(others[0], "") == self._tip
+        every = {**jobs, self._branch: booked}
+        is_whole = fetch_jobs(self._remote, every, but={get_branch(job.repo) for job in self._find_jobs()})
+        return jobs if is_as_fetched and is_whole else None
+
+    def _book_lost(self, plan: Plan, claims: Claims, stack: ExitStack) -> bool:
+        """Book what phases cost here that another worker has by now, or has landed; False: there are none."""
+        is_booked = False
+        for phase in plan.phases:
+            shown = read_shown(self._main, name_job_branch(self._main, phase.id))
+            claim = claims.find(phase.id)
+            is_own = claim and shown and (claim.worker, claim.attempt) == (self._desk.worker, shown.attempt)
+            if shown and not is_own and (claim or phase.done) and self._is_alone(phase.id, stack):
+                self._put_aside(phase.id)
+                stack.close()
+                is_booked = True
+        return is_booked
+
+    def _put_aside(self, phase_id: str) -> None:
+        """Put aside what is here of a phase that another machine went on with, and have the remote know its cost."""
+        branch = name_job_branch(self._main, phase_id)
+        here, own = read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
+        is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
+        if is_open and (shown := read_shown(self._main, branch)):
+            self._book(phase_id, branch, shown)
+        if is_open and here and here != read_there(self._remote, branch).get(branch, {}):
+            job = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
+            ref = self._leave(job, branch) if job else put_aside(self._main, branch, tuple(here.values()))
+            place = f"{job.repo.root} and in {ref}" if job else ref
+            words = f"another machine went on with phase {phase_id}; what was here stays in {place}"
+            self._observe(Noticed(text=words, warning=True))
+            for name, commit in here.items():
+                refs.drop_ref(self._main, name, commit)
+        drop_shown(self._main, branch)
+
+    def _book(self, phase_id: str, branch: str, shown: ShownCost) -> None:
+        whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
+        booked = keep_unseen(self._main, self._branch, branch, whose, shown)
+        lost = replace(NOBODY, phase_id=phase_id, worker=self._desk.worker, attempt=shown.attempt)
+        self._desk.free_lost(*([booked] if booked else []), own=lost)
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._task.plan_path)
@@ -193,8 +254,7 @@ class _Worker:
         if found := branch_move.find_in_the_way(self._main, own, tip):
             words = f"{self._remote.name} is ahead, and these files were changed here: {list_paths(found)}"
             raise RepoError(words, hint="commit them or put them away")
-        reason = "relay work: as the remote is"
-        for words in branch_move.move_branch(self._main, self._branch, own, tip, reason=reason) or ():
+        for words in branch_move.move_branch(self._main, self._branch, own, tip, reason=AS_REMOTE) or ():
             self._observe(Noticed(text=words, warning=True))
 
     def _claim_one(
@@ -284,7 +344,7 @@ class _Worker:
         own = next((job for job in self._find_jobs() if job.phase_id == claim.phase_id), None)
         # What this worker has not pushed is in no other hands: it was the last to hold the phase.
         if own is not None and not is_own and there and there != read_here(self._main, branch):
-            self._leave(own, branch)
+            self._put_aside(claim.phase_id)
             fetch_jobs(self._remote, {branch: there}, but=())
         with locking(self._main, self._interrupts):
             copied = self._task.settings.copy
@@ -293,22 +353,22 @@ class _Worker:
             save_noted(self._main, claim.noted)
         return job
 
-    def _leave(self, job: Job, branch: str) -> None:
-        """Put a work tree aside whose phase another machine has gone on with: nothing in it is touched."""
+    def _leave(self, job: Job, branch: str) -> str:
+        """Keep what there is of a phase under a ref, and its work tree, untouched, on a branch of its own."""
         with lock_worktree(job.repo):
             ref = put_aside(self._main, branch, tuple(read_here(self._main, branch).values()))
             aside = "relay-aside/" + ref.removeprefix("refs/relay/aside/")
             refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
             put_on_branch(job.repo, aside)
-        words = f"phase {job.phase_id}; what was here stays in {job.repo.root} and in {ref}"
-        self._observe(Noticed(text=f"another machine went on with {words}", warning=True))
+        return ref
 
     def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
         """Have the phase worked on until the remote's branch has it, or it stops."""
-        there = jobs.get(get_branch(job.repo), {})
-        holding = Holding(self._desk, claim, there, self._observe, self._interrupts)
+        branch, tip = get_branch(job.repo), self._tip
+        begin_shown(self._main, job.plan_path, branch, claim.phase_id, attempt=claim.attempt, start=tip)
+        holding = Holding(self._desk, claim, branch, jobs.get(branch, {}), self._observe, self._interrupts)
         self._words = self._list_words(claim, job)
-        with self._freeing(lambda: holding.give_back(job)):
+        with self._freeing(holding.give_back):
             return self._land(holding, job)
 
     @contextmanager
@@ -324,17 +384,43 @@ class _Worker:
             raise
 
     def _land(self, holding: Holding, job: Job) -> WorkEnd:
-        for _ in range(_MOST_STEPS):
-            if end := self._advance(holding, job):
+        stood, idle = None, 0
+        while True:
+            landing = find_landing(self._main, job)
+            now = (landing, holding.claim.reserved_usd)
+            stood, idle = now, idle + 1 if now == stood else 0
+            if idle > _MOST_IDLE:
+                return self._give_up(holding, job, f"it stays {landing.case} on its branch, whatever is done")
+            try:
+                end = self._advance(holding, job, landing)
+            except (RelayError, OSError):
+                if job.is_there:
+                    raise
+                end = None
+            if end:
                 return end
+            job = job if job.is_there else self._restore(job)
             if _is_done(self._sync(), job.phase_id):
-                holding.give_back(job)
+                holding.give_back()
                 return self._end_done(job.phase_id)
-        return self._give_up(holding, job, f"others landed first {_MOST_STEPS} times")
 
-    def _advance(self, holding: Holding, job: Job) -> WorkEnd | None:
+    def _restore(self, job: Job) -> Job:
+        """Make a work tree again that somebody removed while its phase was at work, as last kept.
+
+        Raises:
+            RepoError: Something is at work in it all the same.
+        """
+        with locking(self._main, self._interrupts):
+            copied = self._task.settings.copy
+            made = ensure_job(self._main, job.phase_id, self._task.plan_path, copied=copied, busy=())
+        if made is None:
+            raise RepoError(_TWIN.format(job.phase_id))
+        words = f"phase {job.phase_id}: its work tree was gone, and is made again in {made.repo.root}"
+        self._observe(Noticed(text=words, warning=True))
+        return made
+
+    def _advance(self, holding: Holding, job: Job, landing: Landing) -> WorkEnd | None:
         """Do the next thing on the way to the remote's branch; None to go on."""
-        landing = find_landing(self._main, job)
         match landing.case:
             case LandingCase.LANDED:
                 return self._give_up(holding, job, "it is done on its branch, and open in the plan")
@@ -345,7 +431,9 @@ class _Worker:
                     self._observe(Noticed(text=told))
             case _:
                 end = holding.run(job, self._words, self._task.environ)
-                if end.at_cap and self._raise(holding, job):
+                if not job.is_there:
+                    return None
+                if end.unsent and self._raise(holding, job):
                     self._words = self._list_words(holding.claim, job)
                 elif end.exit_code != ExitCode.DONE:
                     return self._stop(holding, job, end)
@@ -362,20 +450,23 @@ class _Worker:
     def _raise(self, holding: Holding, job: Job) -> bool:
         """Reserve all that others have left, for a phase that has spent its part; False when there is nothing."""
         holding.renew(job)
-        before, claims = holding.claim, self._desk.read()
-        self._sync()
-        self._fetch_jobs()  # what others have spent since: it is reserved no more
-        bid = self._bid(job.phase_id, claims, 1, before.commit)
-        if (bid.reserve_usd or 0.0) + bid.seen_usd <= (before.reserved_usd or 0.0) + before.seen_usd + _CENT_USD:
-            return False
-        taken = self._desk.take(bid)
-        if isinstance(taken, NotTaken):
-            return False
-        holding.claim = taken
-        return True
+        while not self._interrupts.wait(_AGAIN_S):
+            before, claims = holding.claim, self._desk.read()
+            self._sync()
+            if self._fetch_jobs() is None:  # what others have spent since: it is reserved no more
+                continue
+            bid = self._bid(job.phase_id, claims, 1, before.commit)
+            if (bid.reserve_usd or 0.0) + bid.seen_usd <= (before.reserved_usd or 0.0) + before.seen_usd + _CENT_USD:
+                return False
+            taken = self._desk.take(bid)
+            if isinstance(taken, PhaseClaim):
+                holding.claim = taken
+            if not (isinstance(taken, NotTaken) and taken.is_stale):
+                return isinstance(taken, PhaseClaim)
+        return False
 
     def _give_up(self, holding: Holding, job: Job, reason: str) -> WorkEnd:
-        holding.give_back(job, waits=reason)
+        holding.give_back(waits=reason)
         return WorkEnd(exit_code=ExitCode.STOPPED, reason=f"phase {job.phase_id}: {reason}", phase_id=job.phase_id)
 
     def _list_words(self, claim: PhaseClaim, job: Job) -> tuple[str, ...]:
@@ -392,7 +483,7 @@ class _Worker:
     def _stop(self, holding: Holding, job: Job, end: JobEnd) -> WorkEnd:
         """Push what there is; an interrupted phase is free for the next worker, any other waits for a person."""
         code = ExitCode(end.exit_code) if end.exit_code in set(ExitCode) else ExitCode.INTERRUPTED
-        holding.give_back(job, waits="" if code is ExitCode.INTERRUPTED else end.reason)
+        holding.give_back(waits="" if code is ExitCode.INTERRUPTED else end.reason)
         return WorkEnd(exit_code=code, reason=f"phase {job.phase_id}: {end.reason}", phase_id=job.phase_id)
 
 

@@ -6,6 +6,7 @@ it is asked from git each time, so what a killed run left is found by the next o
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Collection, Iterator
@@ -17,7 +18,7 @@ from relay.errors import LockedError, RelayError, RepoError
 from relay.files.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs
-from relay.git.half_trees import finish_half
+from relay.git.half_trees import finish_half, forget_gone
 from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
 from relay.git.names import name_jobs, render_ref_part
@@ -25,11 +26,13 @@ from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
 from relay.plan.files import STATE_DIR
+from relay.plan.model import Plan
 from relay.setup.repository import hold_worktree
 from relay.store.branch_move import move_branch
-from relay.store.home import find_home, get_jobs_place, note_home
-from relay.store.legs import get_branch, read_leg
+from relay.store.home import find_home, get_jobs_place, note_checked, note_home
+from relay.store.legs import displace_leg, get_branch, read_leg
 from relay.store.lock import lock_worktree
+from relay.store.session_changes import find_changed, watch_sessions
 from relay.values import dataclass
 
 _KEPT = ("outputs", "sessions", "history", "reports")
@@ -60,6 +63,23 @@ def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
             repo = replace(open_repo(tree.root), hidden=main.hidden)
             phase_id = unquote(tree.branch.removeprefix(prefix))
             found.append(Job(phase_id=phase_id, plan_path=plan_path, repo=repo))
+    return tuple(found)
+
+
+def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
+    """Return the open phases whose own branch has work that has not landed, and no work tree any more."""
+    if main.branch is None:
+        return ()
+    places = {tree.branch: tree.root for tree in list_worktrees(main)}
+    commits, tip = main.list_refs(f"refs/heads/{name_jobs(main.branch)}"), get_tip(main)
+    found = []
+    for phase_id in (phase.id for phase in plan.phases if not phase.done):
+        branch = name_job_branch(main, phase_id)
+        commit, place = commits.get(f"refs/heads/{branch}"), places.get(branch)
+        if commit is None or (place is not None and (place / ".git").exists()):
+            continue
+        if read_leg(main, branch) is not None or not is_ancestor(main, commit, tip):
+            found.append(phase_id)
     return tuple(found)
 
 
@@ -94,6 +114,8 @@ def ensure_job(
     if job is None:
         free = (job for job in jobs if job.phase_id not in busy and is_free(main, job))
         job = _hand_on(main, next(free, None), phase_id, plan_path, start)
+    if job is None:
+        return None
     if find_home(job.repo) != main.root:  # it is new, or its maker was killed
         for path in copied:
             copy_ignored(main, job.repo, path)
@@ -106,17 +128,25 @@ def ensure_job(
     return job
 
 
-def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job:
+def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job | None:
     branch = name_job_branch(main, phase_id)
+    if held := next((tree for tree in list_worktrees(main) if tree.branch == branch), None):
+        if held.unusable.startswith("prunable"):  # its relay is still at work
+            return None
+        act = "unlock" if held.unusable else "repair"
+        words = f"{branch} is checked out in {held.root}, which is {held.unusable or 'broken'}"
+        raise RepoError(words, hint=f"git worktree {act} {shlex.quote(str(held.root))}")
     ref = f"refs/heads/{branch}"
     kept = refs.find_ref(main, ref)
     if free is None or kept is not None:  # a branch without its work tree may have anything
         if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
+        displace_leg(main, branch)
         repo = open_repo(_add(main, branch))
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
     with hold_worktree(free.repo):
         old, own = get_branch(free.repo), get_tip(free.repo)
+        note_checked(free.repo, "")  # of the phase that has landed
         refs.move_ref(main, ref, own, None)
         put_on_branch(free.repo, branch)
         refs.drop_ref(main, f"refs/heads/{old}", own)
@@ -135,17 +165,27 @@ def _add(main: Repo, branch: str) -> Path:
 
 def _bring_up(main: Repo, job: Job, start: str) -> None:
     """Take a work tree in which nothing has been done to where its phase begins."""
-    own = get_tip(job.repo)
-    if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, get_tip(main)):
+    own, tip = get_tip(job.repo), get_tip(main)
+    if read_leg(job.repo) is not None or not (own == start or is_ancestor(main, own, tip)):
         return
-    move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay run: phase {job.phase_id} begins")
+    if own != start:
+        move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay run: phase {job.phase_id} begins")
+    if start == tip:
+        note_checked(job.repo, start)
 
 
 def copy_ignored(main: Repo, job: Repo, path: str) -> None:
     """Copy files that git ignores, at or below a path, to where they are missing; links that lead out are left out."""
-    for name in list_ignored(main, path):
-        if name.partition("/")[0] in {STATE_DIR, ".git"}:
-            continue
+    names = [name for name in list_ignored(main, path) if name.partition("/")[0] not in {STATE_DIR, ".git"}]
+    by_sessions = find_changed(main, names)
+    _copy_all(main, job, frozenset(names) - frozenset(by_sessions))
+    if by_sessions:
+        with watch_sessions(job, ()):  # a copy has a date of its own
+            _copy_all(main, job, by_sessions)
+
+
+def _copy_all(main: Repo, job: Repo, names: Collection[str]) -> None:
+    for name in names:
         with contextlib.suppress(OSError):  # it is there already, or went meanwhile
             _copy(main.root, job.root, name)
 
@@ -200,6 +240,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
 
 def _finish_half(main: Repo) -> None:
     """Make whole what git was making or taking away; without its ignore file relay's own folder would be somebody's."""
+    forget_gone(main, get_jobs_place(main.root))
     place = finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
         with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):

@@ -77,6 +77,17 @@ def find_causes(failure: Failure, veil: Veil | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(causes))[:MAX_CAUSES]
 
 
+def find_hindrance(failure: Failure, veil: Veil | None) -> str:
+    """Return the first thing that the sandbox kept from a command and that it is surely red for; empty for none.
+
+    That a program names a path, a variable or a module which is hidden from it may be by the way.
+    """
+    if failure.status is not Outcome.FAILED or veil is None:
+        return ""
+    text = f"{failure.command}\n{failure.output[-_LOOKED_AT_CHARS:]}"
+    return next((words for look in _HINDRANCES for words in look(failure, text, veil)), "")
+
+
 def _name_time(timeout_s: float) -> str:
     return f"gate_timeout_s gives verify commands more time than {timeout_s:.0f} s"
 
@@ -169,7 +180,8 @@ def _look_for_writes(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
         words = f"only read by commands: {list_some(outside, _SHOWN)}"
         yield f"{words}; writable_dirs in {USER_FILE} lets them write a directory"
     elif lines:
-        yield "git's directory, the plan, rules and files with a second name elsewhere are only read by commands"
+        kept = "git's directory, the plan, rules and files with a second name elsewhere (pnpm's and uv's hard links)"
+        yield f"{kept} are only read by commands"
 
 
 def _look_for_tracing(_failure: Failure, text: str, _veil: Veil) -> Iterator[str]:
@@ -194,3 +206,4 @@ _LOOKS: tuple[Callable[[Failure, str, Veil], Iterator[str]], ...] = (
     _look_for_writes,
     _look_for_tracing,
 )
+_HINDRANCES = (_look_for_network, _look_for_services, _look_for_sockets, _look_for_writes, _look_for_tracing)

@@ -317,6 +317,11 @@ def ran_no_tests(output: str) -> bool:
     return ((idle or found > 0) and some.search(rest) is None) or _is_idle(text)
 
 
+def ran_tests(output: str) -> bool:
+    """Say whether a test runner reports that it ran something."""
+    return bool(output.strip()) and _get_patterns()[1].search(_shorten(output)) is not None
+
+
 def _is_idle(text: str) -> bool:
     """Say whether make and its like had nothing to do, and nothing else was said."""
     lines = [line for line in text.split("\n") if not _SURROUNDING.fullmatch(line)]

@@ -53,6 +53,10 @@ class CommandCheck:
     """Of what it printed, as far as relay kept it, in UTF-8; empty for one that was never started."""
     causes: tuple[str, ...] = ()
     """A sentence on each thing that the sandbox kept from it and that its output names, with the setting for it."""
+    hindrance: str = ""
+    """The first of these that says by itself why it is red, whatever the work is; empty when none does."""
+    ran_tests: bool = False
+    """Whether it runs tests: by what it printed, or by its name where it printed nothing of that."""
 
     @property
     def was_cut_off(self) -> bool:
@@ -70,6 +74,11 @@ class GateResult:
     def passed(self) -> bool:
         """Whether every command passed; true when there is none."""
         return all(check.status is Outcome.PASSED for check in self.commands)
+
+    @property
+    def green(self) -> frozenset[str]:
+        """The commands that passed."""
+        return frozenset(check.command for check in self.commands if check.status is Outcome.PASSED)
 
     @property
     def digest(self) -> str:
@@ -91,6 +100,10 @@ class Verdict:
     """What to repair, with the last output of what failed; empty when green."""
     for_user: str
     """One line per command that is not green, or that all are."""
+    excused: tuple[str, ...] = ()
+    """A sentence on each command that was red before the phase, still is, and is not blamed on it."""
+    is_unproven: bool = False
+    """Nothing shows that the phase works: it is green only where the user typed that it may be ticked so."""
 
 
 def render_baseline(result: GateResult) -> str:
@@ -123,6 +136,8 @@ class GateMemory:
     """What git ignores that they could see beside it."""
     checks: dict[str, CommandCheck] = field(default_factory=dict)
     """By command; each is green."""
+    knows_hooks: bool = False
+    """Whether the commit hooks were run in this run, and none refused."""
 
     def remember(self, commit: str, ignored: frozenset[str], result: GateResult) -> None:
         """Take a gate whose commit was made on exactly what it saw."""

@@ -7,17 +7,18 @@ from pathlib import Path
 from secrets import token_hex
 
 from relay.files.walk import open_ignored
-from relay.gate.causes import Failure, find_causes
-from relay.gate.checker_output import find_failures, ran_no_tests
+from relay.gate.causes import Failure, find_causes, find_hindrance
+from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.missing_program import find_missing_program
 from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.gate.shell_line import may_run_nothing, swallows_exit
+from relay.gate.shell_line import may_run_nothing, names_tests, swallows_exit
 from relay.sandbox.output import keep_output
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
 from relay.sandbox.text import render_output
 from relay.sandbox.veil import lift_veil
+from relay.secrets.patterns import hide_values
 from relay.values import dataclass
 
 TAIL_CHARS = 4_000
@@ -33,10 +34,17 @@ class _Gate:
     limits: Limits
     should_stop: Callable[[], bool]
     outputs_dir: Path
+    handed: tuple[str, ...]
 
 
 def run_gate(
-    commands: Sequence[str], *, sandbox: Sandbox, limits: Limits, should_stop: Callable[[], bool], outputs_dir: Path
+    commands: Sequence[str],
+    *,
+    sandbox: Sandbox,
+    limits: Limits,
+    should_stop: Callable[[], bool],
+    outputs_dir: Path,
+    handed: Sequence[str] = (),
 ) -> GateResult:
     """Run every command, also after one that fails: a repair needs to know all that is red.
 
@@ -47,11 +55,12 @@ def run_gate(
             session left there is in no commit.
         should_stop: Polled; true ends the running command and skips the rest.
         outputs_dir: Where the full output of commands that say much is kept.
+        handed: Values that are taken out of what the commands print, see `relay.secrets.patterns.find_handed_values`.
 
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=outputs_dir)
+    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=outputs_dir, handed=tuple(handed))
     return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
 
 
@@ -71,12 +80,12 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
     result = gate.sandbox.run(
         ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
     )
-    output = render_output(result.output).strip("\n")
+    output = hide_values(render_output(result.output).strip("\n"), gate.handed)
     cut = result.total_bytes > gate.limits.keep_bytes
     whole = len(output) <= TAIL_CHARS and not cut
     if spool is not None and whole:
         spool.unlink(missing_ok=True)
-    elif spool is not None and not spool.exists() and (cut or not keep_output(spool, result.output)):
+    elif spool is not None and not _keep_output(spool, b"" if cut else result.output, gate.handed):
         spool = None
     check = CommandCheck(
         command=command,
@@ -87,14 +96,26 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
         handle="" if spool is None or whole else spool.relative_to(gate.sandbox.policy.root).as_posix(),
+        ran_tests=ran_tests(output) or names_tests(command),
     )
-    return replace(check, causes=_find_causes(gate, check, output))
+    return check if check.status is Outcome.PASSED else _add_causes(gate, check, output)
 
 
-def _find_causes(gate: _Gate, check: CommandCheck, output: str) -> tuple[str, ...]:
-    """Say what the sandbox kept from a command that is not green; for one that is, nothing is looked up."""
-    if check.status is Outcome.PASSED:
-        return ()
+def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
+    """Keep the full output without the values that were handed out; say whether it is kept.
+
+    Args:
+        output: Where it was whole in memory.
+    """
+    if spool.exists() and not handed:
+        return True
+    data = spool.read_bytes() if spool.exists() else output
+    text = hide_values(data.decode("utf-8", "surrogateescape"), handed)
+    return bool(data) and keep_output(spool, text.encode("utf-8", "surrogateescape"))
+
+
+def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
+    """Say what the sandbox kept from a command that is not green."""
     failure = Failure(
         command=check.command,
         status=check.status,
@@ -102,7 +123,8 @@ def _find_causes(gate: _Gate, check: CommandCheck, output: str) -> tuple[str, ..
         missing=find_missing_program(check),
         timeout_s=gate.limits.timeout_s,
     )
-    return find_causes(failure, lift_veil(gate.sandbox))
+    veil = lift_veil(gate.sandbox)
+    return replace(check, causes=find_causes(failure, veil), hindrance=find_hindrance(failure, veil))
 
 
 def _reserve(gate: _Gate) -> Path | None:

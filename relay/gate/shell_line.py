@@ -21,6 +21,17 @@ _BARE = regex(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:
 _NESTED = regex(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
 _IF_PRESENT = regex(r"--if-present\b")
 _COLLECTING = regex(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
+_TESTING = regex(
+    r"(?<!la)test|spec(?![a-z])|(?<![\w-])(?:tox|nox|mocha|jest|ava|tap|karma|cypress|playwright|behave|busted|prove|bats"
+    r"|(?:make|just|task|gradlew?|mvnw?) [^;|&]*\b(?:check|verify))(?![\w-])",
+    re.IGNORECASE,
+)
+_LOOKING = regex(
+    r"(?:^|[\s/])(?:ruff|flake8|pylint|mypy|pyright|ty|black|isort|bandit|codespell|eslint|prettier|tsc|biome|oxlint"
+    r"|stylelint|markdownlint\S*|clippy|rustfmt|gofmt|golangci-lint|staticcheck|rubocop|phpstan|shellcheck|yamllint"
+    r"|hadolint|go vet|cargo fmt|git|e?grep|rg|find|ls|cat|diff|\[)(?=\s|$)|^(?:! )?test\s"
+)
+"""Programs that look at files and run none of them, whatever these are called."""
 _MOST_NESTED = 5
 """Groups in groups are looked into; no one writes more."""
 
@@ -85,6 +96,11 @@ def swallows_exit(command: str, _nested: int = 0) -> bool:
     if last.operator == "||" and _REPORTING.fullmatch(last.text):
         return True
     return (sequence or last.operator == "||") and _always_succeeds(last.text)
+
+
+def names_tests(command: str) -> bool:
+    """Say whether a part of the command is called as what runs tests is."""
+    return any(_TESTING.search(part.text) and not _LOOKING.search(part.text) for part in _split(command))
 
 
 def may_run_nothing(command: str) -> bool:

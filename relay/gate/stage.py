@@ -16,6 +16,7 @@ from relay.files.tree import find_stat, read_file
 from relay.git.modes import EXECUTABLE, FILE, SYMLINK, find_mode
 from relay.git.names import with_parents
 from relay.plan.files import STATE_DIR
+from relay.sandbox.links import is_cache_of_packages
 from relay.values import dataclass
 
 MAX_COPIED_FILES = 200
@@ -49,6 +50,8 @@ class LaidOut:
     place: Path
     shown: tuple[str, ...]
     """Paths to be shown as the work tree has them; each has a place of its kind."""
+    covered: tuple[tuple[str, Path], ...]
+    """Paths in what is shown, each with an empty directory that stands there instead."""
     copied: frozenset[str]
     """Paths of files that are as they are in the work tree."""
 
@@ -59,9 +62,12 @@ def build_stage(layout: Layout, place: Path) -> LaidOut:
     Raises:
         OSError: No space is left, or something cannot be read.
     """
-    changed = (*layout.extra, *layout.files, *layout.modes)
-    opened = with_parents({path.rpartition("/")[0] for path in changed} - {""})
-    builder = _Builder(layout=layout, place=place, opened=opened)
+    # In a directory of a thousand packages only the cache is covered: it would take a mount for each package.
+    caches = frozenset(path for path in layout.extra if is_cache_of_packages(path))
+    above = {_find_parent(path) for path in (*layout.extra, *layout.files, *layout.modes) if path not in caches}
+    opened = with_parents({*above, *(_find_parent(_find_parent(path)) for path in caches)} - {""})
+    covered = sorted(path for path in caches if _find_parent(path) not in opened)
+    builder = _Builder(layout=layout, place=place, opened=opened, whole=frozenset(map(_find_parent, covered)))
     place.mkdir(mode=0o755)
     builder.fill("")
     for path, (mode, data) in layout.files.items():
@@ -69,7 +75,14 @@ def build_stage(layout: Layout, place: Path) -> LaidOut:
     for path, mode in layout.modes.items():
         with contextlib.suppress(FileNotFoundError):  # large, or in a directory that was too large to copy
             (place / path).chmod(0o755 if mode == EXECUTABLE else 0o644)
-    return LaidOut(place=place, shown=tuple(builder.shown), copied=frozenset(builder.copied))
+    empty = [(path, place.with_name(f"{place.name}-{number}")) for number, path in enumerate(covered)]
+    for _, cover in empty:
+        cover.mkdir(mode=0o755)
+    return LaidOut(place=place, shown=tuple(builder.shown), covered=tuple(empty), copied=frozenset(builder.copied))
+
+
+def _find_parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _write(target: Path, mode: str, data: bytes) -> None:
@@ -89,6 +102,8 @@ class _Builder:
     place: Path
     opened: frozenset[str]
     """Directories in which something differs."""
+    whole: frozenset[str]
+    """Directories that are shown as they are, whatever their size."""
     shown: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
 
@@ -102,6 +117,8 @@ class _Builder:
                 self._show(path, is_folder=entry.is_dir(follow_symlinks=False))
             elif not entry.is_dir(follow_symlinks=False):
                 self._take_file(path, entry.stat(follow_symlinks=False))
+            elif path in self.whole:
+                self._show(path, is_folder=True)
             elif path in self.opened:
                 self._make_folder(path, entry.stat(follow_symlinks=False))
                 self.fill(path)

@@ -38,6 +38,8 @@ SETTINGS = (
     # Git collects in the background, after the call has returned, and takes locks then.
     "gc.auto=0",
     "maintenance.auto=false",
+    # A collection of the user's holds it for a moment; for packed refs a second is git's default.
+    "core.filesRefLockTimeout=1000",
     "protocol.allow=never",
     "submodule.recurse=false",
     # A file whose whole seconds and size are the same is not the same for that.
@@ -98,6 +100,10 @@ _LOOK_S = 1.0
 
 class GitError(RepoError):
     """A git command failed that relay expected to work: full disk, damaged repository, missing permission."""
+
+
+class CutOffError(GitError):
+    """Git was killed, or the machine had not what it needs: the same may work a moment later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +171,10 @@ class Git:
         result = self.probe(*args)
         if result.code == 1 and not result.out and not result.err:
             return None
-        if result.code or not result.out.endswith(b"\n"):
+        out = _require(result, args)
+        if not out.endswith(b"\n"):
             raise GitError(f"git {args[0]} failed: {result.words}")
-        return result.out[:-1]
+        return out[:-1]
 
     def probe(
         self,
@@ -229,7 +236,7 @@ class Git:
 
 def _require(result: GitResult, args: Sequence[str]) -> bytes:
     if result.code:
-        raise GitError(f"git {args[0]} failed: {result.words}")
+        raise (CutOffError if result.was_cut_off else GitError)(f"git {args[0]} failed: {result.words}")
     return result.out
 
 

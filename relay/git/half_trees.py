@@ -7,11 +7,13 @@ that might be anybody's: missing files are written again, and a file that is cut
 import contextlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from relay.files.tree import read_file, remove_file
 from relay.git.command import GitError
 from relay.git.config_guard import guard
+from relay.git.holder import is_locked
 from relay.git.lock_journal import is_git_at_work
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo, open_repo
@@ -42,7 +44,7 @@ def finish_half(repo: Repo, folder: Path) -> Path | None:
         The work tree; None where no note named one, or a git is still at work there.
     """
     place = Path(read_note(repo, _NOTE))
-    is_ours = place.parent == folder and place.name.isdecimal() and os.path.realpath(place) == str(place)
+    is_ours = _is_in(folder, place)
     if is_ours and is_git_at_work(place):
         return None
     if is_ours:
@@ -54,11 +56,41 @@ def finish_half(repo: Repo, folder: Path) -> Path | None:
     return place if is_ours else None
 
 
+def forget_gone(repo: Repo, folder: Path) -> None:
+    """Forget the work trees in `folder` that somebody removed without git; one that lost its ``.git`` alone gets it.
+
+    Until then git takes their branches for checked out. One that is locked stays, since it may be on a disk that comes
+    back, and one whose relay is still at work.
+
+    Args:
+        repo: The caller holds the work tree's lock.
+    """
+    for own in _list_own(repo):
+        place = _read_place(own)
+        if place is None or not _is_in(folder, place) or os.path.lexists(place / ".git"):
+            continue
+        if (own / "locked").exists() or is_locked(replace(repo, git_dir=own)):
+            continue
+        with contextlib.suppress(OSError):  # files are in it, or it is gone
+            place.rmdir()
+        _discard(own, place)
+        if own.exists():
+            _link(own, place)
+
+
+def _is_in(folder: Path, place: Path) -> bool:
+    return place.parent == folder and place.name.isdecimal() and os.path.realpath(place) == str(place)
+
+
 def _find_own(repo: Repo, place: Path) -> tuple[Path, ...]:
     """Return what git keeps of the work tree, and what it has under that name without one."""
+    return tuple(own for own in _list_own(repo) if _read_place(own) in {place, *_if_named(own, place)})
+
+
+def _list_own(repo: Repo) -> tuple[Path, ...]:
+    """Return what git keeps of each linked work tree."""
     with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
-        folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-        return tuple(own for own in folders if _read_place(own) in {place, *_if_named(own, place)})
+        return tuple(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
     return ()
 
 
@@ -81,11 +113,14 @@ def _finish(own: Path, place: Path) -> None:
         (own / "locked").unlink()
     for name in ("index.lock", "HEAD.lock"):
         (own / name).unlink(missing_ok=True)
-    link = f"gitdir: {own}\n".encode()
     if not os.path.lexists(place / ".git") or read_file(place, ".git") == b"":
-        (place / ".git").write_bytes(link)
+        _link(own, place)
     with contextlib.suppress(GitError):  # on a full disk, say: what is there stays, and keeps it
         _fill(open_repo(place))
+
+
+def _link(own: Path, place: Path) -> None:
+    (place / ".git").write_bytes(f"gitdir: {own}\n".encode())
 
 
 def _discard(own: Path, place: Path) -> None:

@@ -7,7 +7,7 @@ stages files works while the git directory is read-only. What it puts there is n
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -33,6 +33,8 @@ class HookRun:
     """Must be writable for the hook; holds the index copy, the object store and the message file."""
     lent: Mapping[str, Path] = field(default_factory=dict, hash=False)
     """Files of the repository, by path, in whose place the hook is to have these copies, to read and to write."""
+    branch: str = ""
+    """What HEAD is to name for it, at the same commit; empty for what it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class HookResult:
     duration_s: float = 0.0
     lent: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The copies as the hook left them; without one that it took away."""
+    timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,21 @@ class Hooks:
     """A directory that hooks may write; each gets a new one in it."""
     names: frozenset[str] | None = None
     """Which are run; None: all there are."""
+    elsewhere: str = ""
+    """A branch that a hook which refuses may be tried on: it may only forbid this one. Empty where HEAD is on such."""
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
     """Called with the paths that a hook rewrote, after they were taken in: words when the phase is not green now."""
+
+
+def only_forbids_branch(hooks: Hooks, refused: HookResult, run: Callable[[Hooks], HookResult]) -> bool:
+    """Say whether a hook that has refused agrees on another branch.
+
+    Args:
+        run: Runs it once more, as these hooks are run.
+    """
+    if refused.ok or refused.timed_out or not hooks.elsewhere:
+        return False
+    return run(replace(hooks, run=lambda wanted: hooks.run(replace(wanted, branch=hooks.elsewhere)))).ok
 
 
 def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:

@@ -37,6 +37,9 @@ WINDOW_S = 60.0
 """How much later than the declaration a lock may be to count as ours."""
 QUIET_S = 10.0
 """Where processes cannot be listed, a lock must be this old."""
+_PATIENCE_S = 5.0
+"""Of a user's git that is at work, a collection say, a lock is waited for."""
+_PAUSE_S = 0.05
 _CLOCK_SLACK_S = 2.0
 """Some file systems keep times in steps of two seconds."""
 
@@ -83,7 +86,12 @@ def clear_git_directory(repo: Repo) -> tuple[str, ...]:
     if not any(lock.exists() for lock in declared):
         drop_note(repo, _INTENT)
     clear_shared_locks(repo)
-    return tuple(_explain(lock) for lock in _find_foreign(repo) if lock.exists())
+    until, foreign = time.monotonic() + _PATIENCE_S, _find_foreign(repo)
+    while held := [lock for lock in foreign if lock.exists()]:
+        if time.monotonic() > until or not any(_is_git_at_work(repo, lock) for lock in held):
+            break
+        time.sleep(_PAUSE_S)
+    return tuple(map(_explain, held))
 
 
 def clear_transfer_locks(repo: Repo) -> None:

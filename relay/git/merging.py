@@ -12,7 +12,9 @@ from pathlib import Path
 
 from relay.git.command import GitError
 from relay.git.message import list_loose_texts
+from relay.git.objects import write_commit
 from relay.git.repository import Repo
+from relay.git.trees import find_tree
 from relay.values import dataclass
 
 _BASES: dict[tuple[Path, frozenset[str]], str] = {}
@@ -33,17 +35,22 @@ class Merge:
     """What git says about them; empty without any."""
 
 
-def merge_commits(repo: Repo, ours: str, theirs: str) -> Merge:
+def merge_commits(repo: Repo, ours: str, theirs: str, *, base: str = "") -> Merge:
     """Merge two commits; nothing but objects is written.
 
     Args:
         ours: The commit whose side comes first in what conflicts.
+        base: A commit below `theirs` that both are to be compared with; empty for the newest that they have in common.
 
     Raises:
         GitError: They have nothing in common, or git could not merge them at all.
     """
     with tempfile.TemporaryDirectory(prefix="relay-merge-") as place:
         bare = _make_bare(repo, Path(place))
+        if base and base != find_base(repo, ours, theirs):  # git's own option for it is of 2.40
+            instead = write_commit(repo, find_tree(repo, ours), (base,), b"relay: what is merged")
+            (bare / "refs/replace").mkdir()
+            (bare / "refs/replace" / ours).write_text(f"{instead}\n")
         git = replace(repo.git, place=(f"--git-dir={bare}", f"--work-tree={repo.root}"), settings=())
         result = git.probe("merge-tree", "--write-tree", "-z", "--name-only", ours, theirs, env=_make_environ(repo))
     tree, _, rest = result.out.partition(b"\0")
@@ -68,6 +75,16 @@ def find_base(repo: Repo, one: str, other: str) -> str | None:
         elif (found := repo.git.ask("merge-base", one, other)) is not None:
             _BASES[asked] = found.decode()
     return _BASES.get(asked)  # None is not kept: a shallow clone may be deepened
+
+
+def find_fork(repo: Repo, branch: str, commit: str) -> str | None:
+    """Return the newest commit below another one that a branch was at, or is, by its log; None where that says nothing.
+
+    Where somebody rewrote the branch, that is newer than what the two have in common.
+    """
+    ref = f"refs/heads/{branch}"
+    found = repo.git.ask("merge-base", "--fork-point", ref, commit) if repo.find_commit(ref) else None
+    return found.decode() if found else None
 
 
 def _find_near(repo: Repo, old: str, new: str) -> str | None:

@@ -75,6 +75,11 @@ def name_jobs(branch: str) -> str:
     return f"{JOB_BRANCHES}{render_ref_part(branch)}/"
 
 
+def find_plan_branch(branch: str) -> str:
+    """Return the branch that the one of a phase is for; itself where it is no such branch."""
+    return parse_ref_part(branch.split("/")[1]) if branch.startswith(JOB_BRANCHES) else branch
+
+
 def parse_ref_part(part: str) -> str:
     """Undo `render_ref_part`."""
     return part.replace("%2F", "/").replace("%25", "%")

@@ -18,10 +18,13 @@ _OWN_REFS = "relay"
 _STASH_LOG = "logs/refs/stash"
 
 
-def copy_git_dir(repo: Repo, place: Path) -> tuple[str, ...]:
+def copy_git_dir(repo: Repo, place: Path, *, branch: str = "") -> tuple[str, ...]:
     """Fill the new directory `place` with a copy of the repository's common git directory.
 
     Neither links nor anything that is no file are followed or opened: links are copied as links.
+
+    Args:
+        branch: What HEAD names in the copy, at the same commit; empty for what it names. Kept in a reftable, it stays.
 
     Returns:
         The names of directories that are not copied; each has an empty directory in `place`.
@@ -42,6 +45,11 @@ def copy_git_dir(repo: Repo, place: Path) -> tuple[str, ...]:
     if repo.git_dir != repo.common_dir and repo.git_dir.is_relative_to(repo.common_dir):
         _copy_tree(repo.git_dir, place / repo.git_dir.relative_to(repo.common_dir))
         shown = [name for name in shown if name != "worktrees"]
+    if branch and (head := repo.head()):
+        ref = place / "refs/heads" / branch
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(f"{head}\n")
+        (place / os.path.relpath(repo.git_dir, repo.common_dir) / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
     return tuple(sorted(shown))
 
 

@@ -33,6 +33,7 @@ _VARIABLES = (
     "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy",
     "no_proxy",
 )  # fmt: skip
+_ID = regex(r"\b[0-9a-f]{40,64}\b")
 _HELPER = regex(r"credential\.(.*\.)?helper", re.DOTALL)
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
@@ -44,6 +45,10 @@ _RACED = ("cannot lock ref", "failed to update ref", "incorrect old value provid
 
 class RemoteError(RepoError):
     """A remote could not be reached, or does not do what is needed; nothing is known to have changed there."""
+
+
+class LostObjectError(RemoteError):
+    """A ref of the remote names an object that it has not: as a rule `git gc --prune=now` there, during a push."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +119,27 @@ class Remote:
         """
         clear_transfer_locks(self.repo)  # of one that was killed: it would keep all the others away
         flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
+        args = ("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
         with declare_locks(self.repo, self.repo.common_dir / "packed-refs.lock"):
-            self._run("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
+            result = self._probe(*args)
+        if result.code:
+            raise self._find_lost(result) or self._explain("fetch", result)
+
+    def _find_lost(self, result: GitResult) -> LostObjectError | None:
+        """Look whether what could not be fetched is a ref of relay's own whose commit the remote has lost."""
+        if not (named := set(_ID.findall(result.err.decode(errors="replace")))):
+            return None
+        refs = [
+            ref
+            for ref, commit in self.list_refs("refs/relay/*", f"refs/heads/{JOB_BRANCHES}*").items()
+            if commit in named
+        ]
+        if not refs:
+            return None
+        names = " ".join(map(shlex.quote, refs))
+        return LostObjectError(
+            f"{self.name} has lost what {names} names", hint=f"git push {self.name} --delete {names}"
+        )
 
     def push(self, *updates: RefUpdate) -> Pushed:
         """Change refs, all of them or none.

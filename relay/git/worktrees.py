@@ -35,12 +35,30 @@ def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
     return tuple(_parse([os.fsdecode(line) for line in block.split(b"\0")]) for block in blocks if block.strip(b"\0"))
 
 
+def list_roots(repo: Repo) -> tuple[Path, ...]:
+    """Return the directories of a repository's work trees that are there, this one too, without asking git.
+
+    Raises:
+        GitError: The list cannot be read.
+    """
+    try:
+        links = [find_link(place) for place in _list_own(repo.common_dir)]
+    except OSError as error:
+        raise GitError(f"{error.filename}: {error.strerror}") from None
+    main = repo.common_dir if repo.common_dir.name == ".git" else None
+    return tuple(link.parent for link in (main, *links) if link is not None and os.path.lexists(link))
+
+
+def _list_own(common_dir: Path) -> list[Path]:
+    """Return the git directories of the linked work trees."""
+    place = common_dir / "worktrees"
+    return [place / name for name in os.listdir(place)] if place.exists() else []  # noqa: PTH208  # names
+
+
 def _read_all(common_dir: Path) -> tuple[Worktree, ...] | None:
     """Return the same where each is on a branch, and is there to be touched; None: git has to say."""
     try:
-        own = [common_dir / "worktrees" / name for name in os.listdir(common_dir / "worktrees")]  # noqa: PTH208  # names
-    except FileNotFoundError:
-        own = []
+        own = _list_own(common_dir)
     except OSError:
         return None
     main = _read(common_dir, common_dir)

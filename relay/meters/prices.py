@@ -7,13 +7,13 @@ Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overvie
 5.5 family's minimum cacheable length third parties only; fable-5-2's one-hour write is inferred (2 × input).
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any, Self
 
-from relay.session.usage import Usage, add_usd
+from relay.regexes import regex
+from relay.session.usage import Spent, Usage, add_usd
 from relay.values import dataclass
 
 PRICES_SEEN = date(2026, 11, 20)
@@ -98,12 +98,24 @@ PRICES: tuple[Price, ...] = (
 )
 
 
+_BEDROCK_ID = regex(r"(?:arn:\S+/)?(?:[a-z-]{2,6}\.)?anthropic\.(\S+?)(?:-v\d+(?::\d+(?::\d+k)?)?)?")
+_GATEWAY_ID = regex(r"anthropic/([^:\s]+)(?::[a-z]+)?")
+_VERTEX_PATH = "publishers/anthropic/models/"
+_VERSION = regex(r"[-@](?:\d{8}|default)$")
+
+
 def normalize_model(model: str) -> str:
-    """Return the bare id: no ``anthropic/``, no ``[1m]`` window suffix, no ``-20251001`` snapshot date."""
-    bare = model.strip().lower()
-    if bare.startswith("anthropic/"):
-        bare = bare.removeprefix("anthropic/").replace(".", "-")
-    return re.sub(r"[-@]\d{8}$", "", bare.removesuffix("[1m]"))
+    """Return the bare id: no ``[1m]`` window suffix, no ``-20251001`` snapshot date, nothing that a cloud adds.
+
+    As ``us.anthropic.…-v1:0`` (Bedrock), ``…@default`` (Vertex), ``anthropic/…:online`` (gateways). What these charge
+    on top of the list price, such as a tenth for a region, is not known here: a price of the user's own counts first.
+    """
+    bare = model.strip().lower().removesuffix("[1m]").rpartition(_VERTEX_PATH)[2]
+    if found := _BEDROCK_ID.fullmatch(bare):
+        bare = found[1]
+    elif found := _GATEWAY_ID.fullmatch(bare):
+        bare = found[1].replace(".", "-")
+    return _VERSION.sub("", bare)
 
 
 def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Price | None:
@@ -144,11 +156,32 @@ def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> 
     return (prompt_tokens * rates.dearest_input + max_output_tokens * rates.output) / _MILLION
 
 
-def answer_cost_usd(usage: Usage, price: Price | None, *, estimated: bool) -> float | None:
-    """Return what a response cost, at most where its usage is an estimate; None where the price is unknown."""
+def charge_request(said: Usage | None, price: Price | None, *, worst: Usage, least: Usage, most: Usage) -> Spent:
+    """Return what a request counts as: what was said of it, and the most that it can have been of what was not.
+
+    The one rule for money. Prompt and answer are judged each for itself; 0 is said of an answer that has no end, whose
+    length nobody knows yet, and of a prompt that was not counted.
+
+    Args:
+        said: What the endpoint reported; None for nothing.
+        price: None where it is unknown.
+        worst: The most that prompt and answer can have been, as input and output.
+        least: Below this a prompt, or an answer, was not counted.
+        most: Above this it was counted wrongly.
+    """
+    found = said or Usage()
+    is_prompt_known = max(1, least.input_tokens) <= found.prompt_tokens <= most.input_tokens
+    is_answer_known = said is not None and least.output_tokens <= found.output_tokens <= most.output_tokens
+    usage = found if is_prompt_known else Usage(input_tokens=worst.input_tokens)
+    answer = found if is_answer_known else worst
+    usage = replace(usage, output_tokens=answer.output_tokens, thinking_tokens=answer.thinking_tokens)
     if price is None:
-        return None
-    return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price) if estimated else cost_usd(usage, price)
+        usd = None
+    elif is_prompt_known:
+        usd = cost_usd(usage, price)
+    else:
+        usd = worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price)
+    return Spent(usage=usage, cost_usd=usd, estimated=not (is_prompt_known and is_answer_known))
 
 
 PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
@@ -309,3 +342,16 @@ MODEL_LIMITS: Mapping[str, ModelLimits] = {
 def find_limits(model: str) -> ModelLimits | None:
     """Return what is known about a model without asking the Models API; None when nothing is."""
     return MODEL_LIMITS.get(normalize_model(model))
+
+
+def suggest_models(model: str, own: Iterable[str] = ()) -> str:
+    """Return which known models may be meant by a name that is not known, as words behind it; empty for none.
+
+    Args:
+        own: Models of the user's settings.
+    """
+    import difflib  # costs start-up time and is needed only here
+
+    bare, names = normalize_model(model), [*own, *MODEL_LIMITS]
+    near = [name for name in names if bare and bare in name] or difflib.get_close_matches(bare, names, cutoff=0.8)
+    return f" (did you mean {' or '.join(near[:3])}?)" if near and bare not in names else ""

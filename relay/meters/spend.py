@@ -4,6 +4,8 @@ Each sum answers a question: the plan's (does the cap hold?), the open phase's (
 records yet (what goes into the next commit's trailers?) and the session's (what did this leg cost?).
 """
 
+from dataclasses import replace
+
 from relay.meters.prices import Budget, Price, worst_cost_usd
 from relay.session.events import CacheRefreshed, Event, ResponseReceived
 from relay.session.usage import Spent, Usage
@@ -74,6 +76,13 @@ class Meter:
         worst_usage = Usage(input_tokens=prompt_tokens, output_tokens=output_tokens)
         self._worst = Spent(usage=worst_usage, cost_usd=worst, estimated=True)
         return self._budget.check(worst, prompt_tokens + output_tokens)
+
+    @property
+    def unsent(self) -> Spent | None:
+        """The request that was checked last, at the most that it can cost, where more for the run would let it go."""
+        usd, own = self._worst.cost_usd, replace(self._budget, phase_cap_usd=None)
+        can_help = usd is not None or own.token_cap is not None
+        return self._worst if can_help and own.check(usd, self._worst.tokens) else None
 
     def _charge(self, spent: Spent) -> None:
         self._budget = self._budget.charge(spent.cost_usd, spent.tokens)

@@ -1,140 +1,106 @@
-"""Calling: in a thread of its own, tried again where it fails, never waited for but for a moment at the end."""
+"""Calling: each call is a process of its own, never waited for but for a moment at the end."""
 
 import contextlib
-import http.client
-import queue
+import json
+import os
 import shutil
+import signal
 import subprocess
-import threading
-import urllib.error
-import urllib.request
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from importlib.util import find_spec
+from typing import IO, cast
 
 from relay.config.news import Channel
-from relay.news.forms import Errand, Post, render_news
+from relay.news import call as program
+from relay.news.forms import Job, render_news
 from relay.news.occasions import News, Watcher
 from relay.session.events import Event, Noticed, Observe, RunEnded, RunStarted
+from relay.values import dataclass
 
-WAITS_S = (2.0, 10.0, 30.0)
-"""Before each further try."""
-TIMEOUT_S = 10.0
-"""For each step of a request, and for a program."""
+WAITS_S = (1.0, 2.0, 4.0)
+"""Before each further try, where the service asks for no other; all of them fit into `LAST_S`."""
 LAST_S = 8.0
 """How long the end of a run waits for what is on its way."""
-MOST_WAITING = 100
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_Job = tuple[Channel, Post | Errand]
+MOST_CALLS = 20
+"""At once; 45 MB each where Apprise does it."""
 
 
-class GivenUpError(Exception):
-    """A call that would fail again in the same way; the message says why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnd:
+    """What came of a call."""
+
+    name: str
+    """The channel's."""
+    reached: bool
+    words: str
+    """What came back last."""
 
 
 class Courier:
-    """Takes jobs and does them one after the other. Mutable: threads share it."""
+    """Starts calls and hears how they ended. Mutable: it holds those that are on their way."""
 
-    def __init__(self, *, waits_s: Sequence[float] = WAITS_S, timeout_s: float = TIMEOUT_S) -> None:
-        self._waits, self._timeout = tuple(waits_s), timeout_s
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(MOST_WAITING)
-        self._failed: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._closing = threading.Event()
-        self._form = ""
-        self._thread: threading.Thread | None = None
-        self._opener = urllib.request.build_opener(_NoRedirect)  # not on the thread: it goes through the environment
+    def __init__(self, *, waits_s: Sequence[float] = WAITS_S) -> None:
+        self._waits_s = tuple(waits_s)
+        self._calls: list[tuple[str, subprocess.Popen[str]]] = []
+        self._ends: list[CallEnd] = []
 
-    def send(self, channel: Channel, job: Post | Errand) -> None:
-        """Take a job, at once; where too many wait already, it is dropped and told."""
-        if self._thread is None:
-            self._form = channel.form
-            self._thread = threading.Thread(target=self._work, name="news", daemon=True)
-            self._thread.start()
-        try:
-            self._jobs.put_nowait((channel, job))
-        except queue.Full:
-            self._failed.put(f"{channel.form}: too much to tell at once")
+    def send(self, name: str, job: Job) -> None:
+        """Start a call; where too many are on their way already it is dropped, and told."""
+        if len(self._calls) >= MOST_CALLS:
+            self._fail(name, "too much to tell at once")
+            return
+        try:  # -P: nothing of the work tree is imported; a session of its own: Ctrl-C at the run ends no call
+            call = subprocess.Popen(
+                (sys.executable, "-P", program.__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self._fail(name, f"no process can be started: {error.strerror}")
+            return
+        with contextlib.suppress(OSError), cast("IO[str]", call.stdin) as stdin:
+            stdin.write(json.dumps({**job, "waits_s": self._waits_s}))
+        call.stdin = None  # it is closed; what was said is read when the process has ended
+        self._calls.append((name, call))
 
-    def take_failures(self) -> tuple[str, ...]:
-        """Return why jobs were given up, since this was called last."""
-        found = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                found.append(self._failed.get_nowait())
-        return tuple(found)
+    def _fail(self, name: str, words: str) -> None:
+        self._ends.append(CallEnd(name=name, reached=False, words=words))
+
+    def take_ends(self) -> tuple[CallEnd, ...]:
+        """Return what came of calls that have ended since this was called last."""
+        for name, call in [pair for pair in self._calls if pair[1].poll() is not None]:
+            self._hear(name, call)
+        found, self._ends = tuple(self._ends), []
+        return found
+
+    def _hear(self, name: str, call: subprocess.Popen[str], cut: str = "") -> None:
+        self._calls.remove((name, call))
+        said, _ = call.communicate()
+        last = said.splitlines()[-1:] or ([] if cut else ["it ended without a word"])
+        words = "; ".join((*last, *([cut] if cut else [])))
+        self._ends.append(CallEnd(name=name, reached=not call.returncode, words=words))
 
     def close(self, wait_s: float) -> None:
-        """Try what waits once more without waiting between, for so many seconds at most; the rest is given up."""
-        if self._thread is None:
-            return
-        self._closing.set()
-        with contextlib.suppress(queue.Full):
-            self._jobs.put_nowait(None)
-        self._thread.join(wait_s)
-        if self._thread.is_alive():
-            self._failed.put(f"{self._form}: no answer by the end of the run")
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            channel, what = job
-            self._form = channel.form
-            for wait in (*self._waits, None):
-                failure = self._try(what)
-                if not failure:
-                    break
-                if wait is None or isinstance(failure, GivenUpError):
-                    self._failed.put(f"{channel.form}: {failure}")
-                    break
-                self._closing.wait(wait)
-
-    def _try(self, what: Post | Errand) -> Exception | None:
-        try:
-            if isinstance(what, Errand):
-                _start(what, self._timeout)
-            else:
-                _post(self._opener, what, self._timeout)
-        except (GivenUpError, OSError, http.client.HTTPException, ValueError) as error:
-            return error
-        return None
+        """Wait for what is on its way, for so many seconds at most; the rest is given up."""
+        until = time.monotonic() + wait_s
+        for name, call in self._calls.copy():
+            cut = ""
+            try:
+                call.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                cut = "given up at the end of the run"
+                os.killpg(call.pid, signal.SIGKILL)  # with the program that it started
+            self._hear(name, call, cut)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: a header with a secret goes where the user sent it, and nowhere else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Refuse."""
-
-
-def _post(opener: urllib.request.OpenerDirector, post: Post, timeout_s: float) -> None:
-    request = urllib.request.Request(post.url, data=post.body, headers=dict(post.headers), method="POST")  # noqa: S310  # http and https only
-    try:
-        with opener.open(request, timeout=timeout_s):
-            return
-    except urllib.error.HTTPError as error:
-        error.close()
-        words = f"answered with {error.code}"
-        raise OSError(words) if error.code in _AGAIN else GivenUpError(words) from None
-    except urllib.error.URLError as error:
-        raise OSError(f"cannot be reached: {error.reason}") from None
-
-
-def _start(call: Errand, timeout_s: float) -> None:
-    try:
-        done = subprocess.run(
-            call.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise GivenUpError(_name_missing(call)) from None
-    except subprocess.TimeoutExpired:
-        raise GivenUpError(f"{call.words[0]} did not end") from None
-    if done.returncode:
-        raise OSError(f"{call.words[0]} failed with exit status {done.returncode}")
-
-
-def _name_missing(call: Errand) -> str:
-    return f"there is no program {call.words[0]}"
+def find_missing_part(job: Job) -> str:
+    """Return why a job cannot be done on this machine; empty where nothing is known of that."""
+    if "words" in job:
+        return "" if shutil.which(job["words"][0]) else f"there is no program {job['words'][0]}"
+    return "" if find_spec("apprise") else "Apprise is not installed: pip install 'relay-build[notify]'"
 
 
 class Newsroom:
@@ -159,12 +125,14 @@ class Newsroom:
         """Take an event; returns at once."""
         if isinstance(event, RunStarted):
             for channel in self._channels:  # what can never be sent is told at the start
-                job = self._render(channel, _TRIAL)
-                if isinstance(job, Errand) and not shutil.which(job.words[0]):
-                    self._odd[f"{channel.form}: {_name_missing(job)}"] = None
+                self.check(channel)
         self._has_ended = self._has_ended or isinstance(event, RunEnded)
         if news := self._watcher.find_news(event):
             self._tell(news)
+
+    def check(self, channel: Channel) -> None:
+        """Note what keeps a channel from being told, as far as that is known before."""
+        self._render(channel, TRIAL)
 
     def fail(self, error: Exception) -> None:
         """Tell that a run came to an end of which no event speaks."""
@@ -174,26 +142,33 @@ class Newsroom:
     def _tell(self, news: News) -> None:
         news = replace(news, details=self._redact(news.details))
         for channel in self._channels:
-            if news.occasion in channel.on and (job := self._render(channel, news)):
-                self._courier.send(channel, job)
+            if news.occasion in channel.on:
+                self.tell(channel, news)
 
-    def _render(self, channel: Channel, news: News) -> Post | Errand | None:
+    def tell(self, channel: Channel, news: News) -> None:
+        """Tell one channel, whatever it wants to be told of."""
+        if job := self._render(channel, news):
+            self._courier.send(channel.name, job)
+
+    def _render(self, channel: Channel, news: News) -> Job | None:
         try:
-            return render_news(channel, news, self._environ)
+            job = render_news(channel, news, self._environ)
         except KeyError as error:
-            self._odd[f"{channel.form}: the variable {error.args[0]} is not set"] = None
-        except ValueError as error:
-            self._odd[f"{channel.form}: {error}"] = None
-        return None
+            self._odd[f"{channel.name}: the variable {error.args[0]} is not set"] = None
+            return None
+        if words := find_missing_part(job):
+            self._odd[f"{channel.name}: {words}"] = None
+        return None if words else job
 
     def take_failures(self) -> tuple[Noticed, ...]:
         """Return what could not be told, each once."""
-        new = [words for words in (*self._odd, *self._courier.take_failures()) if words not in self._told]
+        lost = [f"{answer.name}: {answer.words}" for answer in self._courier.take_ends() if not answer.reached]
+        new = [words for words in (*self._odd, *lost) if words not in self._told]
         self._told.update(new)
         return tuple(Noticed(text=f"nobody is notified by {words}", warning=True) for words in dict.fromkeys(new))
 
 
-_TRIAL = News(occasion="done", text="", details="")
+TRIAL = News(occasion="test", text="this is what a run would tell you", details="")
 
 
 @contextmanager

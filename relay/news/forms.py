@@ -1,68 +1,34 @@
-"""News in the form that each channel takes. Pure; the details may hold anything, and are data in all of them."""
+"""News as a channel takes it: what is started, or what Apprise is told. Pure; details may hold anything."""
 
-import json
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from relay.config.news import Channel, fill_variables
 from relay.news.occasions import News
-from relay.values import dataclass
 
-_URGENT = frozenset({"blocked", "stopped", "limit"})
+Job = Mapping[str, Any]
+"""What `relay.news.call` does: the ``words`` of a program, or ``url``, ``title``, ``text`` and ``kind`` for Apprise."""
+_KINDS = {"done": "success", "blocked": "failure", "stopped": "failure", "red": "failure"}
 _MAC = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+_TAME = str.maketrans({"@": "\uff20", "<": "\u2039", ">": "\u203a"})
+"""Chats call whole channels for some words (``@everyone``, ``<!channel>``), and Apprise lets some of them through."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """A request."""
-
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """A program that is started, without a shell."""
-
-    words: tuple[str, ...]
-
-
-def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Post | Errand:
+def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Job:
     """Write news as a channel takes it.
 
     Raises:
-        KeyError: A variable that it names is not set.
-        ValueError: A variable's value cannot be in a header.
+        KeyError: A variable that the address names is not set.
     """
     text = f"{news.text} · {news.details}" if channel.details and news.details else news.text
-    if channel.form == "command":
+    if channel.url:
+        url, kind = fill_variables(channel.url, environ), _KINDS.get(news.occasion, "warning")
+        return {"url": url, "title": news.title, "text": text.translate(_TAME), "kind": kind}
+    if channel.command:
         given = {"{title}": news.title, "{text}": text, "{occasion}": news.occasion}
-        return Errand(words=tuple(_replace(word, given) for word in channel.command))
-    if channel.form == "desktop":
-        if sys.platform == "darwin":
-            return Errand(words=("osascript", *(word for line in _MAC for word in ("-e", line)), news.title, text))
-        return Errand(words=("notify-send", "--app-name=relay", "--", news.title, text))
-    headers = {name: fill_variables(value, environ) for name, value in channel.headers}
-    if any(not value.isprintable() or not value.isascii() for value in headers.values()):
-        raise ValueError("a header holds what a header cannot")
-    if channel.form == "ntfy":
-        own = {"Title": news.title, "Priority": "4" if news.occasion in _URGENT else "3"}
-        return Post(url=fill_variables(channel.url, environ), headers={**own, **headers}, body=text.encode())
-    own = {"Content-Type": "application/json"}
-    body = json.dumps(_make_body(channel.form, news, text)).encode()
-    return Post(url=fill_variables(channel.url, environ), headers={**own, **headers}, body=body)
-
-
-def _replace(word: str, given: Mapping[str, str]) -> str:
-    """Replace a word that is a mark as a whole: what a text says is never looked at for marks."""
-    return given.get(word, word)
-
-
-def _make_body(form: str, news: News, text: str) -> Mapping[str, object]:
-    if form == "slack":
-        plain = f"{news.title}: {text}".replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return {"text": plain}
-    if form == "discord":
-        return {"content": f"{news.title}: {text}", "allowed_mentions": {"parse": []}}
-    return {"occasion": news.occasion, "title": news.title, "text": text}
+        # A word is replaced that is a mark as a whole: what a text says is never looked at for marks.
+        return {"words": [given.get(word, word) for word in channel.command]}
+    if sys.platform == "darwin":
+        return {"words": ["osascript", *(word for line in _MAC for word in ("-e", line)), news.title, text]}
+    return {"words": ["notify-send", "--app-name=relay", "--", news.title, text]}

@@ -15,7 +15,7 @@ from relay.session.events import (
 from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
 from relay.values import dataclass
-from relay.words import render_duration, render_usd, shorten
+from relay.words import count_questions, render_duration, render_usd, shorten
 
 COST_SHARE = 0.8
 """Of the cap."""
@@ -29,7 +29,7 @@ class News:
     """Something to tell."""
 
     occasion: str
-    """One of `relay.config.news.OCCASIONS`."""
+    """One of `relay.config.news.OCCASIONS`, or ``test``."""
     text: str
     """One line that says nothing of the repository."""
     details: str
@@ -128,7 +128,9 @@ class Watcher:
             occasion = "blocked" if any(leg.result == "blocked" for leg in last) else occasion
             occasion = "limit" if any(leg.end is SessionEnd.LIMIT for leg in last) else occasion
         spent = render_usd(event.spent_usd, estimated=event.estimated)
-        return self._make(occasion, f"exit status {event.exit_code}, {spent} spent", event.reason)
+        words = f"exit status {event.exit_code}, {spent} spent"
+        words += f"; {count_questions(event.questions)}" if event.questions else ""
+        return self._make(occasion, words, event.reason)
 
     def make_failure(self, words: str) -> News:
         """Return the news of a run that could not go on."""
@@ -149,4 +151,5 @@ _TITLES = {
     "red": "a gate is red",
     "cost": "most of the budget is spent",
     "question": "a question for you",
+    "test": "a test",
 }

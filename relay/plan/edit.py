@@ -11,10 +11,11 @@ from itertools import product
 from relay.errors import PlanError
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
-from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
+from relay.plan.outline import Entry, EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.transitions import check_transition
 from relay.regexes import regex
+from relay.values import dataclass
 from relay.words import HIDING, list_some
 
 _LINE_END = regex(r"\r\n|\r|\n")
@@ -27,6 +28,7 @@ _BLOCK_START = regex(
 )
 _UNSEEN = regex(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
 """Control characters but those that are white space, and what hides or reorders text."""
+_ASKED, _ASSUMED = "question: ", " (assumed: "
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
 
@@ -106,8 +108,48 @@ def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
 def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
     """Return the notes of a phase that it has, in their order."""
     _, extent = _get_phase(plan, phase_id)
+    return tuple(entry.text for entry in _list_notes(plan, extent))
+
+
+def _list_notes(plan: Plan, extent: Extent) -> Iterator[Entry]:
     inside = plan.outline.sections[extent.head + 1 : extent.stop]
-    return tuple(e.text for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
+    return (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftQuestion:
+    """A question that a session left to the user in a phase's notes, and what it went on with."""
+
+    phase_id: str
+    question: str
+    assumed: str
+
+    @property
+    def text(self) -> str:
+        """Both in one line, with the phase."""
+        return f"phase {self.phase_id}: {self.question}{_ASSUMED}{self.assumed})"
+
+
+def append_question(plan: Plan, phase_id: str, question: str, assumed: str) -> Plan:
+    """Append a question to a phase's Notes; it is one there until the user takes the note out.
+
+    Raises:
+        PlanError: As `append_note`.
+    """
+    return append_note(plan, phase_id, f"{_ASKED}{question}{_ASSUMED}{assumed})")
+
+
+def list_questions(plan: Plan) -> tuple[LeftQuestion, ...]:
+    """Return the questions in the notes of all phases, in their order."""
+    if _ASSUMED not in plan.text:
+        return ()
+    noted = zip(plan.phases, find_extents(plan.outline.sections), strict=True)
+    return tuple(
+        LeftQuestion(phase_id=phase.id, question=asked.removeprefix(_ASKED), assumed=assumed.removesuffix(")"))
+        for phase, extent in noted
+        for asked, mark, assumed in (entry.text.rpartition(_ASSUMED) for entry in _list_notes(plan, extent))
+        if mark and asked.startswith(_ASKED)
+    )
 
 
 def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:

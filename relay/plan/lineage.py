@@ -4,12 +4,18 @@ An id is a place: it moves when a phase is put in above. What a phase says is wh
 commits, claims and an open leg go with the heading and the items.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
 from relay.plan.model import Item, Phase, Plan
+from relay.plan.parse import find_plan_in
 from relay.plan.spans import parse_number
+from relay.regexes import regex
 from relay.values import dataclass
+
+_ITEM = regex(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[.\][ \t]+(\S.*)", re.MULTILINE)
+"""An item's words, as they stand there: most versions of a plan have some in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,23 @@ def find_lineage(before: Plan, after: Plan) -> Lineage:
     moved = (text for text in once[0].keys() & once[1].keys() if once[0][text] not in items)
     items |= {once[0][text]: once[1][text] for text in moved}
     return Lineage(phases=phases, items=items)
+
+
+def has_heirs(before: str | None, after: str) -> bool:
+    """Return whether anything of a plan is left in the one that followed in its file: a phase, or an item.
+
+    Args:
+        before: Its text; None, or a text that is no plan, says nothing, and is taken for the same.
+    """
+    if before is None or not _find_words(before).isdisjoint(_find_words(after)):
+        return True
+    old, new = find_plan_in(before), find_plan_in(after)
+    lineage = find_lineage(old, new) if old and new else None
+    return lineage is None or bool(lineage.phases or lineage.items)
+
+
+def _find_words(text: str) -> set[str]:
+    return set(map(str.strip, _ITEM.findall(text)))
 
 
 def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:

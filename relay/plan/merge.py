@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from relay.errors import PlanError
-from relay.plan.edit import append_note, list_notes
+from relay.plan.edit import append_items, append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import find_plan_in
@@ -53,6 +53,22 @@ def merge_plans(base: Plan, tip: Plan, own: Plan) -> PlanMerge:
         taken, merged = {}, _add_rest(base, tip, own, onto=tip)
     left = [change for change in changes if change not in taken]
     return PlanMerge(plan=merged.plan, left=(*(_describe(sides, change) for change in left), *merged.left))
+
+
+def strip_rewrites(base: Plan, own: Plan) -> PlanMerge:
+    """Return `base` with what sessions may have changed of it in `own`: added items, notes and ticks, nothing else."""
+    onto, heirs, left = base, find_lineage(own, base), list[str]()
+    for phase in own.phases:
+        added = [item.text for item in phase.items if item.id not in heirs.items]
+        if added and (home := heirs.phases.get(phase.id)):
+            try:
+                onto = append_items(onto, home, added)
+            except PlanError as error:
+                left.append(f"items of phase {phase.id} were left out: {error}")
+    kept = _add_rest(base, base, own, onto=onto)
+    if kept.plan.text != own.text:
+        left.append("of the plan as it was changed elsewhere only added items, notes and ticks are taken")
+    return PlanMerge(plan=kept.plan, left=(*left, *kept.left))
 
 
 def _find_keys(side: Side) -> list[tuple[str, ...]]:
@@ -109,6 +125,9 @@ def _add_rest(base: Plan, tip: Plan, own: Plan, *, onto: Plan) -> PlanMerge:
     left: list[str] = []
     for side in (tip, own):
         for phase_id, home, note in _find_new_notes(base, side, onto):
+            if not home:
+                left.append(f"a note on phase {phase_id} was left out, since the phase is gone: {note}")
+                continue
             try:
                 onto = append_note(onto, home, note)
             except PlanError as error:

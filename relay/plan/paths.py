@@ -6,6 +6,7 @@ slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the reposi
 
 from collections.abc import Iterator
 from operator import itemgetter
+from pathlib import PurePosixPath
 
 from relay.plan.spans import CodeSpan, find_code_spans
 from relay.regexes import regex
@@ -40,6 +41,9 @@ _HERE = regex(r"\A(?:\./+)+")
 _BARE = regex(r"(?<![^\s`])[^\s`/]*+/[^\s`]*+")
 _DASH = regex(r"[ \t\n](?:—|–|--?)[ \t\n]")
 _PIECE = regex(r"[^,;]+")
+_OPERAND = regex(r"[^\s;&|<>()'\"`=]+")
+_OUTPUT = regex(r"\d?>>?\s*[^\s;&|]+")
+_MODULE = regex(r"(?<![\w./-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?![\w./-])")
 _AND = regex(r"[ \t\n](?:and|&|\+)[ \t\n]")
 _REMARK = regex(r"\([^()]*\)\.?$")
 
@@ -78,6 +82,22 @@ def find_paths(prose: str) -> NamedPaths:
         targets=tuple(word for word in named if word in last),
         refused=tuple(word for word in leaving if _is_surely_file(word)),
     )
+
+
+def find_command_paths(command: str) -> frozenset[str]:
+    """Return the files and folders that a command names, ``tests/a.py::test_b`` without the test."""
+    words = (_clean_operand(word) for word in _OPERAND.findall(_OUTPUT.sub("", command)))
+    return frozenset(str(PurePosixPath(word)) for word in words if _looks_like_path(word) and not _leaves(word))
+
+
+def find_command_modules(command: str) -> frozenset[str]:
+    """Return the files of the modules that a command names: tests/test_a.py for ``python -m unittest tests.test_a``."""
+    found = _MODULE.findall(command) if " -m " in command else []
+    return frozenset(f"{name.replace('.', '/')}.py" for name in found)
+
+
+def _clean_operand(word: str) -> str:
+    return _clean(word.partition("::")[0])
 
 
 def _from_tail(prose: str) -> Iterator[tuple[int, str]]:

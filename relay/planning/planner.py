@@ -4,7 +4,7 @@ The session returns the plan as the input of a tool; relay checks it, sends viol
 and writes the file itself. Before and after, the repository is fingerprinted: a difference rejects the plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.planning.questions import Interview
+from relay.planning.questions import ASSUMPTIONS, Interview
 from relay.planning.sizes import measure_phases
 from relay.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
 from relay.prompts.package_data import is_example
@@ -50,7 +50,7 @@ from relay.tools.secret_check import refuse_secrets
 from relay.tools.specs import ASK, SUBMIT_PLAN
 from relay.tools.toolbox import build_reader_tools
 from relay.values import dataclass
-from relay.words import count
+from relay.words import count, count_questions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
-    return _finish(ctx, submissions.accepted)
+    return _finish(ctx, submissions.accepted, interview.assumed)
 
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
@@ -295,7 +295,7 @@ def _keep_cost(repo: Repo, begun: PlanningRecord, spend: Spent, text: str) -> No
     drop_spent(repo, begun.session_id)
 
 
-def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
+def _finish(ctx: RunContext, plan: Plan, assumed: Collection[str]) -> RunEnd:
     single = len(plan.phases) == 1
     if single:
         words = "one session will do: the plan has a single phase. You may as well do it in one sitting."
@@ -306,4 +306,5 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
     items = sum(len(phase.items) for phase in plan.phases)
     made = f"{count(len(plan.phases), 'phase')}, {count(items, 'item')}"
     words = f"{ctx.plan_path} is written, {made}; read it, change what you like"
+    words += f"; {count_questions(assumed)}, see {ASSUMPTIONS} in it" if assumed else ""
     return ctx.end(ExitCode.DONE, words, RUN)

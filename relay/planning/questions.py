@@ -37,7 +37,8 @@ class Interview:
         self._ask, self._observe, self._redact = ask, observe, redact
         self._rounds = 0
         self._said: dict[str, None] = {}
-        self._assumed: dict[str, None] = {}
+        self.assumed: dict[str, None] = {}
+        """Questions that nobody answered, each with what holds then."""
         self.left: list[str] = []
         """Names of the texts from another terminal that the session was told."""
 
@@ -64,7 +65,7 @@ class Interview:
         if answer is None:
             if self._ask:
                 self._observe(Noticed(text=f"not answered; assumed: {question.assumed}"))
-            self._assumed[f"{question.question} {question.assumed}"] = None
+            self.assumed[f"{question.question} {question.assumed}"] = None
             return f"{question.question} Nobody answered; assume: {question.assumed}"
         return f"{question.question} The user says: {self.hear(answer, question.question)}"
 
@@ -87,7 +88,7 @@ class Interview:
         Raises:
             PlanError: It would be read as another plan then.
         """
-        return append_entries(append_entries(plan, ASSUMPTIONS, [*self._assumed]), CONSTRAINTS, [*self._said])
+        return append_entries(append_entries(plan, ASSUMPTIONS, [*self.assumed]), CONSTRAINTS, [*self._said])
 
     def noting(self, judge: Judge) -> Judge:
         """Return a judge that takes what `judge` takes, with the answers in it."""

@@ -124,6 +124,7 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
     warnings = [text for found in figures.runs for text in found.warnings]
     lines = [
+        *(run.questions if run else ()),
         *(find_worries(beliefs) if beliefs else ()),
         *(
             f"phase {phase.phase_id} touched files that its items do not name: {list_some(phase.work.strayed, 3)}"

@@ -37,7 +37,7 @@ def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed
             Card(
                 question="the conversation as a relay, by the same model of prices and cache",
                 words="",
-                lines=tuple(_list_courses(relayed)),
+                lines=tuple(_list_courses(relayed, main)),
             ),
         ]
     return (*cards, _say_read(reading, figures.totals))
@@ -138,8 +138,13 @@ def _list_losses(figures: Figures, main: Sequence[LegFigures]) -> Iterator[str]:
         yield f"{render_tokens(result.tokens)} tokens in every prompt from turn {result.turn} on: {words}"
 
 
-def _list_courses(relayed: Relayed) -> Iterator[str]:
+def _list_courses(relayed: Relayed, main: Sequence[LegFigures]) -> Iterator[str]:
     yield _say_course("as it was", relayed.was)
+    costs = [leg.totals.spent.cost_usd for leg in main]
+    paid = sum(cost or 0.0 for cost in costs)
+    if relayed.was.usd and paid and None not in costs:
+        error = relayed.was.usd / paid - 1
+        yield f"at list prices it was {render_usd(paid)}: this model of the cache is {error:+.0%} off"
     if not relayed.most.resets:
         yield f"it never reached the line at {render_tokens(relayed.line_tokens)}: a relay changes nothing"
         return

@@ -47,7 +47,7 @@ class ReviewVerdict(StrEnum):
     """It found the place and a scenario that fails."""
     REFUTED = "refuted"
     UNEXAMINED = "unexamined"
-    """A nit, or about a file that the change does not touch."""
+    """A nit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +100,9 @@ def _read_finding(number: int, entry: Mapping[str, Any]) -> ReviewFinding:
     )
 
 
-def choose_for_refutation(findings: Sequence[ReviewFinding], changed: frozenset[str]) -> tuple[ReviewFinding, ...]:
-    """Return what a second session looks at: important, and about a file that the change touches."""
-    return tuple(f for f in findings if f.severity is Severity.IMPORTANT and f.file in changed)
+def choose_for_refutation(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
+    """Return what a second session looks at: the important ones, also in a file that the change only breaks."""
+    return tuple(finding for finding in findings if finding.severity is Severity.IMPORTANT)
 
 
 def apply_verdicts(

@@ -72,13 +72,8 @@ class _HandIn:
     retry_at: float | None
 
 
-def review(
-    reviewers: Reviewers, briefing: ReviewBriefing, changed: frozenset[str]
-) -> tuple[ReviewFinding, ...] | Incomplete:
+def review(reviewers: Reviewers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
     """Have a change looked at, and what is found refuted where that can be done.
-
-    Args:
-        changed: The files that the change touches; a finding about another one is only reported.
 
     Returns:
         The findings with what was made of each, in the order they were reported.
@@ -88,7 +83,7 @@ def review(
     found = _ask(reviewers, "review", system, message, REPORT_FINDINGS, lambda given: read_findings(given["findings"]))
     if isinstance(found, Incomplete):
         return found
-    asked = choose_for_refutation(found, changed)
+    asked = choose_for_refutation(found)
     if not asked:
         return found
     system = render_refuter_system(reviewers.rules)

@@ -12,9 +12,12 @@ from relay.state.plan_edit import EditKind
 from relay.state.resume import ResumeCase
 from relay.state.situation import Situation, find_done
 from relay.store.completion import finish_pending
+from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
-from relay.words import count
+from relay.words import count, list_some
+
+_SHOWN_DOUBTS = 3
 
 
 def needs_session(situation: Situation, selection: Selection, plan_path: str) -> bool:
@@ -49,7 +52,7 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
     spent = read_plan_cost(request.repo, request.plan_path).spent
-    return finish_run(situation, spent)
+    return finish_run(request.files, situation, spent)
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
@@ -60,15 +63,22 @@ def find_done_plan(files: PlanFiles) -> Plan | None:
         return None  # somebody is at it: what was done before stays done, and the next command says what is wrong
 
 
-def finish_run(situation: Situation, spent: Spent) -> RunEnd:
+def finish_run(files: PlanFiles, situation: Situation, spent: Spent) -> RunEnd:
     """Return how a run ends when nothing that was asked for is left."""
     if situation.plan.done:
-        return end_done(situation.plan, spent)
+        return end_done(files, situation.plan, spent)
     return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
 
 
-def end_done(plan: Plan, spent: Spent) -> RunEnd:
-    """Return how a run ends whose plan is done."""
+def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
+    """Return how a run ends whose plan is done, with what speaks against its boxes, as what was red all the time."""
     phases = len(plan.phases)
-    words = f"{phases} of {count(phases, 'phase')}"
+    words = add_doubts(files, f"{phases} of {count(phases, 'phase')}")
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)
+
+
+def add_doubts(files: PlanFiles, words: str) -> str:
+    """Return words with what the plan's commits say against the boxes that they tick behind them."""
+    commits = read_plan_commits(files.repo, files.plan_path)
+    doubts = list_doubts(commits, read_undone(files.repo, commits))
+    return f"{words}, doubtful: {list_some(doubts, _SHOWN_DOUBTS, joint='; ')}" if doubts else words

@@ -1,27 +1,24 @@
 """A phase's gate, and the commit hooks, without a session: on the work tree as it is."""
 
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from relay.gate.causes import Failure, find_causes
-from relay.gate.model import CommandCheck, GateResult, Outcome
+from relay.gate.model import GateResult, Outcome
 from relay.gate.run import run_gate
 from relay.gate.verdict import compare_gate
-from relay.git.config_guard import guard
-from relay.git.hooks import has_hook, make_hook_run
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
-from relay.run.commit.gates import render_gate, reveal, run_hook
+from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal
 from relay.run.commit.hook_refusal import find_hook_causes, render_hook
-from relay.sandbox.run import Sandbox
+from relay.run.commit.hook_trial import try_hook
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunRequest
+from relay.store.commit import CommitEnd, CommitOutcome
 from relay.store.environment import load_environment, read_environment
 from relay.store.legs import read_leg
+from relay.store.session_changes import SessionChanges, read_spans
 from relay.tools.workspace import Workspace
 from relay.words import list_some
 
@@ -42,6 +39,7 @@ def try_gate(
             limits=replace(workspace.limits, timeout_s=request.settings.gate_timeout_s),
             should_stop=workspace.should_stop,
             outputs_dir=workspace.outputs_dir,
+            handed=find_handed(request.repo, request.settings, request.environ),
         )
     verdict = compare_gate(None, result)
     finished = render_gate(phase_id, result, passed=verdict.green, summary=verdict.for_user)
@@ -55,13 +53,15 @@ def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: 
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    config = guard(request.repo).config
-    names = [name for name in request.settings.hooks if has_hook(request.repo, config, name)]
-    if not names:
-        return None
-    observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))
-    with workspace.sandbox.renew() as fresh:
-        checks = tuple(_try_hook(request, workspace, fresh, name, subject) for name in names)
+    repo, settings = request.repo, request.settings
+    with open_hooks(repo, settings, workspace) as hooks:
+        if hooks is None:
+            return None
+        names = [name for name in settings.hooks if name in (hooks.names or ())]
+        observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))
+        index = repo.git_dir / "index"
+        tried = [try_hook(repo, hooks, name, index=index, subject=subject) for name in names]
+    checks = tuple(render_hook(one, _find_causes(workspace, settings.gate_timeout_s, one)) for one in tried)
     red = [check.command for check in checks if check.status is not Outcome.PASSED]
     summary = f"the {list_some(red)} refused" if red else "no hook refused"
     finished = render_gate("", GateResult(commands=checks), passed=not red, summary=summary)
@@ -69,23 +69,13 @@ def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: 
     return finished
 
 
-def _try_hook(request: RunRequest, workspace: Workspace, fresh: Sandbox, name: str, subject: str) -> CommandCheck:
-    repo, timeout_s = request.repo, request.settings.gate_timeout_s
-    scratch = Path(tempfile.mkdtemp(prefix="hook-", dir=fresh.private.tmp))
-    message = scratch / "COMMIT_EDITMSG"
-    message.write_text(f"{subject}\n")
-    if (repo.git_dir / "index").is_file():
-        shutil.copyfile(repo.git_dir / "index", scratch / "index")
-    args = {"pre-commit": (), "commit-msg": (str(message),)}.get(name, (str(message), "message"))
-    hook = make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index")
-    result = run_hook(workspace, repo, fresh, hook, timeout_s=timeout_s)
-    if result.ok:
-        return render_hook(name, result.output, duration_s=result.duration_s)
+def _find_causes(workspace: Workspace, timeout_s: float, tried: CommitOutcome) -> tuple[str, ...]:
+    if tried.end is not CommitEnd.HOOK_REFUSED:
+        return ()
     failed = Failure(
-        command=f"{name} hook", status=Outcome.FAILED, output=result.output, missing="", timeout_s=timeout_s
+        command=f"{tried.hook} hook", status=Outcome.FAILED, output=tried.output, missing="", timeout_s=timeout_s
     )
-    causes = (*find_causes(failed, lift_veil(fresh)), *find_hook_causes(name, result.output))
-    return render_hook(name, result.output, duration_s=result.duration_s, causes=causes)
+    return (*find_causes(failed, lift_veil(workspace.sandbox)), *find_hook_causes(tried))
 
 
 def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
@@ -96,10 +86,16 @@ def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
     return tuple(path for path in named if path not in own and not path.startswith(f"{STATE_DIR}/"))
 
 
-def find_unshown(request: RunRequest) -> tuple[str, ...]:
-    """Return what commands see now and the gate of the open phase is not shown: git ignores it, and it came since."""
-    leg = read_leg(request.repo)
+def find_unshown(request: RunRequest) -> tuple[tuple[str, ...], str]:
+    """Return what commands see now that git ignores and a run's gate is not shown; and a sentence on what it would see.
+
+    It came since the open phase began, or sessions changed it.
+    """
+    leg, there = read_leg(request.repo), sorted(read_environment(request.repo).roots)
     began = load_environment(request.repo, leg.environment) if leg else None
-    if began is None:
-        return ()
-    return tuple(path for path in sorted(read_environment(request.repo).roots) if not began.holds(path))
+    new = [path for path in there if began is not None and not began.holds(path)]
+    by_sessions = SessionChanges(root=str(request.repo.root), spans=read_spans(request.repo))
+    for path in there:
+        if path not in new:
+            by_sessions.look(path)
+    return (*new, *by_sessions.hidden), by_sessions.render()

@@ -4,21 +4,23 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
+import math
 import time
+from dataclasses import replace
 
 from relay.config import Settings
 from relay.errors import ExitCode, within
 from relay.git.operations import check_state
 from relay.git.repository import BranchError, Repo
-from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
+from relay.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
 from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.plan_commit import put_ticks_aside
 from relay.run.commit.readiness import require_gates
-from relay.run.ends import end_done, find_done_plan, finish_run
+from relay.run.ends import add_doubts, end_done, find_done_plan, finish_run
 from relay.run.leg.parts import make_parts
 from relay.run.leg.session import Leg, LegKind, LegResult
-from relay.run.leg.start import Handover, begin_phase, continue_phase, read_phase_spent
+from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume.recommit import commit_proposed
 from relay.run.resume.settlement import settle
 from relay.run.selection import Selection, choose_phase
@@ -32,6 +34,7 @@ from relay.state.session_ends import find_repeated_error, find_reset
 from relay.state.situation import Situation
 from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, read_leg
+from relay.store.session_changes import end_span, watch_sessions
 from relay.store.trailers import ENDED
 from relay.words import count, render_moment, render_span
 
@@ -50,7 +53,9 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
     Raises:
         RelayError: Something that the user has to change first.
     """
+    ctx = replace(ctx, unchecked=selection.unchecked)
     end_pause(ctx.repo)  # of a run that was killed: whoever starts one wants it to run
+    end_span(ctx.repo)
     branch = ctx.repo.branch
     while True:
         if ctx.interrupts.finish_turn:
@@ -59,7 +64,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         situation = settle(ctx)
         phase = choose_phase(situation, selection, ctx.plan_path)
         if phase is None:
-            return finish_run(situation, ctx.meter.total)
+            return finish_run(ctx.files, situation, ctx.meter.total)
         if end := _wait_for_reset(ctx, situation.kept.leg) or _work_on(ctx, selection, phase, situation):
             return end
 
@@ -77,6 +82,7 @@ def require_branch(repo: Repo, branch: str | None) -> None:
 
 def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Situation) -> RunEnd | None:
     """Commit what a session has finished already, or have a session go on; how the run ends, None to go on."""
+    situation = _prepare_landing(ctx, situation)
     plan, leg = situation.plan, situation.kept.leg
     made = commit_proposed(ctx, plan, leg) if leg else None
     if isinstance(made, PhaseCommit):
@@ -86,7 +92,8 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     if made is not None and made.for_review:
         return None  # the leg has moved on: its next session is told
     if made is not None and not made.for_model:  # nothing that a session could repair
-        return ctx.end(ExitCode.STOPPED, _add_ways(f"phase {phase.id}: {made.for_user}", made.ways), RUN)
+        words = _add_ways(f"phase {phase.id}: {made.for_user}", made.ways)
+        return ctx.end(ExitCode.STOPPED, words, made.choose_next(RUN))
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit may have named another
@@ -94,9 +101,20 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     if handover is None:
         return None
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
-    result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
+    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+        result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
     put_ticks_aside(ctx)
     return _decide(ctx, selection, result, handover)
+
+
+def _prepare_landing(ctx: RunContext, situation: Situation) -> Situation:
+    """Give a landing leg what its gate needs: an installation, in a new work tree, and what was red before."""
+    leg = situation.kept.leg
+    if leg is None or not leg.merges:
+        return situation
+    ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
+    leg = ensure_baseline(ctx, situation.plan, leg)
+    return replace(situation, kept=replace(situation.kept, leg=leg))
 
 
 def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
@@ -108,7 +126,9 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
-        return ctx.end(ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", RUN)
+        later = time.strftime("%Y-%m-%dT%H:%M", time.localtime(until + 60))
+        then = Command(words=("run", "--not-before", later))
+        return ctx.end(ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", then)
     ctx.observe(RetryScheduled(attempt=0, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
         return ctx.end(ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
@@ -133,8 +153,8 @@ def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | No
     if selection.all and not selection.phase_id:
         return None
     if plan := find_done_plan(ctx.files):
-        return end_done(plan, ctx.meter.total)
-    return ctx.end(ExitCode.DONE, words, RUN)
+        return end_done(ctx.files, plan, ctx.meter.total)
+    return ctx.end(ExitCode.DONE, add_doubts(ctx.files, words), RUN)
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
@@ -157,24 +177,33 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            is_capped = result.end is SessionEnd.BUDGET
-            then = _raise_cap(ctx.settings, ctx.meter.total, again) if is_capped else _go_on(result, again)
-            return ctx.end(code, _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways), then)
+            why = _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways)
+            if result.end is not SessionEnd.BUDGET:
+                return ctx.end(code, why, _choose_next(result, again))
+            unsent = ctx.meter.unsent
+            return replace(ctx.end(code, why, raise_cap(again, ctx.settings, ctx.meter.total, unsent)), unsent=unsent)
 
 
-def _go_on(result: LegResult, again: Command) -> Command:
+def _choose_next(result: LegResult, again: Command) -> Command:
     """Return what to type next: not what would end in the same way."""
+    if result.refused:
+        return result.refused.choose_next(again)
+    if result.kind is LegKind.BLOCKED:
+        return TELL
     return {SessionEnd.DENIED: DOCTOR, SessionEnd.REFUSED: REVISE}.get(result.end, again)
 
 
-def _raise_cap(settings: Settings, spent: Spent, again: Command) -> Command | None:
-    """Return how to go on with twice the money; None where that may not be enough, or another cap was met."""
-    cap = settings.max_cost_usd
-    if settings.max_phase_cost_usd is not None or settings.max_tokens_total is not None:
+def raise_cap(again: Command, settings: Settings, spent: Spent, unsent: Spent | None) -> Command | None:
+    """Return how to go on with at least twice the money; None where more money would not let the request go.
+
+    Args:
+        unsent: The request that was held back, as of `RunEnd`.
+    """
+    cap, tokens = settings.max_cost_usd, settings.max_tokens_total
+    needed = (spent + unsent) if unsent else Spent(cost_usd=None)
+    if cap is None or needed.cost_usd is None or (tokens is not None and needed.tokens > tokens):
         return None
-    if not cap or not spent.cost_usd or 2 * spent.cost_usd < cap:
-        return None
-    return Command(words=(*again.words, "--max-cost", f"{2 * cap:g}"))
+    return Command(words=(*again.words, "--max-cost", f"{max(2 * cap, math.ceil(100 * needed.cost_usd) / 100):g}"))
 
 
 def _check_stuck(repo: Repo) -> str:
@@ -195,7 +224,7 @@ def _check_size(max_legs: int, result: LegResult, handover: Handover) -> str:
 def _end_interrupted(ctx: RunContext) -> RunEnd:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
-        return end_done(plan, ctx.meter.total)
+        return end_done(ctx.files, plan, ctx.meter.total)
     return ctx.end(ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
 
 

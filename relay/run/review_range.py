@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from relay.errors import ExitCode, PlanError, RepoError
-from relay.git.message import read_texts
+from relay.git.message import read_text, read_texts
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.patches import read_patch
@@ -75,9 +75,13 @@ def _get_phase_range(files: PlanFiles, phase_id: str, own: list[RelayCommit]) ->
 
 def _read_range(files: PlanFiles, what: str) -> Range:
     first, dots, last = what.partition("..")
-    ends = (first or "HEAD", last.removeprefix(".") or "HEAD") if dots else (f"{what}^", what)
-    base, tip = (_get_commit(files, name, what) for name in ends)
-    messages = (text.message for text in read_texts(files.repo.git, tip, f"^{base}", "--"))
+    tip = _get_commit(files, (last.removeprefix(".") if dots else what) or "HEAD", what)
+    if dots:
+        base = _get_commit(files, first or "HEAD", what)
+    else:  # one commit, as of `git show`; the first one has none before it
+        base = next(iter(read_text(files.repo, tip).parents), files.repo.empty_tree)
+    below = () if base == files.repo.empty_tree else (f"^{base}",)
+    messages = (text.message for text in read_texts(files.repo.git, tip, *below, "--"))
     said = "\n\n".join(f"{message.subject}\n{message.body}".strip() for message in messages)[:MAX_TASK_CHARS]
     # Quoted: whoever made the commits is not to write another part of the message.
     task = "\n".join(f"> {line}" for line in ("The messages of its commits:", "", *said.splitlines()))
@@ -108,7 +112,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
             return session_id
 
         reviewers = find_reviewers(ctx, ctx.workspace, phase_id=chosen.phase_id, new_id=begin_session)
-        found = review(reviewers, briefing, changed)
+        found = review(reviewers, briefing)
     if isinstance(found, Incomplete):
         code = ExitCode.USER if found.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code

@@ -187,7 +187,7 @@ def open_judge(request: RunRequest) -> Iterator[Judge]:
             judged = judge_message(repo, asked, hooks) if hooks else render_message(message)
             if isinstance(judged, bytes):
                 return judged
-            refused = explain_hook(judged.hook, judged.output)
+            refused = explain_hook(judged)
             raise RepoError(f"nothing was changed: {refused.for_user}", hint=refused.ways)
 
         yield judge

@@ -18,7 +18,7 @@ class Selection:
     all: bool = True
     """Whether to go on after a phase is done."""
     unchecked: bool = False
-    """Whether phases without a verify command may be ticked."""
+    """Whether phases may be ticked that nothing checks: no verify command, or tests that the sandbox makes red."""
 
     def list_phases(self, plan: Plan) -> tuple[Phase, ...]:
         """Return the open phases that may be worked on."""

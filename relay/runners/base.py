@@ -70,8 +70,12 @@ class SessionSpec:
     """How long entries of that cache shall live: ``5m``, ``1h``, or ``auto`` for what the runner makes of this run."""
     keep: Keep = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
+    hide: Callable[[str], str] = str
+    """Takes out of a text what no model is told; results of tools and messages come without it."""
     sandbox: Sandbox | None = None
     """Where the session's commands run; a runner that starts programs of its own starts them as confined."""
+    writes: bool = False
+    """Whether such a runner's programs may write what the sandbox lets commands write."""
     limits: Limits | None = None
     """Of those commands."""
     waits: Waits | None = None

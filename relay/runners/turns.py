@@ -7,7 +7,7 @@ three times, where OpenCode, Cline and OpenHands warn: twice happens in honest w
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from relay.meters.gauge import Gauge, Zone
@@ -21,7 +21,22 @@ NUDGE = (
     "relay: you have made the same calls with the same results three times and nothing changed in between. "
     "Do something else, or call block with what stands in the way."
 )
+LEAST_OUTPUT_TOKENS = 4_000
+"""A request whose answer may not be as long as this is not worth sending: where the caps leave less, it is not sent."""
 _SUMMARY_CHARS = 200
+
+
+def fit_answer(check: Callable[[int, int], str | None], prompt_tokens: int, wanted_tokens: int) -> int | str:
+    """Return how long an answer may be, or why its request must not be sent.
+
+    Args:
+        check: As `relay.runners.base.SessionSpec.check_budget`.
+        wanted_tokens: How long it is where the caps leave enough; where they do not it is halved until they do.
+    """
+    most = wanted_tokens
+    while (why := check(prompt_tokens, most)) and most // 2 >= LEAST_OUTPUT_TOKENS:
+        most //= 2
+    return why or most
 
 
 def show_tool_start(observe: Observe, call: ToolCall) -> None:

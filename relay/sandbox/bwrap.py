@@ -133,6 +133,11 @@ class Bwrap:
         return self.view.own / INSIDE_NAME
 
     @property
+    def guarded(self) -> tuple[str, ...]:
+        """What is filled with hard links: it is only read, or has a layer."""
+        return tuple(tree.relative_to(self.policy.root).as_posix() for tree in self.found.links.trees)
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """What the view cannot hold here, and what it holds against expectation."""
         closed = (CLOSED_UNIX,) if self.policy.network and not knows_abstract() else ()
@@ -145,7 +150,7 @@ class Bwrap:
         Formatters and the hooks of most repositories open each file for writing, also what they find well formed.
         """
         around = self.view.around if self.view.around.is_there() else look_around(self.policy)
-        view = plan_view(self.policy, self.level, private, self.program, self.found.links.renewed, around)
+        view = plan_view(self.policy, self.level, private, self.program, self.found.links.trees, around)
         lent = lend_files((*self.policy.protected, *self.found.protected), private.path / "copies")
         return replace(self, private=private, view=view, lent=lent)
 
@@ -256,7 +261,7 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     if program is None:
         return None
     found = scan_repository(policy, level)
-    view = plan_view(policy, level, private, program, found.links.renewed, look_around(policy))
+    view = plan_view(policy, level, private, program, found.links.trees, look_around(policy))
     return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
 
 

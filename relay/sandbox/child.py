@@ -47,6 +47,8 @@ class Child:
         self._errors = errors
         self._init_pid = 0
         self._ended = False
+        self.is_deaf = False
+        """It was ended because it did not read what it was told."""
 
     def let_go(self) -> bool:
         """Let the program begin, once its sandbox is there; False when that cannot be set up, and all of it is gone."""
@@ -70,6 +72,10 @@ class Child:
         """Say something to it; False when it does not listen any more."""
         try:
             self._speak.sendall(data)
+        except TimeoutError:
+            self.is_deaf = True
+            self.end()  # it has a part of it, and would take the next for the rest
+            return False
         except OSError:
             return False
         return True

@@ -15,6 +15,7 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult, Ending, make_not_started, run_started
 from relay.sandbox.standby import Standby, build_waiting
 from relay.sandbox.start import ATTEMPTS, spawn
+from relay.sandbox.survivors import end_orphans
 
 NO_ENV: Mapping[str, str] = MappingProxyType({})
 
@@ -60,6 +61,8 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
         launch = replace(started.launch, prepare=prepare, hear=hear)
         started = replace(started, launch=launch)
         ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool)
+        if started.process.returncode < 0:  # killed, maybe alone
+            end_orphans(confinement.tmp)
         if ending.started:
             return ending.result
         words = _last_line(ending)

@@ -48,6 +48,10 @@ class Confinement(Protocol):
         """`openings/inside.py` as commands see it."""
 
     @property
+    def guarded(self) -> tuple[str, ...]:
+        """As of `Sandbox`."""
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """A sentence on each protection that it cannot give on this machine; empty when it gives all."""
 
@@ -89,6 +93,7 @@ class Mountless:
     private: PrivateDir
 
     counts_user = True
+    guarded = ()
     inside = Path(inside.__file__)
 
     @property

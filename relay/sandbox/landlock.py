@@ -107,7 +107,7 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
 
 
 def _grant(policy: Policy, home: Path | None, private: PrivateDir, closed: frozenset[Path]) -> tuple[str, ...]:
-    hidden = {*find_emptied(home), Path("/dev"), private.path}
+    hidden = {*find_emptied(home, policy.apart), Path("/dev"), private.path}
     prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
     shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
     shown = [place for place in shown if not any(other.is_relative_to(place) for other in hidden)]

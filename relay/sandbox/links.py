@@ -5,32 +5,19 @@ hold a second name of the plan or of git's configuration.
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.values import dataclass
-from relay.words import list_some
+from relay.words import count, list_some
 
-GENERATED = frozenset(
-    {
-        "node_modules",
-        ".pnpm-store",
-        ".venv",
-        "venv",
-        ".tox",
-        ".nox",
-        "__pycache__",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".hypothesis",
-    }
-)
+INSTALLED = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", ".tox", ".nox"})
+TOOL_CACHES = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"})
+GENERATED = INSTALLED | TOOL_CACHES
 """Trees that tools make and remove; protecting a file in them would pin them in place."""
-
-_KEPT = frozenset({"node_modules", ".pnpm-store"})
-"""Of these are only read: what a tool puts there it does not put there again by itself for the next command."""
 
 MOST = 400
 """Every find is a mount in the sandbox; bwrap takes 9,000 arguments and reads the mount table for each one."""
@@ -44,6 +31,7 @@ _BUILDS = frozenset({"target"})
 """Cargo gives what it builds a second name beside the first, and has to replace both."""
 CACHES = (".cache", ".vite", ".vite-temp", ".vitest")
 """Directories of node_modules that tests and builds write; they hold no package."""
+_IN_PACKAGES = tuple(f"/node_modules/{name}" for name in CACHES)
 
 _File = tuple[int, int]
 
@@ -55,11 +43,6 @@ class Links:
     trees: tuple[Path, ...] = ()
     """Generated directories with files of a cache."""
     files: tuple[Path, ...] = ()
-
-    @property
-    def renewed(self) -> tuple[Path, ...]:
-        """Those of `trees` that tools bring up to date at each command, as `uv run` does: a layer does for them."""
-        return tuple(tree for tree in self.trees if tree.name not in _KEPT)
 
 
 def list_entries(folder: str) -> list[os.DirEntry[str]]:
@@ -140,6 +123,11 @@ def require_few(links: Links) -> Links:
     return links
 
 
+def is_cache_of_packages(path: str) -> bool:
+    """Say whether a directory is one of those that tools write in node_modules."""
+    return f"/{path}".endswith(_IN_PACKAGES)
+
+
 def find_caches(tree: Path) -> tuple[Path, ...]:
     """Return the directories of a generated tree that tests and builds write, as far as they are there."""
     places = (tree / name for name in CACHES)
@@ -148,10 +136,39 @@ def find_caches(tree: Path) -> tuple[Path, ...]:
 
 def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tuple[str, ...]:
     """Say what commands cannot write, and what to do; what has a layer they can."""
-    trees = [place.relative_to(root).as_posix() for place in links.trees if place not in layered]
-    names = [list_some(trees, 3)] * bool(trees) + [f"{len(links.files)} other files"] * bool(links.files)
-    words = (
-        f"commands can only read {', '.join(names)}: the same files have names elsewhere, and would change there too "
-        "(hard links); writable_links = true in your own settings lets commands write them"
-    )
-    return (words,) if names else ()
+    said, way = [], "writable_links = true in your own settings lets commands write them"
+    if trees := [place.relative_to(root).as_posix() for place in links.trees if place not in layered]:
+        said.append(
+            f"commands can only read {list_some(trees, 3)}: pnpm's and uv's hard links share the files with other "
+            "projects, and this machine makes no layer over them; what writes there fails (vite, vitest, babel: "
+            "EROFS). pnpm install --package-import-method copy and uv sync --link-mode copy install files of your own; "
+            f"{way}"
+        )
+    if links.files:
+        said.append(
+            f"commands can only read {count(len(links.files), 'file')} of the repository: the same files have names "
+            f"elsewhere (hard links), and would change there too; {way}"
+        )
+    return tuple(said)
+
+
+def separate_tree(tree: Path) -> None:
+    """Give each file of a tree that has another name elsewhere bytes of its own, with the same content and times.
+
+    Raises:
+        SandboxError: The disk is full, or something cannot be read.
+    """
+    pending = [os.fspath(tree)]
+    while pending:
+        folder = pending.pop()
+        for entry in list_entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False) and _find_linked(entry) is not None:
+                try:
+                    number, copy = tempfile.mkstemp(dir=folder)
+                    os.close(number)
+                    Path(shutil.copy2(entry.path, copy)).rename(entry.path)
+                except OSError as error:
+                    words = f"{entry.path} is shared with other projects, and cannot be copied: {error.strerror}"
+                    raise SandboxError(words, hint=f"remove {tree}, and setup makes it anew") from error

@@ -103,9 +103,14 @@ def find_home_directory(env: Mapping[str, str]) -> Path | None:
     return None if home in _NO_HOME else home
 
 
-def find_emptied(home: Path | None) -> tuple[Path, ...]:
-    """Return the directories that a command sees empty, resolved, parents before what is below them."""
-    candidates = [Path(place) for place in SHARED_HIDDEN] + list(_find_homes_of_others())
+def find_emptied(home: Path | None, apart: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the directories that a command sees empty, resolved, parents before what is below them.
+
+    Args:
+        home: Home directory.
+        apart: Those of the policy.
+    """
+    candidates = [*map(Path, SHARED_HIDDEN), *_find_homes_of_others(), *apart]
     real = {place.resolve() for place in candidates if is_dir(place)} - _NO_HOME
     outer = {place for place in real if real.isdisjoint(place.parents)}
     return tuple(sorted(outer | ({home} if home else set())))

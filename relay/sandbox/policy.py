@@ -83,6 +83,9 @@ class Policy:
     """Directories below a hidden one (home directories, /tmp, /run) that stay visible: toolchains."""
     unreadable: tuple[Path, ...] = ()
     """Files and directories hidden in addition to the built-in credentials list, inside the repository or not."""
+    apart: tuple[Path, ...] = ()
+    """Directories that commands see as empty but for what else is shown there, as they see home directories: the
+    repository's other work trees. None lies in this one."""
     pass_env: tuple[str, ...] = ()
     """More names of `env` that commands get. Names that can inject code are never passed."""
     writable_links: bool = False
@@ -110,6 +113,8 @@ class StandIn:
     """A directory that only relay and these commands write."""
     shown: tuple[str, ...]
     """Paths of the repository that are shown there all the same; `place` has a mount point for each."""
+    covered: tuple[tuple[str, Path], ...] = ()
+    """Directories right below what is shown, each with an empty one that commands see and write there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

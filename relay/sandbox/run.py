@@ -54,6 +54,11 @@ class Sandbox:
         return self.confinement.tmp
 
     @property
+    def guarded(self) -> tuple[str, ...]:
+        """Paths of the directories that no command changes, though they are in the repository."""
+        return self.confinement.guarded
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """A sentence for the user on each protection that this machine cannot give."""
         return self.confinement.gaps

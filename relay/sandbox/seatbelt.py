@@ -94,7 +94,7 @@ def render_profile(policy: Policy, level: Level, private: Path, found: Found) ->
     root = policy.root
     prefixes = (sys.prefix, sys.base_prefix)
     shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
-    hidden = [Path(place) for place in _HIDDEN] + ([home] if home else [])
+    hidden = [*map(Path, _HIDDEN), *policy.apart, *([home] if home else [])]
     shown = [place for place in shown if is_below(place, hidden) and not is_below(root, [place])]
     own_secrets = (home / name for name in HOME_SECRETS) if home else ()
     secrets = [*found.secrets, *map(find_real, policy.unreadable), *own_secrets]

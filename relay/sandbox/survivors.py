@@ -10,12 +10,14 @@ import itertools
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.sandbox.launcher import read_processes
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 10.0
+"""A process that was killed may take seconds to go where the machine has much to do."""
 _PAUSE_S = 0.005
 
 
@@ -25,8 +27,27 @@ def end_survivors(tmp: Path) -> None:
     Raises:
         SandboxError: One does not end.
     """
+    _end(lambda: find_survivors(tmp))
+
+
+def end_orphans(tmp: Path) -> None:
+    """End those whose parent is gone: where one of the two processes of bwrap is killed alone, the other may stay.
+
+    Raises:
+        SandboxError: One does not end.
+    """
+    _end(lambda: _find_orphans(tmp))
+
+
+def _find_orphans(tmp: Path) -> tuple[int, ...]:
+    found, table = find_survivors(tmp), read_processes()
+    above = {os.getpid(), *found}
+    return tuple(pid for pid in found if pid in table and table[pid].parent not in above)
+
+
+def _end(find: Callable[[], tuple[int, ...]]) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while found := find_survivors(tmp):
+    while found := find():
         if time.monotonic() > until:
             numbers = " ".join(map(str, found))
             words = f"a command of an earlier run does not end: process {numbers}"

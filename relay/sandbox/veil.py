@@ -153,7 +153,10 @@ def _find_cover(sandbox: Sandbox) -> Callable[[Path], bool]:
     confinement, policy = sandbox.confinement, sandbox.policy
     if not isinstance(confinement, Bwrap):
         home = find_home_directory(policy.env)
-        covered, shown = find_emptied(home), (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable)
+        covered, shown = (
+            find_emptied(home, policy.apart),
+            (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable),
+        )
         return lambda place: is_below(place, covered) and not is_below(place, shown)
     mounts = [mount for mount in confinement.list_mounts() if mount.op is not Op.FREEZE]
 

@@ -8,7 +8,7 @@ everywhere else the destination must exist and be its own real path, checked rig
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
@@ -125,7 +125,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 def look_around(policy: Policy) -> HostView:
     """Look at this machine."""
     home = find_home_directory(policy.env)
-    hidden = find_emptied(home)
+    hidden = find_emptied(home, policy.apart)
     shown = _find_shown(policy, home, hidden)
     return HostView(
         home=home,
@@ -264,43 +264,42 @@ def render_view(
     root = policy.root
     write = level is Level.WORKSPACE_WRITE
     how = Op.WRITE if write else Op.READ
-    mounts = [*view.fixed, *_find_opened(view, policy)]
+    gone = {place for place in policy.apart if not is_dir(place)}  # somebody has removed a work tree
+    mounts = [*(mount for mount in view.fixed if mount.dest not in gone), *_find_opened(view, policy)]
     mounts.append(Mount(op=how, source=stage.place if stage else root, dest=root))
     require_git_link(root)
     shown = (root,) if stage is None else _find_staged(stage, root)
+    empty = [] if stage is None else [m for m in _cover(stage, root, how) if m.dest.parent in shown]
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
     # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real(
         (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
     )
-    guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
     covers = _list_covers(mounts)
     closed = [place for place in (*found.secrets, *found.sockets, *view.around.secrets) if _is_shown(place, covers)]
     closed += _list_sockets(policy, covers)
-    visible = _real(tuple(place for place in closed if place not in policy.sockets))
+    visible = _real(place for place in closed if place not in policy.sockets)
     # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
-    guarded, visible = (_leave_out_staged(places, root, shown) for places in (guarded, visible))
-    caches = _leave_out_staged(
-        _real(tuple(place for tree in found.links.trees for place in find_caches(tree))), root, shown
-    )
+    caches = _real(place for tree in found.links.trees for place in find_caches(tree))
+    guarded, visible, caches = (_leave_out_staged(p, root, shown, empty) for p in (guarded, visible, caches))
     if write:
         tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
         pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
-        mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown)]
+        mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown, empty)]
     mounts += _guard(view, found, guarded)
-    mounts += [Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write]
+    mounts += [*(Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write), *empty]
     for place in visible:
         if place.is_dir():
             mounts += [Mount(op=Op.EMPTY, dest=place), Mount(op=Op.FREEZE, dest=place)]
         else:
             mounts.append(Mount(op=Op.READ, source=DEV_NULL, dest=place))
-    return (*mounts, *view.frozen)
+    return (*mounts, *(mount for mount in view.frozen if mount.dest not in gone))
 
 
 def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
     """Have places only read, but for directories of hard links that may have a layer."""
-    trees = [place for place in places if place in found.links.renewed and place in view.layers.caches]
+    trees = [place for place in places if place in found.links.trees and place in view.layers.caches]
     layers = [_lay(view.layers, place) for place in trees]
     return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
 
@@ -345,7 +344,15 @@ def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:
     return tuple(place for place, point in points if os.path.realpath(point) == str(point) and point.exists())
 
 
-def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...]) -> list[Path]:
+def _cover(stage: StandIn, root: Path, how: Op) -> Iterator[Mount]:
+    for path, empty in stage.covered:
+        if is_dir(root / path) and find_real(root / path) == root / path:
+            yield Mount(op=how, source=empty, dest=root / path)
+
+
+def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...], empty: list[Mount]) -> list[Path]:
+    covered = [mount.dest for mount in empty]
+    places = [place for place in places if not is_below(place, covered)]
     if root in shown:
         return places
     return [place for place in places if not place.is_relative_to(root) or place in shown or is_below(place, shown)]
@@ -364,12 +371,14 @@ def require_git_link(root: Path) -> None:
         )
 
 
-def _real(places: tuple[Path, ...]) -> list[Path]:
-    """Keep what exists and is its own real path; parents before what is below them, nothing twice.
+def _real(places: Iterable[Path]) -> list[Path]:
+    """Keep what exists and is its own real path, once, but for what lies below another one.
 
-    A link in a circle is its own real path too, and leads nowhere.
+    A link in a circle is its own real path too, and leads nowhere. In a directory that is emptied and frozen no mount
+    point can be made.
     """
-    return sorted({place for place in places if place.exists() and os.path.realpath(place) == str(place)})
+    found = {place for place in places if place.exists() and os.path.realpath(place) == str(place)}
+    return sorted(place for place in found if found.isdisjoint(place.parents))
 
 
 def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:

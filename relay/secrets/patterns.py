@@ -1,14 +1,17 @@
 """What looks like a secret in a text. Pure.
 
-Tokens are known by their form (`relay.secrets.forms`); values of relay's own environment are looked for verbatim.
+Tokens are known by their form (`relay.secrets.forms`); values of relay's own environment, and those that it hands to
+gates and tool servers, are looked for as they are and as programs usually write them.
 """
 
+import base64
 import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
+from urllib.parse import quote, quote_plus
 
 from relay.regexes import regex
 from relay.secrets.forms import OWN, Rule, compile_rule, load_foreign
@@ -33,6 +36,13 @@ _SUSPECT = regex(
 _MIN_SUSPECT_CHARS = 6
 MIN_VALUE_CHARS = 12
 """Shorter values of the environment are as likely to be words."""
+_MIN_HANDED_CHARS = 6
+"""The same of a value that is handed out under the name of a secret."""
+_ASSIGNED = regex(
+    r"^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*[=:][ \t]*(\"(?:[^\"\\]|\\.)*\"|'[^']*'|.*)|(password)[ \t]+(\S+)",
+    re.MULTILINE,
+)
+"""A line of a .env or .pypirc, whose quoted value may have more lines, and of a .netrc."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +66,28 @@ def find_secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     for match in filter(None, map(_WITH_LOGIN.fullmatch, environ.values())):
         values |= {text for text in match.group(0, 1) if _is_value(text)}
     return tuple(sorted(values, key=lambda value: (-len(value), value)))
+
+
+def read_assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values that a file with credentials sets, each value as programs may read it."""
+    for name, value, other, word in _ASSIGNED.findall(text):
+        yield name or other, (value or word).strip()
+        if value[:1] in {'"', "'"}:
+            yield name, value[1:-1]
+            yield name, re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], value[1:-1])
+        else:
+            yield name, value.partition(" #")[0].strip()
+
+
+def find_handed_values(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return those of the values that are no short words: they are taken out of what is printed by who got them."""
+    given = tuple(pairs)
+    logins = [("PASSWORD", match[1]) for _, value in given if (match := _WITH_LOGIN.fullmatch(value))]
+    return tuple(
+        value
+        for name, value in dict.fromkeys((*given, *logins))
+        if len(value) >= (_MIN_HANDED_CHARS if _is_secret(name) else MIN_VALUE_CHARS)
+    )
 
 
 def _is_secret(name: str) -> bool:
@@ -95,6 +127,11 @@ def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
     """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
     spans = {span for rule in find_rules(text, text.lower()) for span in _match(rule, text)}
     return _replace(text, {*_find_values(text, environ_values), *spans})
+
+
+def hide_values(text: str, values: Iterable[str]) -> str:
+    """Return the text with these values replaced, and nothing else; inside JSON the result is JSON again."""
+    return _replace(text, _find_values(text, values))
 
 
 def find_rules(text: str, lowered: str) -> set[Rule]:
@@ -160,13 +197,32 @@ def _replace(text: str, found: Iterable[tuple[int, int]]) -> str:
 
 
 def _find_values(text: str, values: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Find values as they are, and as they are written inside of a JSON string."""
+    """Find values as they are, and as programs write them."""
     for value in values:
-        for form in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
+        for form in _list_forms(value):
             at = text.find(form)
             while at >= 0:
                 yield at, at + len(form)
                 at = text.find(form, at + len(form))
+
+
+@lru_cache(maxsize=512)
+def _list_forms(value: str) -> frozenset[str]:
+    """Return how a value is written: as it is, in JSON and in JSON within JSON, in addresses, HTML, base64 and hex.
+
+    Where in a character of base64 it begins depends on what stands before it.
+    """
+    import html
+
+    data = value.encode("utf-8", "surrogatepass")
+    written = json.dumps(value)[1:-1]
+    forms = {value, written, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(written)[1:-1], html.escape(value)}
+    for quoted in (quote(data, safe=""), quote(data), quote_plus(data)):
+        forms |= {quoted, re.sub("%..", lambda found: found[0].lower(), quoted)}
+    for before, start in enumerate((0, 2, 3)):
+        inner = base64.b64encode(bytes(before) + data)[start : (before + len(data)) * 4 // 3].decode()
+        forms |= {inner, inner.translate({ord("+"): "-", ord("/"): "_"})}
+    return frozenset({*forms, data.hex(), data.hex().upper()})
 
 
 def _match(rule: Rule, text: str) -> Iterator[tuple[int, int]]:

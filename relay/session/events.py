@@ -108,7 +108,7 @@ class ResponseReceived:
     stop_reason: str
     duration_s: float
     estimated: bool = False
-    """The endpoint reported nothing that can be true: usage and cost are the most that they can have been."""
+    """What the endpoint did not report of the usage, or reported as it cannot be, is the most that it can have been."""
     streamed: bool = True
     """It came piece by piece; False: whole, at its end."""
 
@@ -387,6 +387,13 @@ class RunEnded:
     """`spent_usd` is the most that it can have been."""
     waits_for: str = ""
     """The phase that waits for a yes, of ``run --approve``; empty where nothing does."""
+    questions: tuple[str, ...] = ()
+    """What sessions of the plan left the user to answer, this run's or earlier ones', and what they assumed."""
+    unsent_usd: float | None = None
+    """The most that the request can cost that a cap of the run's held back; null where none was, or its price is
+    unknown."""
+    unsent_tokens: int | None = None
+    """The most tokens that it can use."""
 
 
 Event = (

@@ -68,6 +68,11 @@ class Spent:
         return self.usage.context_tokens
 
 
+def rank_spent(spent: Spent) -> tuple[int, bool, float]:
+    """Return a key by which the larger of two records of the same work is found; what is unknown is larger."""
+    return spent.tokens, spent.cost_usd is None, spent.cost_usd or 0.0
+
+
 def add_usd(one: float | None, other: float | None) -> float | None:
     """Add money; unknown stays unknown."""
     return None if one is None or other is None else one + other

@@ -56,6 +56,31 @@ class ToolResult:
     """For a person: no part of how long the tool took."""
 
 
+class SessionKind(StrEnum):
+    """What the sessions of a command are for; named as the command. What a kind does not claim below, it may not do."""
+
+    PLAN = "plan"
+    CONVERGE = "converge"
+    REVIEW = "review"
+    REWIND = "rewind"
+    RUN = "run"
+
+    @property
+    def writes(self) -> bool:
+        """Whether commands may write the work tree, not only their own temporary directory."""
+        return self in {SessionKind.RUN, SessionKind.REWIND}
+
+    @property
+    def commits_phases(self) -> bool:
+        """Whether the tree has to be clean, setup approved, hooks fit to run and the reviewer known at its start."""
+        return self is SessionKind.RUN
+
+    @property
+    def replaces_plan(self) -> bool:
+        """Whether the plan file will hold another plan."""
+        return self is SessionKind.PLAN
+
+
 class SessionEnd(StrEnum):
     """Why a session stopped answering. The first four are normal; the rest are stops or faults."""
 

@@ -23,7 +23,7 @@ from relay.runners.messages.endpoint import FAMILIES
 from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
 from relay.session.usage import Usage
-from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
+from relay.session.values import SessionEnd, SessionKind, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.agents import AgentFound
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import Finding, State, check_key, make_missing
@@ -143,7 +143,7 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
             own |= {family.keys[0]: "rehearsed", family.base: f"{server.base_url}{family.root}"}
         settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None)
         request = RunRequest(
-            command="run",
+            kind=SessionKind.RUN,
             repo=open_repo(root, environ),
             settings=settings,
             plan_path="PLAN.md",
@@ -186,6 +186,7 @@ def _make_spec(request: RunRequest, workspace: "Workspace", seen: _AgentSeen) ->
         price=None,
         max_turns=10,
         sandbox=workspace.sandbox,
+        writes=True,
         limits=workspace.limits,
     )
 

@@ -11,17 +11,18 @@ from relay.git.status import find_tracked_hidden
 from relay.meters.gauge import open_gauge
 from relay.sandbox.openings.description import describe_opened
 from relay.session.events import Noticed, RunStarted
+from relay.session.values import SessionKind
 from relay.setup.context import RunContext
 from relay.store.history import find_beginning
 from relay.store.legs import get_branch
 from relay.store.orphans import describe_orphans
 
 
-def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) -> None:
+def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
     """Say what begins, and whatever a person should know before it does."""
     started = RunStarted(
         run_id=run_id,
-        command=command,
+        command=kind,
         model=ctx.settings.model,
         plan_path=ctx.plan_path,
         branch=get_branch(ctx.repo),
@@ -32,7 +33,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
-        plan_commit="" if command == "plan" else find_beginning(ctx.repo, ctx.plan_path),
+        plan_commit="" if kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)
     reset_at = ctx.settings.reset_at_for(ctx.settings.model)

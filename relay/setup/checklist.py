@@ -55,7 +55,7 @@ def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = No
 
     yield find_out(find_runners, name="runner")
     yield check_program(repo.root, settings, environ)
-    if request.command == "run":
+    if request.kind.commits_phases:
         yield check_approval(repo, settings, environ)
     if kinds:
         yield check_key(kinds, environ)
@@ -78,14 +78,14 @@ def check_taken(request: RunRequest, status: Status | None = None, meter: Meter 
     repo = request.repo
     yield check_identity(repo)
     yield check_signature(repo)
-    if request.command == "run" and not request.allow_dirty:
+    if request.needs_clean:
         yield check_clean(repo, request.plan_path, status)
     yield check_caps(request, meter)
 
 
 def check_enclosed(request: RunRequest, sandbox: Sandbox | None = None) -> Iterator[Finding]:
     """Look at what depends on what a sandbox shows; None: that is not known."""
-    if request.command == "run":
+    if request.kind.commits_phases:
         yield check_hooks(request.repo, request.settings, request.environ, sandbox)
 
 

@@ -18,6 +18,7 @@ from relay.plan.files import find_ledger_path
 from relay.plan.model import Phase
 from relay.session.events import Observe, QuestionAsked
 from relay.session.usage import Spent
+from relay.session.values import SessionKind
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
 from relay.tools.workspace import Workspace
@@ -38,8 +39,7 @@ class PlanFiles:
 class RunRequest:
     """What a command knows when it asks for a run."""
 
-    command: str
-    """``plan``, ``converge``, ``review`` or ``run``."""
+    kind: SessionKind
     repo: Repo
     settings: Settings
     plan_path: str
@@ -49,10 +49,20 @@ class RunRequest:
     """Those that are going to be worked on, as far as is known; each may name its runner."""
 
     @property
+    def is_reviewed(self) -> bool:
+        """Whether sessions of a reviewer look at each phase."""
+        return self.kind.commits_phases and self.settings.review != "off"
+
+    @property
+    def needs_clean(self) -> bool:
+        """Whether the work tree has to be clean."""
+        return self.kind.commits_phases and not self.allow_dirty
+
+    @property
     def runners(self) -> tuple[str, ...]:
         """Who runs them and who reviews, the first one first, each once; without phases who the settings say."""
         wishes = [phase.runner for phase in self.phases] or [""]
-        if self.command == "run" and self.settings.review != "off" and self.settings.review_runner:
+        if self.is_reviewed and self.settings.review_runner:
             wishes.append(self.settings.review_runner)
         return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
 
@@ -79,6 +89,8 @@ class RunEnd:
     """On the plan, this run included."""
     waits_for: str = ""
     """As of `RunEnded`."""
+    unsent: Spent | None = None
+    """The request that a cap of the run's held back, at the most that it can cost; None where none was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +119,8 @@ class RunContext:
     """The user's; what stands in it of secrets goes to nobody but those that the settings name."""
     ask: Ask | None = None
     """Asks the person at the terminal; None where none is there, or wants to be asked."""
+    unchecked: bool = False
+    """The user typed that phases may be ticked which nothing checks."""
     memory: GateMemory = field(default_factory=GateMemory, compare=False)
     """What has passed in this run."""
 

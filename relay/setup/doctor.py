@@ -24,6 +24,7 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.install import find_way
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
+from relay.session.values import SessionKind
 from relay.setup.announcement import describe_settings, describe_tracked
 from relay.setup.checklist import check_all
 from relay.setup.context import RunRequest
@@ -99,7 +100,7 @@ def _make_request(
 ) -> RunRequest:
     """Return what `relay run` would ask for."""
     return RunRequest(
-        command="run",
+        kind=SessionKind.RUN,
         repo=place.repo if place else repo,
         settings=settings,
         plan_path=place.plan_name if place else settings.plan,
@@ -195,7 +196,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         if isinstance(error, ConfigError):  # the other one is said of the hooks already
             yield make_missing("settings", error)
         return
-    hiding = replace(repo, hidden=get_hidden(repo.root, chosen, environ))
+    hiding = replace(repo, hidden=get_hidden(repo, chosen, environ))
     for words in describe_tracked(hiding):
         yield Finding(
             name="hidden", state=State.WARNING, words=words, hint="git rm --cached keeps the file; rotate what it held"

@@ -15,6 +15,7 @@ from relay.errors import ConfigError, RepoError
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import read_status
+from relay.sandbox.links import separate_tree
 from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import Sandbox, open_sandbox
@@ -32,10 +33,12 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
     Raises:
         ConfigError: One of them failed.
         RepoError: They changed files that git knows.
-        SandboxError: The sandbox could not be set up.
+        SandboxError: The sandbox could not be set up, or packages not be parted from those of other projects.
     """
     if not settings.setup or is_set_up(repo, digest_setup(repo, settings.setup)):
         return
+    for tree in workspace.sandbox.guarded:
+        separate_tree(repo.root / tree)  # else nothing that is installed there would be kept
     before = _look(repo)
     whole = settings.network.whole or settings.sandbox == "off"
     hosts = () if whole else settings.network.hosts or (EVERY,)

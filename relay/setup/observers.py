@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relay.errors import ExitCode, RelayError
 from relay.meters.spend import Meter
 from relay.sandbox.openings.inquiries import Inquiries
-from relay.secrets.patterns import find_secret_values, redact
+from relay.secrets.patterns import redact
 from relay.session.events import (
     Event,
     GateStarted,
@@ -22,6 +22,7 @@ from relay.session.events import (
     ToolStarted,
 )
 from relay.setup.context import RunRequest
+from relay.setup.policy import find_all_secrets
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
 from relay.telemetry.log import EventLog, open_log
@@ -82,7 +83,7 @@ class Observers:
     @contextmanager
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
         """Open the run's log, which makes relay's own directory, and close it again; keep and call how it ends."""
-        values = find_secret_values(request.environ)
+        values = find_all_secrets(request)
         self.is_job = find_home(request.repo) != request.repo.root
         with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
             self.log = log

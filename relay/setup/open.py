@@ -19,14 +19,14 @@ from relay.meters.spend import Meter
 from relay.meters.warmth import Waits
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import list_runners
-from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
+from relay.session.values import SessionKind
 from relay.setup.account import Book, find_price_now
 from relay.setup.announcement import announce, describe_settings
 from relay.setup.checklist import check_apart, check_enclosed, require_all
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress
-from relay.setup.policy import get_hidden, get_unreadable
+from relay.setup.policy import find_all_secrets, find_handed_secrets, get_hidden, get_unreadable
 from relay.setup.repository import take_repository
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.runners import OpenRunners
@@ -81,18 +81,18 @@ def open_run(
             observe_job=observers.observe_job,
             interrupts=interrupts,
             new_id=new_id,
-            secret_values=find_secret_values(request.environ),
+            secret_values=find_all_secrets(request),
             environ=request.environ,
-            open_reading=partial(open_workspace, request, rules, interrupts, reads_only=True),
+            open_reading=partial(open_workspace, replace(request, kind=SessionKind.REVIEW), rules, interrupts),
         )
-        announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
+        announce(ctx, request.kind, run_id, (*left, *describe_settings(settings, request.environ)))
         _sweep(ctx.repo.root)
         yield ctx
 
 
 def _hide(request: RunRequest) -> Repo:
     """Return the repository with what no session is shown."""
-    hidden = get_hidden(request.repo.root, request.settings, request.environ)
+    hidden = get_hidden(request.repo, request.settings, request.environ)
     return replace(request.repo, hidden=hidden)
 
 
@@ -134,9 +134,7 @@ def _make_sessions(
     settings, first = request.settings, request.runners[0]
     book = Book(request.repo, meter)
     waits.check_budget = book.check
-    if (
-        settings.review != "off" and request.command == "run"
-    ):  # before a session is paid for whose work nobody could review
+    if request.is_reviewed:  # before a session is paid for whose work nobody could review
         reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
         reviewer.get_model(settings.review_model or settings.model)
     sessions = Sessions(
@@ -153,13 +151,14 @@ def _make_sessions(
         sandbox=workspace.sandbox,
         limits=workspace.limits,
         open_tape=_find_tapes(request),
+        handed=find_handed_secrets(request),
     )
     return sessions, book
 
 
 def _find_tapes(request: RunRequest) -> OpenTape | None:
     """Return what keeps the history of sessions, where it is wanted."""
-    values = find_secret_values(request.environ)
+    values = find_all_secrets(request)
     return partial(open_tape, find_home(request.repo), secret_values=values) if request.settings.history else None
 
 

@@ -119,7 +119,7 @@ def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
     except OSError:
         plan = None
     settings = find_settings({}, environ, repo.root, plan=plan, plan_name=plan_file.name)
-    return replace(repo, hidden=get_hidden(repo.root, settings, environ))
+    return replace(repo, hidden=get_hidden(repo, settings, environ))
 
 
 def _list_settings_files(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:

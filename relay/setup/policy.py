@@ -1,12 +1,14 @@
 """What the commands of a run may touch, and how long and how large they may be, from the settings."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from relay.config import Settings
 from relay.errors import ConfigError
 from relay.files.secrecy import Hidden
+from relay.files.tree import read_start
 from relay.git.config_guard import read_config
 from relay.git.config_listing import find_tree_files
 from relay.git.hooks import get_hooks_dir
@@ -15,6 +17,9 @@ from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.places import find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Policy
 from relay.sandbox.virtualenvs import find_environments
+from relay.secrets.patterns import find_secret_values, read_assignments
+from relay.setup.context import RunRequest
+from relay.store.home import find_made_places, find_other_trees
 
 
 def make_policy(
@@ -27,8 +32,10 @@ def make_policy(
 
     Raises:
         ConfigError: See `get_unreadable`.
-        RepoError: See `get_hooks_dir`.
+        RepoError: See `get_hooks_dir` and `find_other_trees`.
     """
+    others = find_other_trees(repo)
+    apart = (place for place in (*others, *find_made_places(repo, others)) if not place.is_relative_to(repo.root))
     return Policy(
         root=repo.root,
         env=environ,
@@ -38,9 +45,10 @@ def make_policy(
         readable=(
             get_hooks_dir(repo, read_config(repo)),
             *_expand(settings, "readable_dirs", environ),
-            *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ),
+            *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ, others),
         ),
-        unreadable=get_unreadable(repo.root, settings, environ),
+        unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
+        apart=tuple(apart),
         pass_env=settings.env,
         writable_links=settings.writable_links,
         network=settings.network.whole,
@@ -88,20 +96,46 @@ def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> tuple[
     return tuple(places)
 
 
+def read_handed(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and values that gates (`env_file`) and tool servers get of relay, and sessions do not."""
+    data = None
+    if settings.env_file:
+        with contextlib.suppress(OSError):
+            data = read_start(root / settings.env_file, MIB)
+    given = ((name, environ.get(name, "")) for server in settings.mcp_servers.values() for name in server.env)
+    return (*given, *read_assignments((data or b"").decode(errors="replace")))
+
+
+def find_handed_secrets(request: RunRequest) -> tuple[str, ...]:
+    """Return the values among these that are secrets by their name, or their login: no session is told them."""
+    return find_secret_values(dict(read_handed(request.repo.root, request.settings, request.environ)))
+
+
+def find_all_secrets(request: RunRequest) -> tuple[str, ...]:
+    """Return these, and the secrets of the environment: nothing that relay keeps holds one."""
+    return (*find_secret_values(request.environ), *find_handed_secrets(request))
+
+
 def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
     """Return the bounds of a command that may take so long."""
     own = settings.command_memory_mib
     return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
 
 
-def get_hidden(root: Path, settings: Settings, environ: Mapping[str, str]) -> Hidden:
+def get_hidden(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Hidden:
     """Return what is hidden inside of a repository.
 
     Raises:
         ConfigError: See `get_unreadable`.
+        GitError: See `find_other_trees`.
     """
-    places = get_unreadable(root, settings, environ)
-    return Hidden(places=tuple(place.relative_to(root).as_posix() for place in places if place.is_relative_to(root)))
+    root = repo.root
+    places = _find_inside(root, (*get_unreadable(root, settings, environ), *find_other_trees(repo)))
+    return Hidden(places=tuple(place.relative_to(root).as_posix() for place in places))
+
+
+def _find_inside(root: Path, places: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(place for place in places if place.is_relative_to(root))
 
 
 def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -26,6 +26,7 @@ from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
 from relay.hints import Hint, TypedPath
+from relay.meters.prices import suggest_models
 from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
@@ -41,6 +42,7 @@ from relay.setup.rules import Rules
 from relay.store.completion import find_pending_move
 from relay.store.home import find_home
 from relay.store.legs import get_branch, read_leg
+from relay.store.own_branch import find_along
 from relay.values import dataclass
 from relay.words import shorten
 
@@ -274,7 +276,7 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
     """
 
     def get() -> str:
-        if read_leg(repo) is not None:
+        if read_leg(repo) is not None or (status is None and find_along(repo)):
             return "a phase is open"
         if status is None and find_pending_move(repo) is not None:
             return "a run first finishes what an earlier commit lacks in the files"
@@ -304,7 +306,8 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
         price = find_price_now(settings, settings.model)
         counted = meter or make_meter(request.repo, request.plan_path, settings, price)
         if (price is None or counted.total.cost_usd is None) and (words := counted.check(0, 0)):
-            raise ConfigError(f"{settings.model}: {words}")
+            near = suggest_models(settings.model, settings.models) if price is None else ""
+            raise ConfigError(f"{settings.model}{near}: {words}")
         return "every request is counted"
 
     return find_out(get, name="caps")

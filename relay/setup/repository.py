@@ -16,6 +16,7 @@ from relay.setup.checklist import check_taken, check_untaken, require_all
 from relay.setup.context import RunRequest
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
+from relay.store.own_branch import take_along
 from relay.store.repair import repair_refs
 from relay.store.steering_files import begin_watch, end_watch
 
@@ -41,7 +42,7 @@ def _hold(repo: Repo, clear: Callable[[Repo], tuple[str, ...]]) -> Iterator[tupl
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear(repo):
             raise RepoError("; ".join(locks))
-        yield (*repair_refs(repo), *finish_pending(repo))
+        yield (*repair_refs(repo), *take_along(repo), *finish_pending(repo))
 
 
 @contextmanager
@@ -57,10 +58,9 @@ def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...
     """
     repo, settings = request.repo, request.settings
     require_all(check_untaken(request))
-    looks = request.command == "run" and not request.allow_dirty
     # What git is asked for anyway then has the files that stood there for a moment, too.
-    with _hold(repo, clear_git_directory if looks else clear_stale_locks) as left, hold_collections(repo):
-        status = read_status(repo) if looks else None
+    with _hold(repo, clear_git_directory if request.needs_clean else clear_stale_locks) as left, hold_collections(repo):
+        status = read_status(repo) if request.needs_clean else None
         if status is not None:
             clear_temporaries(repo, status.untracked)
         meter = make_meter(repo, request.plan_path, settings, find_price_now(settings, settings.model))

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
-from relay.files.secrecy import Hidden, is_covered
+from relay.files.secrecy import RULES, Hidden, is_covered
 from relay.prompts.package_data import get_shipped
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.values import dataclass
@@ -232,17 +232,30 @@ def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
 def _probe(project: _Project, path: Path) -> _Found | None:
     """Return a candidate that is a regular file, or a link to one inside the project, and that is not hidden."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return None
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     real = Path(os.path.realpath(path))
     shown = path.relative_to(project.root).as_posix()
-    if real.is_relative_to(project.root) and not _is_hidden(project, real):
+    what = ""
+    if real != path and not (real.is_relative_to(project.root) and RULES.fullmatch(real.name)):
+        what = f"is a link to {real}, which is not a rules file of this project"
+    elif _is_hidden(project, real):
+        what = "may hold secrets" if real == path else f"is a link to {real}, which may hold secrets"
+    elif found.st_nlink > _count_names(project, real, found):
+        what = "has another name elsewhere (a hard link), which may be a hidden file's"
+    if not what:
         return _Found(shown=shown, real=str(real))
-    what = f"is a link to {real}, which is not a rules file of this project" if real != path else "may hold secrets"
     project.warnings.append(f"{shown} {what}; it is left out")
     return None
+
+
+def _count_names(project: _Project, real: Path, found: os.stat_result) -> int:
+    """Return how many names of rules a file has in its directory."""
+    beside = (real.parent / name for name in {real.name, *project.names, *PROTECTED_NAMES, *_OTHERS})
+    return sum(not place.is_symlink() and place.exists() and os.path.samestat(place.stat(), found) for place in beside)
 
 
 def _is_hidden(project: _Project, real: Path) -> bool:

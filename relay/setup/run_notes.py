@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from relay.errors import ErrorKind, ExitCode, RelayError
 from relay.git.repository import Repo
-from relay.secrets.patterns import find_secret_values
 from relay.session.events import Event, GateFinished, RunEnded, RunStarted
 from relay.setup.context import RunRequest
+from relay.setup.policy import find_all_secrets
 from relay.store.last_run import LastGate, LastRun, read_last_run, save_last_gate, save_last_run
 
 
@@ -40,6 +40,7 @@ class RunNotes:
                     exit_code=event.exit_code,
                     reason=event.reason,
                     next_command=event.next_command,
+                    waits_for=event.waits_for,
                 )
                 self._save()
             case _:
@@ -77,8 +78,6 @@ def note_refusal(request: RunRequest, error: RelayError, *, hint: str, began: fl
     if not started and error.kind is ErrorKind.REPOSITORY:
         return  # the lock is another's, or there is nothing to write to
     if last is None or not started:
-        last = LastRun(
-            began=began, command=request.command, plan_path=request.plan_path, branch=request.repo.branch or ""
-        )
+        last = LastRun(began=began, command=request.kind, plan_path=request.plan_path, branch=request.repo.branch or "")
     ended = replace(last, ended=time.time(), exit_code=int(ExitCode.USER), reason=str(error), next_command=hint)
-    save_last_run(request.repo, ended, find_secret_values(request.environ))
+    save_last_run(request.repo, ended, find_all_secrets(request))

@@ -6,7 +6,8 @@ kind is a `SessionTask`, a function that drives the open session, and the value 
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from relay.config import Settings
@@ -20,8 +21,9 @@ from relay.prompts.texts import measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
+from relay.secrets.patterns import hide_values
 from relay.session.events import LegEnded, LegStarted, Observe
-from relay.session.values import SessionEnd, ToolSpec
+from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.setup.taping import OpenTape, TapedConversation, begin_tape
 from relay.values import dataclass
 
@@ -71,6 +73,8 @@ class SessionTask:
     callbacks: Callbacks
     runner: str = ""
     """Who is wished to run it; empty where the settings say it."""
+    writes: bool = False
+    """Whether an agent that runs it may write the work tree, as far as the sandbox of the sessions lets commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class Sessions:
     """Of those commands."""
     open_tape: OpenTape | None = None
     """Opens what keeps a session's history; None where none is kept."""
+    handed: tuple[str, ...] = ()
+    """Secrets that relay hands to gates and tool servers: no model is told them."""
 
     @property
     def soft_tokens(self) -> int:
@@ -135,7 +141,7 @@ class Sessions:
                 name = self.settings.runner_for(task.runner)
                 spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_RUNNER else name)
             session = stack.enter_context(runner.open_session(spec))
-            result = drive(TapedConversation(session, spec.keep))
+            result = drive(TapedConversation(session, spec.keep, spec.hide))
         spent = self.meter.session
         self.observe(
             LegEnded(
@@ -152,16 +158,23 @@ class Sessions:
         return result
 
     def _make_spec(self, task: SessionTask) -> SessionSpec:
-        settings = self.settings
+        settings, hide = self.settings, partial(hide_values, values=self.handed)
+
+        def run_tool(call: ToolCall) -> ToolResult:
+            result = task.callbacks.run_tool(call)
+            return replace(result, text=hide(result.text))
+
         return SessionSpec(
             session_id=task.session_id,
             model=settings.model,
             system=task.system,
             tools=task.tools,
-            callbacks=task.callbacks,
+            callbacks=replace(task.callbacks, run_tool=run_tool),
+            hide=hide,
             reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
             check_budget=self.check_budget,
             sandbox=self.sandbox,
+            writes=task.writes,
             limits=self.limits,
             price=self.price,
             find_price=self.find_price,

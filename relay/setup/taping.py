@@ -72,14 +72,17 @@ class TapedConversation:
 
     Args:
         keep: Where notes go.
+        hide: Takes out of a message what no model is told.
     """
 
-    def __init__(self, session: Session, keep: Keep) -> None:
+    def __init__(self, session: Session, keep: Keep, hide: Callable[[str], str] = str) -> None:
         self._session = session
         self._keep = keep
+        self._hide = hide
 
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
+        message = self._hide(message)
         self._keep({"kind": "say", "text": message})
         return self._session.advance(message)
 

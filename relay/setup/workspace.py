@@ -22,14 +22,11 @@ from relay.tools.workspace import Workspace
 
 
 @contextmanager
-def open_workspace(
-    request: RunRequest, rules: Rules, interrupts: Interrupts, *, reads_only: bool = False
-) -> Iterator[Workspace]:
-    """Open the sandbox of a run's tools and commands and close it again; a planner's write nothing.
+def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
+    """Open the sandbox of a run's tools and commands, as the kind of its sessions has it, and close it again.
 
     Args:
         rules: Their files are nobody's to write, whatever they are called.
-        reads_only: Whether they write nothing in any case.
 
     Raises:
         RelayError: No sandbox holds here, or the settings do not fit the machine.
@@ -40,9 +37,7 @@ def open_workspace(
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     off = settings.sandbox == "off"
-    level = (
-        Level.READ_ONLY if reads_only or request.command in {"plan", "converge", "review"} else Level.WORKSPACE_WRITE
-    )
+    level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = off or settings.network.whole  # then nothing has to lead out
     with (
         hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
@@ -70,7 +65,7 @@ def open_own_workspace(request: RunRequest) -> Iterator[Workspace]:
     """
     root, settings, environ = request.repo.root, request.settings, request.environ
     require(check_program(root, settings, environ))
-    hidden = get_hidden(root, settings, environ)
+    hidden = get_hidden(request.repo, settings, environ)
     unreadable = get_unreadable(root, settings, environ)
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(root, settings, unreadable)
     with open_ignored(root, (STATE_DIR,)):

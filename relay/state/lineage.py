@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relay.git.message import CommitText, list_loose_texts, read_texts
 from relay.git.trees import find_entries
+from relay.plan.edit import list_questions
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import find_plan_in
@@ -120,3 +121,13 @@ def find_ticks_of_leg(repo: "Repo", leg: "OpenLeg", saved: Plan) -> frozenset[st
     start = _find_plan(repo, leg.base_head, (leg.plan_path,)) if leg.base_head else None
     heirs = find_lineage(start, saved).items if start else {}
     return saved.done_ids - {heirs[item] for item in (start.done_ids if start else ()) if item in heirs}
+
+
+def find_questions(repo: "Repo", leg: "OpenLeg | None", plan_path: str, plan: Plan) -> tuple[str, ...]:
+    """Return what sessions left the user to answer: in the plan's notes, and in those that the open leg is to add."""
+    asked = [question.text for question in list_questions(plan)]
+    if leg is not None and leg.last_wip is not None and leg.plan_path == plan_path:
+        start, saved = (_find_plan(repo, at, (plan_path,)) for at in (leg.base_head or "", leg.last_wip.commit))
+        known = list_questions(start) if start else ()
+        asked += [question.text for question in (list_questions(saved) if saved else ()) if question not in known]
+    return tuple(dict.fromkeys(asked))

@@ -133,7 +133,9 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
     if leg.handed_over and leg.saved and leg.proposed:
         why = f"The work on phase {leg.phase_id} is finished and not committed.{claims}"
-        return _go_on(leg, ResumeCase.MID_LEG, why, "checks it again, and has it reviewed where that was asked for")
+        return _go_on(
+            leg, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
+        )
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")

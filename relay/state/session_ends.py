@@ -42,8 +42,14 @@ def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, st
     return (ENDED, end), (ERROR, f"{item or 'all ticked'}: {words}" if words else "")
 
 
+def has_ended_with(leg: OpenLeg, source: str, words: str) -> bool:
+    """Return whether the leg's last session had ticked everything and ended with this error."""
+    (_, error) = render_end(SessionEnd.FINISHED, item="", error=f"{source}: {words}")
+    return error in leg.wip_trailers
+
+
 def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer of a session that has finished its phase, whose commit failed by nothing that it did."""
+    """Return the trailer of a session that has finished its phase, and whose work was not committed."""
     return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
 
 

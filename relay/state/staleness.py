@@ -11,7 +11,7 @@ from relay.git.command import GitError
 from relay.git.message import CommitText, list_loose_texts, read_texts
 from relay.git.objects import diff_trees, find_blob_id, load_blob, read_entries
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind
+from relay.git.status import ChangeKind, PathChange
 from relay.ledger import Ledger, Source
 from relay.ledger.citation import cite, find_change
 from relay.plan.model import Phase
@@ -53,6 +53,19 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     return tuple(_describe(path, touched[path], is_there=path in left) for path in sorted(touched))
 
 
+def has_moved(repo: Repo, plan_path: str, phase: Phase) -> bool:
+    """Return whether commits, whoever made them, have changed what items of a phase name since it was planned."""
+    named = tuple(path.rstrip("/") for item in phase.items for path in item.targets)
+    head = repo.head()
+    made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
+    return bool(head and made and _find_below(diff_trees(repo, made, head), named))
+
+
+def _find_below(changes: Iterable[PathChange], named: tuple[str, ...]) -> list[PathChange]:
+    """Return the changes of files among or below `named`."""
+    return [change for change in changes if any(f"{change.path}/".startswith(f"{name}/") for name in named)]
+
+
 def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> str | None:
     for text in _list_changes(repo, head, plan_path):
         by_relay = bool(text.get(trailers.PLAN))
@@ -89,9 +102,8 @@ def _find_touched(repo: Repo, commits: Iterable[CommitText], named: tuple[str, .
     touched: dict[str, _Touched] = {}
     for text in commits:
         parent = text.parents[0] if text.parents else repo.empty_tree
-        for change in diff_trees(repo, parent, text.commit):
-            if any(change.path == name or change.path.startswith(f"{name}/") for name in named):
-                touched[change.path] = _Touched(kind=change.kind, commit=text)
+        for change in _find_below(diff_trees(repo, parent, text.commit), named):
+            touched[change.path] = _Touched(kind=change.kind, commit=text)
     return touched
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.errors import PlanError
 from relay.hints import Hint
 from relay.plan.model import Plan
 from relay.session.usage import Spent
@@ -48,6 +49,8 @@ class Standing:
     """Of everything, planning and what was rewound included."""
     rewound: Spent
     """The part of it that `relay rewind` left on another branch."""
+    questions: tuple[str, ...] = ()
+    """What sessions left the user to answer, and what they assumed: a line each."""
     orphans: tuple[str, ...] = ()
     """A sentence for each phase that is open on a branch that is gone."""
 
@@ -71,6 +74,7 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
+    from relay.state.lineage import find_questions
     from relay.store.orphans import describe_orphans
     from relay.store.plan_cost import read_plan_cost
 
@@ -86,8 +90,20 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
         phases=tuple(_stand_phases(source, repo, situation, cost.commits, leg)),
         spent=cost.spent + leg.spend if leg else cost.spent,
         rewound=cost.rewound,
+        questions=find_questions(repo, leg, source.plan_name, situation.plan),
         orphans=describe_orphans(repo, branch),
     )
+
+
+def read_questions(source: PlanSource, repo: "Repo") -> tuple[str, ...]:
+    """Return what sessions left the user to answer, at the end of a run; nothing where the plan cannot be read."""
+    from relay.state.lineage import find_questions
+    from relay.store.legs import read_leg
+
+    try:
+        return find_questions(repo, read_leg(repo), source.plan_name, source.load())
+    except PlanError:  # the next command says what is wrong with it
+        return ()
 
 
 def _stand_phases(
@@ -95,8 +111,8 @@ def _stand_phases(
 ) -> Iterator[PhaseStanding]:
     """Say of each phase what was done and spent for it, whatever its number was then."""
     from relay.state.lineage import find_claims, find_leg_phase, find_phases
-    from relay.store.history import read_undone
-    from relay.store.trailers import DOUBT, REWOUND
+    from relay.store.history import add_spent, list_doubts, read_undone
+    from relay.store.trailers import REWOUND
 
     plan, plan_path = situation.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
@@ -104,17 +120,12 @@ def _stand_phases(
     open_id = find_leg_phase(repo, leg, plan) if leg else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
-        spends = [commit.spent for commit in own]
-        is_open = phase.id == open_id
-        if leg is not None and is_open:
-            spends.append(leg.spend)
+        spent, is_open = add_spent(own), phase.id == open_id
         yield PhaseStanding(
             phase_id=phase.id,
-            spent=sum(spends, start=Spent()),
+            spent=spent + leg.spend if leg is not None and is_open else spent,
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
             claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
             is_open=is_open,
-            doubts=tuple(
-                words for commit in own if commit.commit not in gone for key, words in commit.found if key == DOUBT
-            ),
+            doubts=list_doubts(own, gone),
         )

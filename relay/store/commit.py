@@ -13,7 +13,7 @@ from pathlib import Path
 from relay.files.tree import Look, fsync_paths, read_file, replace_file, take_look
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
-from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
+from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
 from relay.git.identity import get_identity
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.modes import ABSENT, FILE
@@ -21,6 +21,7 @@ from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.store import staging
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
+from relay.store.home import find_checked, note_checked
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
 from relay.values import dataclass
@@ -86,6 +87,8 @@ class CommitOutcome:
     """The one that refused."""
     hook_s: float = 0.0
     """How long it took."""
+    is_of_branch: bool = False
+    """It agrees on another branch."""
     rewritten: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were taken in."""
     not_taken: tuple[str, ...] = ()
@@ -179,9 +182,6 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
-    # Hooks rewrote files, which were staged from the work tree again: the user may have edited once more since.
-    if isinstance(checked, _Ready) and checked.tree != request.tree:
-        checked = _check_unmoved(repo, guarded, checked)
     if isinstance(checked, CommitOutcome):
         return checked
     staging.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
@@ -228,9 +228,13 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
         if isinstance(result, CommitOutcome):
             return result
         after = result
-    words = hooks.recheck(after.rewritten) if after.rewritten else None
-    if words is not None:
-        return after.end(CommitEnd.RECHECK_REFUSED, output=words)
+    if after.rewritten and after.tree:
+        if words := hooks.recheck(after.rewritten):
+            return after.end(CommitEnd.RECHECK_REFUSED, output=words)
+        # Staged from the work tree again, and checked there: the user may have saved once more before either.
+        changes = objects.diff_trees(repo, after.tree, write_snapshot_tree(repo).tree)
+        if moved := tuple(change.path for change in changes if change.path in after.paths):
+            return after.end(CommitEnd.FILES_MOVED, paths=moved)
     return _run_message_hooks(repo, guarded, after, hooks)
 
 
@@ -257,7 +261,14 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     # touching anything is not asked twice.
     if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
-    return ready if result.ok else ready.refuse("pre-commit", result)
+    if result.ok:
+        return ready
+    is_named = "branch" in result.output or ready.request.branch in result.output  # else it takes its time for nothing
+    return replace(
+        ready.refuse("pre-commit", result),
+        is_of_branch=is_named
+        and only_forbids_branch(hooks, result, lambda others: _run_hook(repo, guarded, ready, others, "pre-commit")),
+    )
 
 
 def _sort_lent(request: CommitRequest, lent: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
@@ -336,6 +347,8 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     # Before the branch moves: a note without its commit is harmless, a commit without its note may leave index and
     # files behind for good.
     note_pending(repo, commit, request.head)
+    if request.head and find_checked(repo) == request.head:
+        note_checked(repo, commit)
     if repo.branch != request.branch or not refs.move_ref(
         repo, ref, commit, request.head, identity=identity, reason=reason
     ):

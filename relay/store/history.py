@@ -1,17 +1,21 @@
 """What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from relay.files.tree import find_stat
 from relay.git.index_flags import read_mark
-from relay.git.message import CommitText, list_loose_texts, read_texts
-from relay.git.names import JOB_BRANCHES, parse_path, parse_ref_part, render_ref_part
+from relay.git.message import CommitText, list_loose_texts, read_text, read_texts
+from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
 from relay.git.ref_files import find_id, has_replacements
 from relay.git.repository import Repo
-from relay.session.usage import Spent, Usage
+from relay.git.trees import find_entries
+from relay.plan.lineage import has_heirs
+from relay.plan.parse import find_plan_in
+from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
+from relay.store.texts import find_text
 from relay.values import dataclass
 
 _MOST_NEW = 32
@@ -59,8 +63,13 @@ class RelayCommit:
         return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd, estimated=self.estimated)
 
 
-_known: dict[tuple[Path, str, str], tuple[RelayCommit, ...]] = {}
-"""By git directory, how far a shallow clone reaches and commit: all of relay's that can be reached from it."""
+_known: dict[tuple[Path, str, str, str], tuple[RelayCommit, ...]] = {}
+"""By git directory, how far a shallow clone reaches, plan and commit: all of relay's that can be reached from it.
+
+Those from before the plan was there may be missing; without a plan, which is empty then, none is.
+"""
+_LONG_BYTES = 1 << 20
+"""Of indexes of packed objects, some 35,000 of these: the way through such a history is worth finding a shorter one."""
 
 
 def read_relay_commits(
@@ -75,27 +84,30 @@ def read_relay_commits(
     return tuple(commit for commit in _read_all(repo, rev, newer_than) if commit.plan == plan_path)
 
 
-def _read_all(repo: Repo, rev: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
+def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = "") -> tuple[RelayCommit, ...]:
     """Return all commits with a plan's name, of any plan.
 
     What is reachable from a commit stays: of a branch that has grown, only what is new is read.
+
+    Args:
+        plan_path: Of the plan that is asked about, before which nothing need be read; empty for all of them.
     """
     start = repo.find_commit(rev)
     if start is None:
         return ()
     if newer_than or has_replacements(repo.common_dir):
         return _ask_for_all(repo, start, newer_than)
-    place = (repo.common_dir, read_mark(repo.common_dir / "shallow"))
+    place = (repo.common_dir, read_mark(repo.common_dir / "shallow"), plan_path)
     newer, known = _find_known(repo, place, start)
     if known is None:
-        newer, known = [], _ask_for_all(repo, start)
+        newer, known = [], _ask_for_all(repo, start, *_find_before(repo, plan_path))
     _known.clear()
     _known[*place, start] = (*(commit for commit in map(_parse_commit, newer) if commit.plan), *known)
     return _known[*place, start]
 
 
 def _find_known(
-    repo: Repo, place: tuple[Path, str], start: str
+    repo: Repo, place: tuple[Path, str, str], start: str
 ) -> tuple[list[CommitText], tuple[RelayCommit, ...] | None]:
     """Return the commits, one on top of the other, down to one whose history is known, or to the first, and that.
 
@@ -114,23 +126,88 @@ def _find_known(
     return newer, _known[*place, at]
 
 
-def _ask_for_all(repo: Repo, start: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
-    stop = (f"^{newer_than}",) if newer_than else ()
+def _ask_for_all(repo: Repo, start: str, *newer_than: str) -> tuple[RelayCommit, ...]:
+    stop = (f"^{commit}" for commit in newer_than if commit)
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
     return tuple(commit for commit in map(_parse_commit, read_texts(repo.git, *args)) if commit.plan)
+
+
+def _find_before(repo: Repo, plan_path: str) -> tuple[str, ...]:
+    """Return commits below which there is nothing of a plan, in a long history; nothing where that is not sure."""
+    packs = (repo.objects_dir / "pack").glob("*.idx") if plan_path else ()
+    is_long = sum(pack.stat().st_size for pack in packs) > _LONG_BYTES
+    added = _find_fresh(repo, plan_path) if is_long else ""
+    return read_text(repo, added).parents if added else ()
+
+
+def _find_fresh(repo: Repo, plan_path: str) -> str:
+    """Return the commit that added the plan's file last; empty where the plan has a past: a tick, or another name."""
+    added = find_added(repo, plan_path)
+    plan = find_plan_in(find_text(repo, added or None, plan_path) or "")
+    return "" if plan is None or plan.done_ids or _find_old_name(repo, plan_path, added) else added
 
 
 def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     """Return the commits of the plan that the file holds now, newest first: the last ``planned`` one and what followed.
 
-    A plan that replaced a finished one in the same file starts with a count of its own; one that was renamed, in a
-    commit, takes the commits under its old name along.
+    A plan that took the place of another one in the same file starts with a count of its own; one that was renamed, in
+    a commit, takes the commits under its old name along.
     """
-    every = _read_all(repo, "HEAD")
+    every = _read_all(repo, "HEAD", plan_path=plan_path)
     names = _find_names(repo, plan_path, {commit.plan for commit in every})
-    commits = tuple(commit for commit in every if commit.plan in names)
+    return _drop_earlier(repo, plan_path, tuple(commit for commit in every if commit.plan in names))
+
+
+def _drop_earlier(repo: Repo, plan_path: str, commits: tuple[RelayCommit, ...]) -> tuple[RelayCommit, ...]:
+    """Leave out what was done for plans that the file held before this one."""
     first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
-    return commits[: first + 1]
+    if first + 1 < len(commits):
+        commits = commits[: _find_older(repo, commits, first)]
+    if commits and _was_removed(repo, plan_path, commits[-1].commit) and (added := _find_fresh(repo, plan_path)):
+        since = {commit.commit for commit in _ask_for_all(repo, "HEAD", *read_text(repo, added).parents)}
+        commits = tuple(commit for commit in commits if commit.commit in since)
+    text = find_text(repo, "HEAD", plan_path)
+    if not commits or text is None or has_heirs(find_text(repo, commits[-1].commit, commits[-1].plan), text):
+        return commits
+    for at, commit in enumerate(commits):
+        then = find_text(repo, commit.commit, commit.plan)
+        if not has_heirs(then, text):  # nothing of that plan is left in the one that followed
+            return commits[:at]
+        text = then or text
+    return commits
+
+
+def _find_older(repo: Repo, commits: tuple[RelayCommit, ...], first: int) -> int:
+    """Return where those begin that are below a plan's first commit; what was made on one that was rewritten is not."""
+    from relay.git.merging import is_ancestor
+
+    begun = commits[first].commit
+    older = (at for at in range(first + 1, len(commits)) if is_ancestor(repo, commits[at].commit, begun))
+    return next(older, len(commits))
+
+
+def _was_removed(repo: Repo, path: str, since: str) -> bool:
+    """Return whether a commit on top of `since` lacks a file, as far as HEAD's history shows it."""
+    for text in list_loose_texts(repo, repo.head() or "", _MOST_NEW):
+        if text.commit == since:
+            return False
+        if (entries := find_entries(repo, text.commit, (path,))) is None:
+            break
+        if not entries:
+            return True
+    return bool(repo.git.run("log", "-1", "--diff-filter=D", "--format=%H", f"{since}..HEAD", "--", path))
+
+
+def add_spent(commits: Iterable[RelayCommit]) -> Spent:
+    """Return what the sessions behind some commits have cost, each once.
+
+    A commit that was amended or rebased says the same as the one before it, and a merge can bring that back.
+    """
+    found: dict[tuple[str, ...], Spent] = {}
+    for commit in commits:
+        key = (commit.session, commit.phase, commit.status) if commit.session else (commit.commit,)
+        found[key] = max(found.get(key, commit.spent), commit.spent, key=rank_spent)
+    return sum(found.values(), start=Spent())
 
 
 def find_beginning(repo: Repo, plan_path: str) -> str:
@@ -149,6 +226,15 @@ def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
     return frozenset(undone)
 
 
+def list_doubts(commits: Sequence[RelayCommit], undone: frozenset[str]) -> tuple[str, ...]:
+    """Return what commits say against boxes that they tick, each sentence once, newest first."""
+    return tuple(
+        dict.fromkeys(
+            words for one in commits if one.commit not in undone for key, words in one.found if key == trailers.DOUBT
+        )
+    )
+
+
 def was_made_here(repo: Repo, commit: RelayCommit) -> bool:
     """Return whether relay itself put a commit on HEAD's branch in this repository: no clone and no fetch brings that.
 
@@ -156,6 +242,13 @@ def was_made_here(repo: Repo, commit: RelayCommit) -> bool:
     """
     listed = repo.git.probe("log", "-g", "--format=%H %gs", f"refs/heads/{repo.branch}", "--").out
     return f"{commit.commit} relay: {commit.subject}" in listed.decode(errors="replace").splitlines()
+
+
+def find_last_move(repo: Repo, branch: str, commit: str) -> str:
+    """Return why a branch was last moved, as its reflog says, where that brought it to this commit; else empty."""
+    last = repo.git.probe("log", "-g", "-1", "--format=%H %gs", f"refs/heads/{branch}", "--").out
+    found, _, reason = last.decode(errors="replace").partition(" ")
+    return reason if found == commit else ""
 
 
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
@@ -185,15 +278,14 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
     Args:
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
-    head, branch = repo.head(), repo.branch or ""
-    place = branch.split("/")[1] if branch.startswith(JOB_BRANCHES) else render_ref_part(branch)
-    legs = f"refs/relay/leg/{render_ref_part(f'{JOB_BRANCHES}{place}/')}"
-    tips = set(repo.list_refs(f"refs/heads/{JOB_BRANCHES}{place}/").values())
+    head, branch = repo.head(), find_plan_branch(repo.branch or "")
+    legs = f"refs/relay/leg/{render_ref_part(name_jobs(branch))}"
+    tips = set(repo.list_refs(f"refs/heads/{name_jobs(branch)}").values())
     if head is None or not tips:
         return ()
     # A phase that is being landed is in its leg's history, and on no branch.
     tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(legs))
-    tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{parse_ref_part(place)}")]))
+    tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{branch}")]))
     if tips <= {head}:
         return ()
     origin = find_origin(repo, plan_path, own)
@@ -204,19 +296,33 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
 
 
 def find_origin(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> str:
-    """Return the commit that brought the plan as the file holds it now; empty when none has."""
+    """Return the commit that brought the plan as the file holds it now; empty when none has.
+
+    Args:
+        own: The plan's commits on this branch, as `read_plan_commits` says.
+    """
     planned = next((commit.commit for commit in own if commit.status == "planned"), "")
-    return planned or (_find_added(repo, plan_path) if repo.head() else "")
+    # Below its first one: the file may have been renamed since, or removed and brought back.
+    path, rev = (own[-1].plan, own[-1].commit) if own else (plan_path, "HEAD")
+    origin = planned or (find_added(repo, path, rev=rev) if repo.head() else "")
+    text = find_text(repo, "HEAD", plan_path)
+    if not origin or text is None or has_heirs(find_text(repo, origin, path), text):
+        return origin
+    changes = repo.git.run("log", "--format=%H", f"{origin}..HEAD", "--", plan_path).decode().split()
+    for commit in changes:
+        then = find_text(repo, commit, plan_path)
+        if not has_heirs(then, text):
+            break
+        origin, text = commit, then or text
+    return origin
 
 
 def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
     """Return what a plan's file was called, of the names that relay's commits know and that no file has any more."""
     names = {path}
     others = plans - names  # whatever a trailer says: looked at only where git says the same
-    while others and (added := _find_added(repo, path)):
-        shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", added)
-        parts = [os.fsdecode(part) for part in shown.split(b"\0")]
-        path = next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
+    while others and (added := find_added(repo, path)):
+        path = _find_old_name(repo, path, added)
         if path not in others or find_stat(repo.root, path) is not None:
             break
         others.remove(path)
@@ -224,9 +330,16 @@ def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
     return names
 
 
-def _find_added(repo: Repo, path: str) -> str:
-    """Return the last commit on the branch that added a file; empty when it is not committed."""
-    return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", "HEAD", "--", path).decode().strip()
+def _find_old_name(repo: Repo, path: str, commit: str) -> str:
+    """Return what a commit renamed a file from; empty where it did not."""
+    shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", commit)
+    parts = [os.fsdecode(part) for part in shown.split(b"\0")]
+    return next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
+
+
+def find_added(repo: Repo, path: str, *, rev: str = "HEAD") -> str:
+    """Return the last commit below `rev` that added a file; empty when it is not committed."""
+    return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", rev, "--", path).decode().strip()
 
 
 def _parse_commit(text: CommitText) -> RelayCommit:

@@ -51,6 +51,8 @@ class LastRun:
     exit_code: int | None = None
     reason: str = ""
     next_command: str = ""
+    waits_for: str = ""
+    """The phase that waits for a yes, of ``run --approve``."""
     gate: LastGate | None = None
     """The last one of the run that was red and should not have been; None when there was none."""
 

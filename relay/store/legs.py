@@ -25,7 +25,7 @@ from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
 from relay.hints import RUN, WHY
-from relay.session.usage import Spent
+from relay.session.usage import Spent, rank_spent
 from relay.store import trailers
 from relay.store.session_cost import drop_spent, find_spent
 from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
@@ -104,6 +104,11 @@ class OpenLeg:
     def merges(self) -> str:
         """The commit of the phase that this leg only brings onto what others landed; empty for one that does work."""
         return dict(self.carried).get(trailers.MERGE, "")
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether nothing of what a landing leg brings was checked in this work tree."""
+        return trailers.UNCHECKED in dict(self.carried)
 
 
 def find_place_id(repo: Repo) -> str:
@@ -243,7 +248,7 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
         leg,
         last_wip=snapshot,
         # What was spent only grows: a snapshot from before the commit that put this session on the leg says less.
-        spend=max(leg.spend, _parse_spent(text), key=_rank),
+        spend=max(leg.spend, _parse_spent(text), key=rank_spent),
         items=tuple(text.get(trailers.ITEMS).split()),
         baton=text.message.body,
         wip_trailers=text.found,
@@ -252,10 +257,6 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
 
 def _parse_spent(text: CommitText) -> Spent:
     return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
-
-
-def _rank(spent: Spent) -> tuple[int, bool, float]:
-    return spent.tokens, spent.cost_usd is None, spent.cost_usd or 0.0
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
@@ -281,6 +282,22 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
         baton=leg.baton,
         wip_trailers=leg.wip_trailers,
     )
+
+
+def displace_leg(repo: Repo, branch: str) -> None:
+    """Note that what a branch's open leg has done is in no work tree any more: its newest snapshot is to be restored.
+
+    Raises:
+        RepoError: Another process opened or closed the branch's leg meanwhile.
+    """
+    if (leg := read_leg(repo, branch)) is None or leg.place == NOWHERE:
+        return
+    text = read_text(repo, leg.commit)
+    kept = tuple((key, NOWHERE if key == PLACE else value) for key, value in text.found)
+    message = replace(text.message, trailers=kept)
+    commit = objects.write_commit(repo, text.tree, text.parents, message)
+    if not refs.move_ref(repo, find_leg_ref(branch), commit, leg.commit):
+        raise RepoError(f"the open leg of {branch} was changed by somebody else", hint=WHY)
 
 
 def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Open legs whose branch is gone: it was renamed or deleted while a phase was open."""
+"""Open legs that HEAD's branch does not lead to: another one was made, renamed or deleted while a phase was open."""
 
 from shlex import quote
 
@@ -10,15 +10,24 @@ _BRANCHES = "refs/heads/"
 
 
 def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
-    """Say of each open leg that no branch leads to any more how to take it along, or how to give it up.
+    """Say of each open leg that a run takes along, or that no branch leads to any more, and how to give that up.
 
     Args:
         here: HEAD's branch; None when HEAD is detached.
     """
     legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
-    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)} if legs else set()
-    gone = [(branch, ref) for branch, ref in legs.items() if branch not in branches and branch != here]
-    return tuple(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone)
+    if not legs:
+        return ()
+    from relay.store.own_branch import find_along
+
+    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)}
+    along = {leg.branch: leg.phase_id for leg in find_along(repo)}
+    gone = [(branch, ref) for branch, ref in legs.items() if branch not in {*branches, *along, here}]
+    then = f"where its work is in the files here, relay run takes it along to {here}"
+    return (
+        *(f"phase {phase_id} is open on {branch}, at this commit: {then}" for branch, phase_id in along.items()),
+        *(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone),
+    )
 
 
 def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:

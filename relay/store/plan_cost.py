@@ -4,7 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from relay.git.repository import Repo
 from relay.session.usage import Spent
-from relay.store.history import RelayCommit, read_plan_commits, read_rewound_commits, read_unlanded_commits
+from relay.store.history import (
+    RelayCommit,
+    add_spent,
+    read_plan_commits,
+    read_rewound_commits,
+    read_unlanded_commits,
+)
 from relay.store.presence import has_kept_refs
 from relay.values import dataclass
 
@@ -25,24 +31,23 @@ def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
     """Read what the plan has cost."""
     own = read_plan_commits(repo, plan_path)
     if not has_kept_refs(repo):
-        return PlanCost(commits=own, spent=_add(own))
+        return PlanCost(commits=own, spent=add_spent(own))
     rewound = read_rewound_commits(repo, plan_path, own)
-    counted = (*own, *rewound, *read_unlanded_commits(repo, plan_path, own))
-    spent = sum(_read_unrecorded(repo, plan_path, counted), start=_add(counted))
-    return PlanCost(commits=own, spent=spent, rewound=_add(rewound))
+    others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
+    spent = sum(_read_unrecorded(repo, plan_path, own, others), start=add_spent((*own, *others)))
+    return PlanCost(commits=own, spent=spent, rewound=add_spent(rewound))
 
 
-def _add(commits: Sequence[RelayCommit]) -> Spent:
-    return sum((commit.spent for commit in commits), start=Spent())
-
-
-def _read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) -> Iterator[Spent]:
+def _read_unrecorded(
+    repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
+) -> Iterator[Spent]:
     """Yield what legs cost that are open elsewhere or were given up, and a plan that is not committed."""
     from relay.store.planning_cost import read_plan_usage
     from relay.store.unrecorded_cost import read_unrecorded
 
-    yield from read_unrecorded(repo, plan_path, counted)
+    yield from read_unrecorded(repo, plan_path, own, others)
     planning = read_plan_usage(repo)
-    recorded = {commit.session for commit in counted}  # a run that was killed right behind the plan's commit has both
+    # A run that was killed right behind the plan's commit has both.
+    recorded = {commit.session for commit in (*own, *others)}
     if planning is not None and planning.plan_path == plan_path and planning.session_id not in recorded:
         yield planning.spend

@@ -2,7 +2,7 @@
 
 from urllib.parse import unquote
 
-from relay.git.names import JOB_BRANCHES, render_ref_part
+from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.repository import Repo
 
 LEGS = "refs/relay/leg/"
@@ -34,6 +34,6 @@ def has_seen_claims(repo: Repo) -> bool:
 def list_beside(repo: Repo) -> frozenset[str]:
     """Return the phases that have a branch of their own beside this one's, which land on the same branch or on this."""
     branch = repo.branch or ""
-    place = branch.split("/")[1] if branch.startswith(JOB_BRANCHES) else render_ref_part(branch)
-    refs = (ref for ref in repo.list_refs(f"{_JOBS}{place}/") if ref != f"refs/heads/{branch}")
+    others = repo.list_refs(f"refs/heads/{name_jobs(find_plan_branch(branch))}")
+    refs = (ref for ref in others if ref != f"refs/heads/{branch}")
     return frozenset(unquote(ref.rpartition("/")[2]) for ref in refs)

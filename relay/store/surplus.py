@@ -20,6 +20,7 @@ from relay.git.status import ChangeKind
 from relay.git.trees import find_differences
 from relay.sandbox.links import list_entries
 from relay.store.environment import Environment
+from relay.store.session_changes import SessionChanges, read_spans
 from relay.store.snapshot import TreeSnapshot
 from relay.values import dataclass
 
@@ -37,11 +38,13 @@ class Surplus:
     """How the work tree differs from a commit and the environment beside it."""
 
     extra: tuple[str, ...] = ()
-    """Files, and directories with all that is in them, that neither of the two has."""
+    """Files, and directories with all that is in them, that neither of the two has, or that sessions changed there."""
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
     """``path: (mode, object id)`` of what the commit has there, where the work tree has something else or nothing."""
     modes: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Modes of files that are executable in one of the two only, and whose content is the same."""
+    shown: str = ""
+    """A sentence on what a gate sees all the same of what sessions changed in the environment; empty for nothing."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -73,13 +76,17 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     changed = {c.path: (c.old_mode, c.old_object_id) for c in changes if c.kind is not ChangeKind.ADDED}
     trusts_modes = guard(repo).flag("core.filemode", default=True)
     folders = _list_folders(repo, intent, now)
-    walk = _Look(repo=repo, folders=folders, environment=environment, trusts_modes=trusts_modes)
+    by_sessions = SessionChanges(root=os.fspath(repo.root), spans=read_spans(repo))
+    walk = _Look(
+        repo=repo, folders=folders, environment=environment, trusts_modes=trusts_modes, by_sessions=by_sessions
+    )
     walk.look()
     other_kinds = [path for path in walk.other_kinds if path not in own]
     return Surplus(
-        extra=tuple(sorted(walk.extra)),
+        extra=tuple(sorted((*walk.extra, *by_sessions.hidden))),
         changed={**changed, **objects.read_entries(repo, parent, other_kinds)},
         modes={path: mode for path, mode in walk.other_modes.items() if path not in changed},
+        shown=by_sessions.render(),
     )
 
 
@@ -166,13 +173,15 @@ class _Look:
     folders: _Folders
     environment: Environment
     trusts_modes: bool
+    by_sessions: SessionChanges
     extra: list[str] = field(default_factory=list)
     other_kinds: list[str] = field(default_factory=list)
     other_modes: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> None:
         """Note everything; a directory that neither needs is extra as a whole and is not entered."""
-        known = with_parents(self.folders) | with_parents(self.environment.roots)
+        committed = with_parents(self.folders)
+        known = committed | with_parents(self.environment.roots)
         plain = frozenset({FILE, EXECUTABLE}) if self.trusts_modes else frozenset[str]()
         pending = [""]
         while pending:
@@ -182,9 +191,9 @@ class _Look:
                 wanted = names.get(entry.name)
                 if wanted is None:
                     path = f"{below}{entry.name}"
-                    if self.environment.holds(path):
-                        continue
-                    if path in known and entry.is_dir(follow_symlinks=False):
+                    if path not in committed and self.environment.holds(path):
+                        self.by_sessions.look(path)
+                    elif path in known and entry.is_dir(follow_symlinks=False):
                         pending.append(path)
                     else:
                         self.extra.append(path)
@@ -193,6 +202,7 @@ class _Look:
 
     def _compare(self, path: str, wanted: str, entry: os.DirEntry[str]) -> None:
         if wanted == GITLINK:
+            self.by_sessions.look(path, is_module=True)
             return
         is_file, is_link = entry.is_file(follow_symlinks=False), entry.is_symlink()
         if (wanted == SYMLINK) != is_link or (wanted != SYMLINK and not is_file):

@@ -65,6 +65,8 @@ TRIAL = "Relay-Trial"
 SAID = "Relay-Said"
 """A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
 
+UNCHECKED = "Relay-Unchecked"
+"""The commit that a landing leg brings there, where it was not made and checked in this work tree."""
 REVIEWED = "Relay-Reviewed"
 """A review of the phase: its number, the tree that was reviewed, what was found and confirmed."""
 FINDING = "Relay-Finding"
@@ -72,7 +74,7 @@ FINDING = "Relay-Finding"
 EVIDENCE = "Relay-Evidence"
 """What a session gave as evidence for an item that is not committed yet: the item's text and that, as JSON."""
 EVIDENCE_CHARS = 300
-CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, EVIDENCE})
+CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE})
 """What every further snapshot and session of a leg takes along."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
 """What a leg that another session takes up keeps, as it was."""
@@ -85,7 +87,7 @@ ENDED = "Relay-Ended"
 ERROR = "Relay-Error"
 """The item a session was at and the last error it saw and did not overcome."""
 PROPOSED = "Relay-Proposed"
-"""The phase is finished but for its commit, which no session could help: the subject, or ``-`` for none."""
+"""The phase is finished but for its commit, which was refused: the subject, or ``-`` for none."""
 DISCARDED = "Relay-Discarded"
 """A file of the session's that was taken out of the work tree before the next session."""
 WAIT_UNTIL = "Relay-Wait-Until"

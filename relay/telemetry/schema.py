@@ -3,6 +3,7 @@
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
+from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -11,7 +12,7 @@ from relay.session.events import Event
 from relay.session.records import SCHEMA_VERSION, Scope
 from relay.session.shapes import ChangedFile, CheckResult, ShownFinding, ShownItem, ShownPhase, SizedPart
 from relay.session.usage import Usage
-from relay.session.values import SessionEnd, Shown
+from relay.session.values import Shown
 from relay.values import dataclass
 
 _VALUES = (Usage, Shown, ShownPhase, ShownItem, SizedPart, CheckResult, ChangedFile, ShownFinding)
@@ -33,18 +34,18 @@ class FieldEntry:
 @cache  # Python reads a class's whole module for the words of its fields
 def list_events() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
     """Return each event's name, what it says, and its fields, in the order of a run."""
-    return tuple((kind.__name__, _first_line(kind), tuple(_list_fields(kind))) for kind in get_args(Event))
+    return tuple((kind.__name__, _first_line(kind), tuple(list_fields(kind))) for kind in get_args(Event))
 
 
 @cache
 def list_scope() -> tuple[FieldEntry, ...]:
     """Return the fields that every line has beside its event's own."""
-    return tuple(replace(entry, is_later=False) for entry in _list_fields(Scope))
+    return tuple(replace(entry, is_later=False) for entry in list_fields(Scope))
 
 
 def list_values() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
     """Return the values that fields of events have, as `list_events` does with events."""
-    return tuple((kind.__name__, _first_line(kind), tuple(_list_fields(kind))) for kind in _VALUES)
+    return tuple((kind.__name__, _first_line(kind), tuple(list_fields(kind))) for kind in _VALUES)
 
 
 def render_event_schema() -> Mapping[str, Any]:
@@ -76,7 +77,7 @@ def _render_event(name: str, words: str, own: tuple[FieldEntry, ...]) -> Mapping
 
 
 def _render_value(kind: type[Any]) -> Mapping[str, Any]:
-    entries = tuple(_list_fields(kind))
+    entries = tuple(list_fields(kind))
     return {
         "type": "object",
         "properties": {entry.name: _describe(entry) for entry in entries},
@@ -88,7 +89,8 @@ def _describe(entry: FieldEntry) -> Mapping[str, Any]:
     return {**entry.schema, **({"description": entry.words} if entry.words else {})}
 
 
-def _list_fields(kind: type[Any]) -> Iterator[FieldEntry]:
+def list_fields(kind: type[Any]) -> Iterator[FieldEntry]:
+    """Yield the fields of a value, in their order."""
     words = describe_fields(kind)
     if is_typeddict(kind):
         for name, hint in get_type_hints(kind).items():
@@ -108,12 +110,14 @@ def _render_type(kind: Any) -> Mapping[str, Any]:
     if get_origin(kind) in {Union, types.UnionType}:
         inner = next(arg for arg in get_args(kind) if arg is not type(None))
         return {"anyOf": [_render_type(inner), {"type": "null"}]}
+    if get_origin(kind) in {dict, Mapping}:
+        return {"type": "object", "additionalProperties": _render_type(get_args(kind)[1])}
     if get_origin(kind) in {tuple, list}:
         return {"type": "array", "items": _render_type(get_args(kind)[0])}
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
-    if kind is SessionEnd:
-        return {"enum": [end.value for end in SessionEnd]}
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return {"enum": [one.value for one in kind]}
     if get_origin(kind) is Literal:
         return {"enum": list(get_args(kind))}
     return {"$ref": f"#/$defs/{kind.__name__}"}

@@ -10,7 +10,7 @@ from relay.errors import PlanError
 from relay.ledger import Kind, Source
 from relay.ledger.citation import PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.names import MAX_PARSED_BYTES
-from relay.plan.edit import append_items, append_note
+from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
 from relay.regexes import regex
 from relay.sandbox.text import render_output
@@ -171,7 +171,7 @@ def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     if asked in notes.questions:
         return ToolAnswer(text="Already asked; nothing changed.")
     try:
-        notes.plan = append_note(notes.plan, notes.phase.id, f"question: {question} (assumed: {assumed})")
+        notes.plan = append_question(notes.plan, notes.phase.id, question, assumed)
     except PlanError as error:
         raise RefusedError(f"The plan cannot take this: {error}") from error
     notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase

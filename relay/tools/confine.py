@@ -76,6 +76,8 @@ def require_writable(workspace: Workspace, path: str) -> None:
             f"{path} is not a session's to write. Use tick for a finished item, amend for a change to an open phase, "
             "record for a finding, such as what a person should write there."
         )
+    if is_covered(path, workspace.sandbox.guarded):
+        raise RefusedError(f"{path} is not kept: other projects share what is installed there (hard links).")
     _refuse_secret(workspace, path)
 
 

@@ -77,7 +77,7 @@ class LegNotes:
     touched_paths: dict[str, None] = field(default_factory=dict)
     """Files that edit and write changed, in the order they came; what commands changed is not known here."""
     last_errors: dict[str, str] = field(default_factory=dict)
-    """Tool name to the text of its last failure."""
+    """Tool name to the text of its last failure, until it succeeds again."""
     counts: Counter[str] = field(default_factory=Counter)
     """Calls by tool name, unknown names included."""
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from relay.sandbox.child import Child
+from relay.sandbox.intake import Intake
 from relay.sandbox.text import render_output
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -48,8 +49,7 @@ class ProgramLink:
 
     def __init__(self, child: Child, should_stop: Callable[[], bool]) -> None:
         self._child, self._should_stop = child, should_stop
-        self._lines: queue.Queue[bytes] = queue.Queue(100)
-        self._closed = threading.Event()
+        self._lines: Intake[bytes] = Intake()
         self._thread = threading.Thread(target=self._read, name="mcp", daemon=True)
         self._thread.start()
 
@@ -60,16 +60,10 @@ class ProgramLink:
                 buffer += data
                 *lines, buffer = buffer.split(b"\n")
                 for line in filter(bytes.strip, lines):  # an empty one is the end
-                    self._put(line)
+                    self._lines.put(line)
                 if len(buffer) > MAX_ANSWER_BYTES:
                     break
-        self._put(b"")
-
-    def _put(self, line: bytes) -> None:
-        while not self._closed.is_set():
-            with suppress(queue.Full):
-                self._lines.put(line, timeout=_LOOK_S)
-                return
+        self._lines.put(b"")
 
     def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
         """Send a message and take what comes until it is answered; a ping is answered, other requests are refused."""
@@ -77,15 +71,16 @@ class ProgramLink:
         if "id" not in message:
             return None
         while time.monotonic() < until and not self._should_stop():
-            with suppress(queue.Empty):
-                line = self._lines.get(timeout=_LOOK_S)
-                if not line:
-                    raise ServerError(f"its program has ended{self._find_words()}")
-                said = _read_message(line)
-                if said.get("id") == message["id"] and "method" not in said:
-                    return said
-                if "method" in said and "id" in said:
-                    self._send(_answer_request(said))
+            line = self._lines.take(_LOOK_S)
+            if line is None:
+                continue
+            if not line:
+                raise ServerError(f"its program has ended{self._find_words()}")
+            said = _read_message(line)
+            if said.get("id") == message["id"] and "method" not in said:
+                return said
+            if "method" in said and "id" in said:
+                self._send(_answer_request(said))
         if words := self._child.check_memory():
             raise ServerError(words)
         raise ServerError("no answer in time")
@@ -100,7 +95,7 @@ class ProgramLink:
 
     def close(self) -> None:
         """End the program and all it started."""
-        self._closed.set()
+        self._lines.close()
         self._child.end()
         self._thread.join()
         self._child.output.close()

@@ -5,9 +5,11 @@ results; anything else that is raised is a bug of relay.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from relay.sandbox.policy import Level
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims, specs
 from relay.tools.background import Background
@@ -65,12 +67,17 @@ def build_runner_tools(
 def build_reader_tools(
     workspace: Workspace, *own: tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
 ) -> Toolbox:
-    """Return the tools of a session that only looks and hands something in; `workspace.sandbox` must be read-only.
+    """Return the tools of a session that only looks and hands something in.
 
     Args:
         own: What it asks and hands in by, each with what takes its input, whose form has been checked; that says what
             is wrong with it, answers, or ends the session.
+
+    Raises:
+        ValueError: The sandbox of the workspace lets commands write.
     """
+    if workspace.sandbox.level is not Level.READ_ONLY:
+        raise ValueError("a session that only looks needs a sandbox in which commands only read")
     handlers = {
         **_build_lookups(workspace, None),
         "bash": lambda call: run_bash(workspace, None, call.input, call.id),
@@ -105,12 +112,20 @@ def _run(
     notes: LegNotes | None,
     call: ToolCall,
 ) -> ToolResult:
+    call = replace(call, name=_find_name(known, call.name))
     result = finish(workspace, _answer(known, handlers, call), call.id)
     if notes is not None:
         notes.counts[call.name] += 1
+        notes.last_errors.pop(call.name, None)
         if result.is_error:
             notes.last_errors[call.name] = result.text
     return result
+
+
+def _find_name(known: tuple[ToolSpec, ...], name: str) -> str:
+    """Return the name of the tool that is meant: some models were taught `Bash` and `Read`."""
+    names = [spec.name for spec in known]
+    return name if name in names else next((own for own in names if own.lower() == name.lower()), name)
 
 
 def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolAnswer:

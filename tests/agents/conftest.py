@@ -13,6 +13,7 @@ from relay.rehearsal.server import serve
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import Profile
 from relay.runners.base import RunnerKind
+from relay.session.values import SessionKind
 
 
 @dataclass
@@ -66,7 +67,7 @@ def agent(stage, tmp_path, programs):
                 }
                 fake = None if runner else FakeRunner(kind=kind or make_kind(make_profile(*lies)))
                 settings = flags if runner else {"runner": "fake", **flags}
-                with stage.enter(command, flags=settings, environ=environ, runner=fake, more=more) as ctx:
+                with stage.enter(SessionKind(command), flags=settings, environ=environ, runner=fake, more=more) as ctx:
                     yield ctx
 
         return opened()

@@ -13,6 +13,8 @@ daemon      leaves a process that writes to the repository
 shy         tells nothing of what it uses
 big         tells of a context that is over every line
 patient     waits for a cancel before each answer but the first
+greedy      asks for answers of 128,000 tokens, whatever it was told
+flood       says 24 MB of words and a thousand tools at its first turn, then works
 abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
 """
@@ -80,7 +82,10 @@ def post(body):
     }
     connection.request("POST", "/v1/messages", json.dumps(body), headers)
     response = connection.getresponse()
-    text = response.read().decode()
+    try:
+        text = response.read().decode()
+    except http.client.IncompleteRead:
+        return 0, "the answer broke off"
     if response.status != 200:
         return response.status, text
     return 200, collect(text)
@@ -140,7 +145,8 @@ def work(tools, history, prompt):
     """Work on a prompt; return the stop reason, or an error."""
     history.append({"role": "user", "content": [{"type": "text", "text": prompt}]})
     while True:
-        body = {"model": os.environ["FAKE_MODEL"], "max_tokens": 4000, "stream": True, "messages": history}
+        body = {"model": os.environ["FAKE_MODEL"], "stream": True, "messages": history}
+        body["max_tokens"] = 128_000 if "greedy" in LIES else 4_000
         body["tools"] = [
             BASH,
             *({"name": t["name"], "description": "", "input_schema": t["inputSchema"]} for t in tools.known),
@@ -173,6 +179,13 @@ def make_noise():
     with SAYING:
         sys.stdout.write("Warning: this is no JSON\n[1, 2]\n\n" + "x" * 3_000_000 + "\n")
     update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "y" * 3_000_000})
+
+
+def flood():
+    for number in range(2_000):
+        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 12_000})
+        update(sessionUpdate="agent_thought_chunk", content={"type": "text", "text": "y" * 100})
+        update(sessionUpdate="tool_call", toolCallId=f"{number // 2}" + "z" * 5_000, title="bash", rawInput={"a": "b"})
 
 
 def peek(root):
@@ -214,6 +227,8 @@ def begin_turn(root):
         os._exit(9)
     if "noise" in LIES:
         make_noise()
+    if "flood" in LIES:
+        flood()
     if "peek" in LIES:
         peek(root)
     if "title" in LIES:

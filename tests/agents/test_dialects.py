@@ -2,13 +2,14 @@
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request
+from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request, shorten_answer
 from relay.runners.agents.tally import Tally
 from relay.session.usage import Usage
 
@@ -54,6 +55,35 @@ def test_a_request_without_a_limit_may_be_as_long_as_the_model_lets_it(dialect):
             read(dialect, drop=limits)
     else:
         assert read(dialect, drop=limits).max_output_tokens is None
+
+
+@EVERY
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_is_shortened_and_nothing_else_is_changed(dialect, named):
+    limits = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
+    body = {name: value for name, value in REQUESTS[dialect].items() if named or name not in limits}
+    body |= {"temperature": 0.1, "metadata": {"user": "\ud800 é"}}
+    short = json.loads(shorten_answer(json.dumps(body).encode(), dialect, 40))
+
+    assert read_request(PATHS[dialect], json.dumps(short).encode(), MARK) == replace(
+        read(dialect), max_output_tokens=40, prompt_bytes=len(json.dumps(short))
+    )
+    assert {name: short[name] for name in body if name not in limits} == {
+        name: body[name] for name in body if name not in limits
+    }
+    assert len(short) == len(body) + (not named)
+
+
+def test_a_shorter_answer_is_still_longer_than_its_thinking_and_odd_tables_break_nothing():
+    body: Any = {**REQUESTS[MESSAGES], "thinking": {"type": "enabled", "budget_tokens": 90}}
+    short = json.loads(shorten_answer(json.dumps(body).encode(), MESSAGES, 40))
+    assert (short["max_tokens"], short["thinking"]) == (40, {"type": "enabled", "budget_tokens": 20})
+    odds: tuple[Any, ...] = (None, [], "x")
+    for odd in odds:
+        made = shorten_answer(json.dumps({"generationConfig": odd, "thinking": odd}).encode(), GEMINI, 40)
+        assert json.loads(made)["generationConfig"] == {"maxOutputTokens": 40}
+    both = json.loads(shorten_answer(b'{"max_tokens": 100, "max_completion_tokens": 90}', CHAT, 40))
+    assert both == {"max_tokens": 40, "max_completion_tokens": 40}
 
 
 @EVERY

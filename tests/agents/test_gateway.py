@@ -1,14 +1,16 @@
 """The gateway between a client and the rehearsal server: what passes, what is held, what is read."""
 
 import http.client
+import itertools
 import json
 import queue
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
+import httpx2
 import pytest
 
 from relay.rehearsal.script import parse_script
@@ -16,6 +18,7 @@ from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import HeldRequest, Passed, Route, open_gateway
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
+from relay.runners.messages.watchdog import most_answer_bytes
 
 MARK = b"mark-1"
 begin = ThreadPoolExecutor().submit
@@ -65,9 +68,29 @@ def ask_released(path, told, body, **how):
     """Ask, and let the request go; return the answer and what the gateway told."""
     asked = begin(ask, path, body, **how)
     held = told.get(timeout=20)
-    held.release.set_result("")
+    held.release.set_result(None)
     passed = told.get(timeout=20)
     return asked.result(), held, passed
+
+
+def test_an_answer_without_end_is_cut_where_it_is_longer_than_was_asked_for(tmp_path):
+    """It is broken off as endpoints do it, and may be billed."""
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    ping = b"event: ping\ndata: {}\n\n" * 10_000
+    answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=itertools.repeat(ping))
+    with ExitStack() as stack:
+        transport = httpx2.MockTransport(lambda _: answer)
+        client = stack.enter_context(open_client({"ANTHROPIC_API_KEY": "k"}, 5.0, transport))
+        route = Route(client=client, mark=MARK, secrets=(), tell=told.put)
+        stack.enter_context(open_gateway(route, tmp_path / "socket"))
+        asked = begin(ask_broken, tmp_path / "socket", "/v1/messages", BODY)
+        told.get(timeout=20).release.set_result(None)
+        passed = told.get(timeout=20)
+        asked.result()
+
+    assert "the answer is longer than the 1,000 tokens that it may have" in passed.fault.message
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.INFRA, True)
+    assert passed.tally.passed_bytes < 8 * most_answer_bytes(1_000)
 
 
 def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cost(tmp_path):
@@ -75,7 +98,7 @@ def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cos
     written = threading.Event()
     with gateway(SAY, tmp_path, lambda _: written.wait(20)) as (_, told, path):
         first = begin(ask, path, BODY)
-        told.get(timeout=20).release.set_result("")
+        told.get(timeout=20).release.set_result(None)
         answer = first.result()
         again = begin(ask, path, BODY)
         aside = begin(ask, path, {**BODY, "tools": []})
@@ -90,6 +113,17 @@ def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cos
     assert answer[0] == 200
 
 
+def test_a_request_is_sent_for_as_long_an_answer_as_it_was_let_go_for(tmp_path):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        asked = begin(ask, path, BODY)
+        held = told.get(timeout=20)
+        held.release.set_result(40)
+        passed = told.get(timeout=20)
+        assert asked.result()[0] == 200
+    assert server.requests[0].body == {**BODY, "max_tokens": 40}
+    assert passed.request is held.request
+
+
 def test_a_request_waits_until_it_is_let_go_and_its_answer_is_counted(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
         asked = begin(ask, path, BODY)
@@ -97,7 +131,7 @@ def test_a_request_waits_until_it_is_let_go_and_its_answer_is_counted(tmp_path):
         assert type(held) is HeldRequest
         assert held.request.is_main
         assert server.requests == []
-        held.release.set_result("")
+        held.release.set_result(None)
         passed = told.get(timeout=20)
 
         status, _, text = asked.result()
@@ -157,19 +191,20 @@ def test_only_models_are_in_reach(tmp_path, method, target, body, status):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "has_usage"),
+    ("fault", "kind", "has_usage", "may_be_billed"),
     [
-        ("{kind: overloaded}", FaultKind.INFRA, False),
-        ("{kind: rate_limit, retry_after: 7}", FaultKind.LIMIT, False),
-        ("{kind: overflow}", FaultKind.OVERFLOW, False),
-        ("{kind: drop, how: rst}", FaultKind.INFRA, False),
-        ("{kind: cut, how: rst}", FaultKind.INFRA, True),
-        ("{kind: cut, how: end}", FaultKind.INFRA, True),
-        ("{kind: error_event}", FaultKind.INFRA, True),
-        ("{kind: spend_limit}", FaultKind.USER, False),
+        ("{kind: overloaded}", FaultKind.INFRA, False, False),
+        ("{kind: rate_limit, retry_after: 7}", FaultKind.LIMIT, False, False),
+        ("{kind: overflow}", FaultKind.OVERFLOW, False, False),
+        ("{kind: drop, how: rst}", FaultKind.INFRA, False, True),
+        ("{kind: cut, how: rst}", FaultKind.INFRA, True, True),
+        ("{kind: cut, how: end}", FaultKind.INFRA, True, True),
+        ("{kind: error_event}", FaultKind.INFRA, True, True),
+        ("{kind: error_event, after_events: 0}", FaultKind.INFRA, False, False),
+        ("{kind: spend_limit}", FaultKind.USER, False, False),
     ],
 )
-def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault, kind, has_usage):
+def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault, kind, has_usage, may_be_billed):
     script = f"sessions: [{{turns: [{{text: 'a text of some length', fault: {fault}}}]}}]"
     with gateway(script, tmp_path) as (_, told, path):
         told_to = []
@@ -182,11 +217,11 @@ def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault
                 response.read()
 
         asked = begin(asking)
-        told.get(timeout=20).release.set_result("")
+        told.get(timeout=20).release.set_result(None)
         passed = told.get(timeout=20)
         asked.result()
-    assert told_to != [200] or has_usage
-    assert passed.fault.kind is kind
+    assert told_to != [200] or passed.tally is not None
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, may_be_billed)
     assert (passed.tally is not None and passed.tally.usage is not None) == has_usage
 
 
@@ -205,7 +240,7 @@ def test_a_body_in_chunks_is_read(tmp_path):
 
         asked = begin(asking)
         held = told.get(timeout=20)
-        held.release.set_result("")
+        held.release.set_result(None)
         told.get(timeout=20)
     assert held.request.prompt_bytes == len(json.dumps(BODY))
     assert b"hello there" in asked.result()
@@ -252,7 +287,7 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
                 asked = begin(ask_broken, tmp_path / "socket", target, body)
                 held = told.get(timeout=20)
                 assert (held.request.is_main, held.request.model) == (True, "gpt-x")
-                held.release.set_result("")
+                held.release.set_result(None)
                 passed = told.get(timeout=20)
                 asked.result()
         kinds = {"": None, "overloaded": FaultKind.INFRA, "overflow": FaultKind.OVERFLOW, "cut": FaultKind.INFRA}

@@ -116,4 +116,4 @@ def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypa
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path / "nothing"))
     shown = CliRunner().invoke(command, ["--json"], standalone_mode=False)
     assert shown.return_value == 1
-    assert [row["name"] for row in json.loads(shown.output)] == list(PROFILES)
+    assert [row["name"] for row in json.loads(shown.output)["agents"]] == list(PROFILES)

@@ -1,5 +1,7 @@
 """One plan whose phases are run by different runners: relay's own loop and two agents."""
 
+import json
+
 import pytest
 
 from relay.cli.sessions import make_end_event
@@ -10,6 +12,7 @@ from relay.run.selection import Selection
 from relay.session.events import LegEnded, LegStarted, ReviewFinished
 from relay.session.usage import Usage
 from tests.agents.test_session import count_usage, sum_usage
+from tests.sessions.test_skeleton import Review
 
 PLAN = """\
 # Greetings
@@ -123,3 +126,15 @@ def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):
     models = [request.body["model"] for request in stage.server.requests if request.usage]
     assert [model == "claude-haiku-4-5" for model in models] == [False, False, False, True, True]
     assert sum_usage(stage.commits()[0].spent.usage) == count_usage(stage)
+
+
+def test_a_further_kind_of_session_in_a_run_that_claims_nothing_writes_nothing(stage, agent):
+    """Though commands of the run's own sessions do, and the agent would."""
+    write = {"name": "bash", "input": {"command": "date > pwned.txt; ls; echo $?"}}
+    verdict = {"name": "verdict", "input": {"text": "looked"}}
+    script = json.dumps({"sessions": [{"turns": [{"tools": [write]}, {"tools": [verdict]}, {"text": "Done."}]}]})
+    with agent("run", script) as ctx:
+        review = Review().run(ctx.sessions, "diff")
+
+    assert review.findings == ["looked"]
+    assert not (stage.root / "pwned.txt").exists()

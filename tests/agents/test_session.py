@@ -1,5 +1,9 @@
 """Whole runs on an agent that lies, in the real sandbox, against the rehearsal server."""
 
+import base64
+import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,18 @@ from relay.interrupts import Urgency
 from relay.planning.planner import PlanTask, plan_feature
 from relay.run.loop import run
 from relay.run.selection import Selection
-from relay.session.events import GaugeCrossed, LegEnded, ResponseReceived, RetryScheduled, TextShown, ToolFinished
+from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS
+from relay.runners.messages.answers import parse_api_usage
+from relay.session.events import (
+    GaugeCrossed,
+    LegEnded,
+    Noticed,
+    ResponseReceived,
+    RetryScheduled,
+    TextShown,
+    ToolFinished,
+)
+from tests.waiting import wait_until
 
 TITLE = """
   - name: title
@@ -102,6 +117,23 @@ def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
     assert [request.path for request in stage.server.requests if "files" in request.path] == []
 
 
+def test_what_relay_hands_out_does_not_go_to_the_model_of_an_agent_that_finds_it(stage, agent):
+    """It reads files itself; its requests are looked through."""
+    stage.write(".gitignore", ".env\nleft.txt\n")
+    stage.commit()
+    stage.write(".env", "DB_PASSWORD=handed-to-the-gate\n")
+    stage.write("left.txt", f"<handed-to-the-gate> {base64.b64encode(b'word: handed-to-the-gate').decode()}\n")
+    script = HELLO.replace("echo hello > hello.txt", "echo hello > hello.txt; cat left.txt")
+    with agent("run", script, env_file=".env") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    sent = json.dumps([request.body for request in stage.server.requests])
+    assert "<[redacted]>" in sent
+    assert "d29yZDog[redacted]" in sent
+    assert "handed-to-the-gate" not in sent
+
+
 @pytest.mark.parametrize(
     ("fault", "lies", "end", "words"),
     [
@@ -149,6 +181,27 @@ def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
 
 
+def test_an_answer_that_broke_off_counts_as_the_most_that_it_can_be(stage, agent):
+    """Its prompt as reported, the answer at what was asked for; the others to the token."""
+    script = (
+        f"sessions: [{{turns: [{{tools: {BASH}}}, "
+        "{fault: {kind: cut, how: rst, after_events: 4}, tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}, "
+        "{text: 'Commit: hello'}]}]"
+    )
+    with agent("run", script, "stubborn") as ctx:
+        ended = play(ctx)
+
+    assert (ended.exit_code, ended.estimated) == (ExitCode.DONE, True), ended
+    counted = stage.seen(ResponseReceived)
+    asked = [request for request in stage.server.requests if request.usage]
+    assert [event.estimated for event in counted] == [False, True, False, False]
+    for event, request in zip(counted, asked, strict=True):
+        bill = parse_api_usage(request.usage)
+        assert bill is not None
+        most = request.body["max_tokens"]
+        assert event.usage == (replace(bill, output_tokens=most, thinking_tokens=0) if event.estimated else bill)
+
+
 SOFT = f"""
 sessions:
   - turns:
@@ -190,6 +243,39 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
     assert [leg.end for leg in stage.seen(LegEnded)] == ["budget"]
     assert not stage.seen(ResponseReceived)
     assert [request for request in stage.server.requests if request.usage] == []
+
+
+def test_under_a_small_cap_answers_are_shorter_and_the_phase_is_done(stage, agent):
+    """For the longest answers of the model it would take 2.57 USD a request."""
+    with agent("run", HELLO, "greedy", max_cost_usd=0.3) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    asked = [request.body["max_tokens"] for request in stage.server.requests if request.usage and request.body]
+    assert (asked[0], asked) == (8_000, sorted(asked, reverse=True))
+    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+
+
+def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_does(stage, agent):
+    script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {{kind: max_tokens}}}}]}}]"
+    with agent("run", script, "greedy", max_cost_usd=0.3) as ctx:
+        ended = play(ctx)
+
+    [leg] = stage.seen(LegEnded)
+    assert leg.end == "budget"
+    assert leg.detail.startswith("an answer was cut at ")
+    assert "tokens, the most that the caps leave: the next request may cost 2." in leg.detail
+    assert float(ended.next_command.removeprefix("relay run --phase 1 --max-cost ")) > 2.56
+
+
+def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, agent):
+    with agent("run", HELLO, "dies", max_cost_usd=0.05) as ctx:
+        ended = play(ctx)
+
+    [leg] = stage.seen(LegEnded)
+    assert (leg.end, stage.seen(ResponseReceived)) == ("budget", [])
+    assert leg.detail.startswith("the next request may cost 0.")
+    assert ended.next_command.startswith("relay run --phase 1 --max-cost 0.1")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +327,39 @@ def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent
     assert leg.end == "interrupted"
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
+
+
+def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage, agent):
+    slow = HELLO.replace("> hello.txt", "> hello.txt; sleep 600")
+    with agent("run", slow, command_timeout_s=1) as ctx:
+        person = threading.Thread(target=ask_to_stop, args=(stage,))
+        person.start()
+        ended = play(ctx)
+        person.join()
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
+    [leg] = stage.seen(LegEnded)
+    assert (leg.end, leg.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
+    assert any("Fake has 1 s to come to the end of its step" in notice.text for notice in stage.seen(Noticed))
+    assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
+
+
+def ask_to_stop(stage):
+    wait_until((stage.root / "hello.txt").exists)
+    stage.interrupts.request(Urgency.FINISH_TURN)
+
+
+def test_a_flood_is_cut_and_the_work_behind_it_is_done(stage, agent):
+    with agent("run", HELLO, "flood") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    texts = [shown.text for shown in stage.seen(TextShown) if not shown.thinking]
+    more = [int(text.split()[1].replace(",", "")) for text in texts if text.endswith(" more characters")]
+    kept = sum(text.count("x") for text in texts)
+    assert (kept + sum(more), kept // MOST_CHARS) in {(24_000_000, turns) for turns in (1, 2)}  # as the boundary comes
+    assert MOST_TOOLS <= len(stage.seen(ToolFinished)) <= 2 * MOST_TOOLS + 2
+    assert any("more updates of its tools, which are not shown" in notice.text for notice in stage.seen(Noticed))
 
 
 def test_a_phase_that_was_stopped_under_an_agent_is_finished_by_the_own_loop(stage, agent):

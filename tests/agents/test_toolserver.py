@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.agents.toolserver import BRIDGE, LATE, Called, Offer, answer_line, open_toolserver
+from relay.runners.agents.toolserver import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, open_toolserver
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.specs import HAND_OFF, TICK
 
@@ -19,6 +19,7 @@ def offer(result=None, told=None):
     def tell(called):
         (told if told is not None else []).append(called.call)
         called.answer.set_result(result or ToolResult(text="Claimed."))
+        return True
 
     return Offer(tools=(TICK, HAND_OFF), tell=tell)
 
@@ -84,7 +85,12 @@ def test_the_bridge_carries_lines_of_any_length_both_ways(tmp_path):
 def test_a_call_that_takes_long_is_answered_in_time_and_its_result_is_had_by_the_same_call():
     """An agent gives a call up after a minute; a person may think for longer, and is asked once."""
     told: list[Called] = []
-    slow = Offer(tools=(TICK, HAND_OFF), tell=told.append, patience_s=0)
+
+    def tell(called):
+        told.append(called)
+        return True
+
+    slow = Offer(tools=(TICK, HAND_OFF), tell=tell, patience_s=0)
 
     def call(name, **given):
         return ask("tools/call", {"name": name, "arguments": given}, slow)["result"]
@@ -98,6 +104,15 @@ def test_a_call_that_takes_long_is_answered_in_time_and_its_result_is_had_by_the
     assert call("tick", item="1", evidence="x") == {"content": [{"type": "text", "text": "answer 1"}], "isError": True}
     assert call("tick", item="1", evidence="x")["content"][0]["text"] == LATE  # a result is had once; this is a new one
     assert len(told) == 3
+    for number in range(2 * MOST_LATE):
+        call("tick", item=f"{number}")
+    assert len(slow.late) == MOST_LATE
+
+
+def test_a_call_that_nobody_has_the_time_to_take_is_not_done_and_may_come_again():
+    busy = Offer(tools=(TICK,), tell=lambda _: False)
+    said = ask("tools/call", {"name": "tick", "arguments": {"item": "1"}}, busy)["result"]
+    assert (said["content"][0]["text"], busy.late) == (LATE, {})
 
 
 def test_a_session_that_ends_answers_who_waits(tmp_path):
@@ -107,6 +122,7 @@ def test_a_session_that_ends_answers_who_waits(tmp_path):
     def tell(call):
         called.append(call)
         waiting.set()
+        return True
 
     place = tmp_path / "tools"
     with open_toolserver(Offer(tools=(TICK,), tell=tell), place), socket.socket(socket.AF_UNIX) as peer:

@@ -1,6 +1,5 @@
 """`relay agents --try`: what is missing on this machine, said to somebody who has never used it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from relay.setup.agent_trial import try_agent
 from relay.setup.agents import examine_agent
 from relay.setup.preconditions import State
 from tests.agents.conftest import make_profile
+from tests.cli.documents import read_document
 
 KEY = {"ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user"}
 
@@ -89,7 +89,9 @@ def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
     assert ran.returncode == ExitCode.USER
     columns = ["name", "agent", "found", "tested", "usage", "steering", "tools", "login"]
     assert ran.stdout.splitlines()[0].split() == columns
-    [row] = json.loads(stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin").stdout)
+    [row] = read_document(
+        "relay agents --try", stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin").stdout
+    )["trials"]
     assert (row["name"], row["ready"]) == ("claude", False)
 
 
@@ -104,7 +106,10 @@ def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
     (tmp_path / "config/relay").mkdir(parents=True)
     (tmp_path / "config/relay/config.toml").write_text('[agents.claude]\nlogin = "tunnel"\n')
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    [row] = json.loads(stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout)
+    [row] = read_document(
+        "relay agents --try",
+        stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout,
+    )["trials"]
     states = {finding["name"]: finding["state"] for finding in row["findings"]}
     assert states == {"installed": "missing", "session": "info", "key": "missing"}
     assert "no login of Claude Code" in row["findings"][-1]["words"]

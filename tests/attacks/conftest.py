@@ -146,9 +146,9 @@ class Arena:
             return list(argv)
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *argv]
 
-    def git(self, *args: str) -> str:
+    def git(self, *args: str, at: Path | None = None) -> str:
         argv = self.as_user(["git", *args])
-        done = subprocess.run(argv, cwd=self.root, env=self.environ, check=True, capture_output=True, text=True)
+        done = subprocess.run(argv, cwd=at or self.root, env=self.environ, check=True, capture_output=True, text=True)
         return done.stdout
 
     def write(self, path: str, text: str | bytes, *, mode: int = 0o644) -> Path:

@@ -85,26 +85,29 @@ def test_the_plan_can_be_edited_and_the_run_stopped(words):
 def test_without_a_terminal_one_phase_is_done(words):
     done = words.relay("run", "--approve")
 
-    assert done.returncode == ExitCode.DONE
+    assert done.returncode == ExitCode.STOPPED
     assert "phase 2 — Two waits for a yes\nnext: relay run --approve\n" in done.stdout
     assert [commit.phase for commit in words.commits()] == ["1"]
+    shown = words.relay("status").stdout
+    assert "waits  phase 2 — Two, for a yes\nnext   relay run --approve\n       without it relay run " in shown
 
     lines = words.relay("run", "--approve", "--json").stdout.splitlines()
 
     assert [json.loads(line)["event"] for line in lines][-1] == "RunEnded"
-    assert json.loads(lines[-1])["waits_for"] == "phase 3 — Three"
+    ended = json.loads(lines[-1])
+    assert (ended["exit_code"], ended["waits_for"]) == (ExitCode.STOPPED, "phase 3 — Three")
 
 
 def test_a_person_is_called_for_each_yes_and_once_the_run_is_done(words, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with listen() as endpoint:
         (tmp_path / "relay").mkdir()
-        (tmp_path / "relay/config.toml").write_text(f'notify = [{{ form = "json", url = "{endpoint.url}" }}]\n')
+        (tmp_path / "relay/config.toml").write_text(f'notify = [{{ url = "{endpoint.address}" }}]\n')
         _, code = run_at_terminal(words, ["y", "y", "y"])
-        told = [json.loads(body)["occasion"] for *_, body in endpoint.seen]
+        told = [json.loads(body)["title"] for *_, body in endpoint.seen]
 
     assert code == ExitCode.DONE
-    assert told == ["question", "question", "question", "done"]
+    assert told == [*["relay: a question for you"] * 3, "relay: done"]
 
 
 def test_a_plan_that_was_broken_meanwhile_is_said_behind_the_end_of_the_run(stage, monkeypatch):

@@ -41,7 +41,7 @@ def test_the_json_document(relay, project):
     ran = relay("check", "--json")
     assert ran.code == 0
     body = json.loads(ran.out)
-    assert list(body) == ["phases", "violations", "parallel"]
+    assert list(body) == ["version", "phases", "violations", "parallel"]
     assert body["violations"] == []
     assert body["phases"][0] == {
         "id": "1",

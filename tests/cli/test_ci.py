@@ -77,6 +77,11 @@ def list_steps(job):
     return [step["run"] for step in load("github")["jobs"][job]["steps"] if "run" in step]
 
 
+def list_gitlab():
+    whole = load("gitlab")
+    return [*whole[".relay"]["before_script"], *whole["relay-run"]["script"]]
+
+
 GITHUB = {
     "INSTALL_RELAY": "relay",
     "RUNNER_TEMP": "..",
@@ -86,6 +91,10 @@ GITHUB = {
     "GITHUB_SERVER_URL": "https://github.com",
     "GITHUB_REPOSITORY": "you/words",
     "GITHUB_REF_NAME": "work",
+    "GITHUB_SHA": "HEAD~1",
+    "GITHUB_STEP_SUMMARY": "../summary",
+    "APPROVE_SETUP": "",
+    "ASIDE": "relay/run-7-1",
     "GIT_CONFIG_VALUE_0": "https://x-access-token:t@github.com/you/words",
 }
 GITLAB = {
@@ -93,8 +102,12 @@ GITLAB = {
     "PHASE": "next",
     "PUSH_TOKEN": "t",
     "CI_COMMIT_BRANCH": "work",
+    "CI_COMMIT_SHA": "HEAD~1",
+    "CI_JOB_ID": "7-1",
+    "APPROVE_SETUP": "",
     "CI_SERVER_HOST": "gitlab.com",
     "CI_PROJECT_URL": "https://gitlab.com/you/words",
+    "CI_PROJECT_DIR": "../words",
     "GIT_CONFIG_VALUE_0": "https://relay:t@gitlab.com/you/words.git",
 }
 
@@ -111,9 +124,56 @@ def test_github_runs_a_phase_pushes_what_is_committed_and_ends_as_relay_did(forg
     ("script", "code", "pushed"), [(DONE, ExitCode.DONE, "Say one"), (BLOCKED, ExitCode.STOPPED, "plan")]
 )
 def test_gitlab_does_so_too(forge, script, code, pushed):
-    whole = load("gitlab")
-    lines = [*whole[".relay"]["before_script"], *whole["relay-run"]["script"]]
-    assert forge(["\n".join(lines)], script, **GITLAB) == ([code], [pushed])
+    assert forge(["\n".join(list_gitlab())], script, **GITLAB) == ([code], [pushed])
+
+
+@pytest.mark.parametrize("name", ["github", "gitlab"])
+@pytest.mark.parametrize("refuses", ["this branch", "all"])
+def test_a_push_that_is_refused_loses_no_phase(forge, project, environ, tmp_path, name, refuses):
+    """The branch has moved on, or is protected: the commits are on another one, or in the artifact."""
+    origin = tmp_path / "origin.git"
+    hook = origin / "hooks/pre-receive"
+    which = "grep -q ' refs/heads/work$' && exit 1; exit 0" if refuses == "this branch" else "exit 1"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{which}\n")
+    hook.chmod(0o755)
+    subprocess.run(["git", "--git-dir", str(origin), "config", "receive.advertisePushOptions", "true"], check=True)
+    if name == "github":
+        codes, _ = forge(list_steps("run"), DONE, **GITHUB)
+    else:
+        codes, _ = forge(["\n".join(list_gitlab())], DONE, **GITLAB)
+    assert codes[-1] == (0 if refuses == "this branch" else 1)
+    bundle = project / ".relay/sessions/relay.bundle"
+    words = ["log", "-1", "--format=%s"]
+    if refuses == "this branch":
+        words = ["--git-dir", str(origin), *words, "relay/run-7-1"]
+        assert not bundle.exists()
+    else:
+        subprocess.run(["git", "switch", "-q", "-c", "later", "HEAD~1"], cwd=project, env=environ, check=True)
+        subprocess.run(["git", "pull", "-q", str(bundle), "HEAD"], cwd=project, env=environ, check=True)
+    done = subprocess.run(["git", *words], cwd=project, env=environ, check=True, capture_output=True, text=True)
+    assert done.stdout == "Say one\n"
+    assert name == "gitlab" or refuses == "all" or "## What was done" in (tmp_path / "summary").read_text()
+
+
+@pytest.mark.parametrize("name", ["github", "gitlab"])
+def test_setup_runs_where_whoever_starts_the_job_says_so(forge, project, name):
+    """And only then: what is to run with network stands in the repository."""
+    (project / "relay.toml").write_text('setup = ["true"]\n')
+    steps, given = (list_steps("run"), GITHUB) if name == "github" else (["\n".join(list_gitlab())], GITLAB)
+    refused, _ = forge(steps, "sessions: []", **given)
+    assert ExitCode.USER in refused
+    allowed, _ = forge(steps, DONE, **{**given, "APPROVE_SETUP": "--approve-setup"})
+    assert set(allowed) == {0}
+
+
+def test_only_logs_without_known_secrets_are_kept_for_everybody():
+    upload = next(step for step in load("github")["jobs"]["run"]["steps"] if "upload" in step.get("uses", ""))
+    assert (upload["with"]["path"], upload["with"]["include-hidden-files"]) == (".relay/sessions", True)
+    assert load("gitlab")["relay-run"]["artifacts"]["paths"] == [".relay/sessions"]
+    for text in (*list_steps("run"), *load("gitlab")["relay-run"]["script"]):
+        assert "--json" not in text
+        assert "relay run" not in text or re.search(r' >"\$[\w/.]+"', text)
 
 
 def test_a_plan_is_checked_and_what_is_to_be_installed_has_to_be_said(forge, project):

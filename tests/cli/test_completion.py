@@ -35,6 +35,8 @@ def test_commands_phases_models_and_plans_are_offered(offer, project):
     assert models[0] == "claude-mine"
     assert "claude-opus-5-5" in models
     assert offer("relay", "run", "--plan", "do") == ["do"]
+    assert offer("relay", "plan", "--runner", "")[0] == "api"
+    assert offer("relay", "run", "--runner", "cl") == ["claude", "cline"]
 
 
 @pytest.mark.parametrize("hostile", [b"\xff\x00", b"## Phase \x1b[31m1\n", b"[" * 5_000])

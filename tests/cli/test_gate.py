@@ -97,19 +97,25 @@ def test_hooks_are_tried_on_what_is_staged(relay, write, project):
 IGNORED = """\
 sessions:
   - turns:
-      - tools: [{name: write, input: {path: out.log, content: "hello\\n"}}, {name: block, input: {reason: "which?"}}]
+      - tools:
+          - {name: write, input: {path: out.log, content: "hello\\n"}}
+          - {name: write, input: {path: .venv/bin/x, content: "x"}}
+          - {name: bash, input: {command: "echo hello > old.log"}}
+          - {name: block, input: {reason: "which?"}}
 """
 
 
 def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
-    """Git ignores it and the phase did not begin with it: green here, and red there."""
-    (project / ".gitignore").write_text("*.log\n")
+    """Git ignores it and the phase did not begin with it as it is: green here, and red there."""
+    (project / ".gitignore").write_text("*.log\n.venv/\n")
     (project / "old.log").write_text("there before\n")
+    (project / ".venv").mkdir()
     write("Verify: `grep -q hello out.log`")
     with serving(IGNORED) as (_, given):
-        assert relay("run", "--allow-dirty", env=given).out.splitlines()[-1] == "next: relay run"
+        assert relay("run", "--allow-dirty", env=given).out.splitlines()[-1].startswith("next: relay say ")
     ran = relay("gate")
     assert ran.code == ExitCode.DONE
-    assert ran.out.splitlines()[-1] == (
-        "seen, and not by the gate of a run, because git ignores it and the phase did not begin with it: out.log"
-    )
+    seen, shown = ran.out.splitlines()[-2:]
+    why = "because git ignores it and it is not as it was before the session"
+    assert seen == f"seen, and not by the gate of a run, {why}: out.log, old.log"
+    assert shown == "the gate saw what sessions changed and no commit has: .venv (1 change: .venv/bin/x)"

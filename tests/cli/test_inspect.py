@@ -72,6 +72,7 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
         "  1 read of what was there, unchanged: ",
         "  ghost edits: 1 file changed without being shown",
         "  as it was:                  $0.57, 411k tokens of prompts, at most 110k at a time",
+        "  at list prices it was $0.",
         "  a relay, little read again: $0.64, 401k tokens of prompts, at most 92k at a time, 1 reset",
         "  20k tokens in every prompt from turn 3 on: Read /home/me/x/a.py",
         "  re-read tax: 40k tokens of what was superseded, $0.01",

@@ -117,3 +117,16 @@ def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_
     git("switch", "-q", "main")
     (project / "PLAN.md").write_text(PLAN.replace("Say hello", "Say a hello"))
     assert "\nnext   relay run goes on with phase 1: " in relay("status").out
+
+
+def test_a_question_that_stopped_a_run_is_answered_before_it_is_paid_for_again(relay, play):
+    ran = play("sessions: [{turns: [{tools: [{name: block, input: {reason: which port?}}]}]}]")
+    assert ran.out.splitlines()[-1] == "next: relay say 'what the session needs to know'"
+    assert (
+        "\nnext   relay say 'what the session needs to know'\n       without it relay run goes on"
+        in relay("status").out
+    )
+    assert relay("say", "8080").out.endswith("told when it begins: relay run\n")
+    told = relay("status").out
+    assert "\nnext   relay run goes on with phase 1" in told
+    assert "relay say" not in told

@@ -17,8 +17,8 @@ sessions:
 """
 CONFIG = """\
 notify = [
-  { form = "json", url = "URL", on = ["done", "red"], details = true },
-  { form = "slack", url = "${NOT_SET}" },
+  { url = "URL", on = ["done", "red"], details = true },
+  { url = "${NOT_SET}" },
 ]
 """
 
@@ -29,14 +29,40 @@ def test_a_red_gate_and_the_end_of_a_run_are_told(relay, project, tmp_path, comm
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)
     with listen() as endpoint, serving(SCRIPT) as (server, env):
-        config.write_text(CONFIG.replace("URL", endpoint.url))
+        config.write_text(CONFIG.replace("URL", endpoint.address))
         ran = relay("run", env=env)
         told = [json.loads(body) for *_, body in endpoint.seen]
     assert (ran.code, server.errors) == (ExitCode.DONE, [])
-    assert [(one["occasion"], one["title"]) for one in told] == [
-        ("red", "relay: a gate is red"),
-        ("done", "relay: done"),
+    assert [(one["type"], one["title"]) for one in told] == [
+        ("failure", "relay: a gate is red"),
+        ("success", "relay: done"),
     ]
-    assert "PLAN.md on main · phase 1: " in told[0]["text"]
-    assert told[1]["text"].startswith("exit status 0, $0.")
-    assert ran.out.count("nobody is notified by slack: the variable NOT_SET is not set") == 1
+    assert "PLAN.md on main · phase 1: " in told[0]["message"]
+    assert told[1]["message"].startswith("exit status 0, $0.")
+    assert ran.out.count("nobody is notified by ${NOT_SET}: the variable NOT_SET is not set") == 1
+
+
+def test_each_channel_is_tried_by_hand_anywhere_and_no_secret_is_shown(relay, tmp_path):
+    config = tmp_path / "home/.config/relay/config.toml"
+    config.parent.mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    assert relay("notify", cwd=outside).err.startswith("Error: a run calls nobody")
+    with listen() as endpoint:
+        config.write_text(
+            f"""notify = [{{ url = "{endpoint.address}/s3cret-0f-mine" }}, {{ command = ["false"], on = ["red"] }}]\n"""
+        )
+        shown = relay("notify", cwd=outside)
+        config.write_text(config.read_text().replace("false", "true"))
+        well = relay("notify", "--test", cwd=outside)
+        endpoint.answers = [401]
+        refused = relay("notify", "--test", cwd=outside)
+        [told, _] = [json.loads(body) for *_, body in endpoint.seen]
+    assert shown.out.splitlines() == [
+        "json on done, blocked, stopped, limit, cost, question",
+        "false on red",
+    ]
+    assert (well.code, well.out) == (ExitCode.DONE, "json: answered with 200\ntrue: true ended with 0\n")
+    assert (refused.code, refused.out.splitlines()[0]) == (ExitCode.USER, "json: answered with 401")
+    assert (told["title"], told["message"]) == ("relay: a test", "this is what a run would tell you")
+    assert "s3cret" not in f"{shown} {well} {refused}"

@@ -65,7 +65,7 @@ def test_a_night(relay, project, environ, tmp_path, git, commit):
             run.kill()
 
     with listen() as endpoint:
-        call = f'{{ form = "json", url = "{endpoint.url}", on = ["blocked"], details = true }}'
+        call = f'{{ url = "{endpoint.address}", on = ["blocked"], details = true }}'
         config.write_text(f'review = "phase"\nnotify = [{call}]\n')
         planned = command(PLANNED, "plan", "greetings")
         assert planned.code == ExitCode.DONE
@@ -76,8 +76,8 @@ def test_a_night(relay, project, environ, tmp_path, git, commit):
         told = [json.loads(body) for *_, body in endpoint.seen]
 
     assert ran.code == ExitCode.STOPPED, ran
-    assert [one["occasion"] for one in told] == ["blocked"]
-    assert "which world?" in told[0]["text"]
+    assert [one["title"] for one in told] == ["relay: it needs you"]
+    assert "which world?" in told[0]["message"]
     done = git("log", "-1", "--format=%B")
     assert done.startswith("Say hello safely\n")
     assert "Relay-Review: rounds=2 found=2 confirmed=1 open=0 " in done

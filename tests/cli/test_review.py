@@ -48,7 +48,11 @@ def test_the_phase_that_was_done_last_is_reviewed(stage, review):
     done = review(script, "--sarif", "found.sarif")
 
     assert done.returncode == ExitCode.STOPPED, done
-    assert "confirmed: hello.txt:1: It greets nobody" in done.stdout
+    at = done.stdout.index("confirmed: hello.txt:1: It greets nobody")
+    assert [line.partition(" ")[2] for line in done.stdout[at:].splitlines()[1:3]] == [
+        "- what goes wrong: somebody is there",
+        "- confirmed because: hello.txt:1 names nobody",
+    ]
     assert "phase 1: 1 finding, 1 confirmed" in done.stdout
     (result,) = json.loads((stage.root / "found.sarif").read_text())["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("missing", "error")
@@ -64,6 +68,12 @@ def test_a_range_is_reviewed_and_an_empty_list_is_a_good_end(review):
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(e["findings"], e["confirmed"]) for e in events if e["event"] == "ReviewFinished"] == [([], 0)]
     assert events[-1]["reason"] == "HEAD~1..HEAD: 0 findings, 0 confirmed"
+
+
+@pytest.mark.parametrize(("what", "message"), [("HEAD~1", "start"), ("HEAD", "Say hello")])
+def test_one_commit_is_reviewed_also_the_first_of_all(review, what, message):
+    done = review(act("report_findings", "findings", [], first_message_contains=f"> {message}"), what)
+    assert (done.returncode, f"{what}: 0 findings" in done.stdout) == (ExitCode.DONE, True), done
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,16 @@ import subprocess
 import sys
 import time
 import typing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.views.base import make_view
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw, draw_run
 from relay.cli.views.narrate import STOPPING, Narrator
+from relay.cli.views.shapes import make_view
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted
@@ -167,6 +168,16 @@ def test_the_screen_of_a_session_at_80_columns(recorded):
         "┆ Routes are registered in api/app.py by a decorator.",
         "┆ I'll add api/keys.py with the POST handler and return the key once.",
     ]
+
+
+def test_what_an_answer_cost_that_did_not_say_it_is_told_apart(recorded):
+    """Two Ctrl-C in mid-answer: the sum jumps by the most that the answer can have cost."""
+    upto = at_event(recorded, ToolStarted, 4)
+    board = make_board(recorded, upto)
+    _, answer = recorded[at_event(recorded, events.ResponseReceived) - 1]
+    board.apply(replace(answer, cost_usd=0.67, estimated=True), 1.0)
+    [line] = [line.plain.rstrip() for line in draw(board, now=2.0, width=80, height=21) if "spend" in line.plain]
+    assert line == "spend    ██░░░░░░░░░░░░░░░░░░░░░░░░░░░  ~$1.27 of $20.00  up to $0.67 unseen"
 
 
 def test_what_is_claimed_is_not_counted_as_ticked(recorded):
@@ -344,7 +355,7 @@ def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
 
 PLAY = """
 import sys, time
-from relay.cli.views.base import make_view
+from relay.cli.views.shapes import make_view
 from relay.session.events import *
 with make_view(json=False, stream=sys.stdout) as view:
     view.observe(RunStarted(run_id="r", command="run", model="m", plan_path="PLAN.md", branch="main", sandbox="bwrap",
@@ -395,9 +406,7 @@ def test_session_ends_have_words():
         event = events.LegEnded(
             session_id="s", phase_id="1", end=end, result="failed", detail=end, usage=Usage(), cost_usd=None
         )
-        assert Narrator().tell(event)[0].text == (
-            f"phase 1 leg ended: failed — {end} (0 tokens in, 0 out, cost unknown)"
-        )
+        assert Narrator().tell(event)[0].text == (f"phase 1 leg ended: failed — {end} (it spent nothing)")
 
 
 @pytest.mark.parametrize("urgency", [Urgency.FINISH_TURN, Urgency.NOW])

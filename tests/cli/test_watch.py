@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.views.base import make_view
 from relay.cli.views.current_work import find_work, tell_work
 from relay.cli.views.narrate import LOST
+from relay.cli.views.shapes import make_view
 from relay.cli.watch import follow, is_run_alive
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
@@ -25,6 +25,7 @@ from relay.store.lock import lock_worktree
 from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.telemetry.log import open_log
 from relay.telemetry.log_tail import LogTail, list_runs
+from tests.cli.documents import read_document
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 ENDED = LOG.splitlines()[-1]
@@ -189,7 +190,7 @@ def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
     assert "now    phase" not in relay("status").out
     with lock_worktree(repo):
         ran = relay("status")
-        body = json.loads(relay("status", "--json").out)
+        body = read_document("relay status", relay("status", "--json").out)
     said = ran.out.splitlines()
     assert said[-4] == "now    phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56, run aaaa1111)"
     assert said[-3] == "       context 58k of 100k tokens, 58%, Execute; stops at 110k"

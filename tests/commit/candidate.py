@@ -10,6 +10,7 @@ from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.step import commit_phase
 from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
+from relay.store.session_changes import watch_sessions
 
 WHOLE = """
 sessions:
@@ -29,8 +30,6 @@ def commit_claims(
     head = parse_plan((stage.root / "PLAN.md").read_text())
     handover = begin_phase(ctx, head, head.phases[0], reason="")
     assert handover is not None
-    stage.write("hello.txt", "hello\n")
-    do()
     candidate = Candidate(
         phase=head.phases[0],
         leg=handover.leg,
@@ -44,4 +43,7 @@ def commit_claims(
         status="done",
         baton="",
     )
-    return commit_phase(ctx, candidate)
+    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+        stage.write("hello.txt", "hello\n")
+        do()
+        return commit_phase(ctx, candidate)

@@ -8,12 +8,13 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
+from relay.session.values import SessionKind
 from tests.commit.candidate import WHOLE, commit_claims
 
 
 def commit(stage, forge):
     """Do the work of phase 1 and commit it with the plan that `forge` makes of HEAD's."""
-    with stage._open("run", "sessions: []", dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, "sessions: []", dirty=False, flags={}) as ctx:
         return commit_claims(stage, ctx, forge)
 
 

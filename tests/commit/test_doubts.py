@@ -5,7 +5,9 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.session.events import Noticed
+from relay.session.events import GateFinished, Noticed
+from relay.session.values import SessionOutcome
+from tests.scripted import Act, ScriptedRunner
 from tests.scripts import run_commands
 
 IDLE = "no file was changed, and the verify commands passed before too"
@@ -29,19 +31,121 @@ def read_doubts(stage):
     return stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").split("\n")[:-2]
 
 
-@pytest.mark.parametrize("verify", ["Verify: `test -f old.py`\n", ""], ids=["green before", "no gate"])
-def test_nothing_done_for_a_file_that_is_not_there(stage, run, verify):
-    """The session is told, and the box stays open."""
-    ended = run("Write the export — src/export.py", verify=verify)
+@pytest.mark.parametrize(
+    ("verify", "item", "words"),
+    [
+        ("Verify: `test -f old.py`\n", "Write the export — src/export.py", f"{IDLE}; {ABSENT}"),
+        ("Verify: `test -f old.py`\n", "Tidy it up — old.py", IDLE),
+        ("", "Write the export — src/export.py", f"no file was changed, and nothing was checked; {ABSENT}"),
+    ],
+    ids=["green before", "its file is there", "no gate"],
+)
+def test_nothing_done_by_a_phase_that_is_to_change_something(stage, run, verify, item, words):
+    """The session is told, and the box stays open: all that speaks for it is what the model says."""
+    ended = run(item, verify=verify)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert f"{IDLE}; {ABSENT}" in ended.reason
+    assert f"phase 1: nothing speaks for its ticks: {words}; where it was done before, tick" in ended.reason
     assert stage.commits() == ()
 
 
+RED_TESTS = 'sh -c "echo FAILED x; exit 1"'
+"""As where a test runner cannot write: it says so before the phase and behind it, whatever was done."""
+
+
+@pytest.fixture
+def run_beside(stage):
+    """Run a phase of one item below commands of the document's."""
+
+    def run_phase(*commands, document, own="", item="add — app/add.py", **given):
+        gate = " ".join(f"Verify: `{command}`\n" for command in document)
+        verify = f"Verify: `{own}`\n" if own else ""
+        stage.write("PLAN.md", f"# P\n{gate}\n## Phase 1 — Add\n{verify}- [ ] {item}\n")
+        stage.commit("plan")
+        return stage.run(run_commands(*commands), max_repairs=0, **given)
+
+    return run_phase
+
+
+def test_a_linter_says_nothing_for_a_phase_whose_tests_are_red_before_and_after(stage, run_beside):
+    ended = run_beside(document=(RED_TESTS, "git --version"))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert stage.commits() == ()
+    assert "- [ ] add" in (stage.root / "PLAN.md").read_text()
+
+
+def test_a_phase_that_did_nothing_beside_a_red_linter_is_refused_too(run_beside):
+    """What is red need not be tests, and what is green may be: neither says a word for the work."""
+    ended = run_beside(document=("grep -q y old.py", "git --version"), item="Look at it")
+
+    assert ended.exit_code == ExitCode.STOPPED
+    idle = "no file was changed, and no verify command went from red to green"
+    assert f"nothing speaks for its ticks: {idle}; `grep -q y old.py` was red before" in ended.reason
+
+
+def test_what_was_red_all_the_time_is_said_wherever_a_person_looks(stage, run_beside):
+    """The run's last line, the commit, status, pr, gate --last and the report; a clean gate says nothing of it."""
+    ended = run_beside(
+        "mkdir app && echo 1 > app/add.py", document=("grep -q y old.py", "git --version"), own="test -f app/add.py"
+    )
+    red = "`grep -q y old.py` was red before the work and still is (failed with exit 2)"
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, f"1 of 1 phase, doubtful: {red}")
+    assert read_doubts(stage) == [red]
+    assert "red-before=1" in stage.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)")
+    assert f"doubtful: {red}\n" in stage.relay("status").stdout
+    assert "**Doubt:** " in stage.relay("pr", "--text").stdout
+    last = stage.relay("gate", "--last").stdout.splitlines()
+    assert last[0].endswith(": passed, but for what was red before the work too: 1 command")
+    needed = stage.relay("report", "--text").stdout
+    assert red in needed
+    again = stage.relay("run").stdout
+    assert f"done: 1 of 1 phase, doubtful: {red} (spent" in again
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [("", "grep -q y app/add.py"), ('verify = ["python3 -m unittest app.add"]\n', "git --version")],
+    ids=["by its path", "as a module"],
+)
+def test_a_command_that_names_what_an_item_makes_is_the_phases_own(stage, run_beside, settings, command):
+    """It was red because the work was not done: red behind it, it is no old red of somebody else's."""
+    stage.write("relay.toml", settings)
+    stage.commit("settings")
+    ended = run_beside("mkdir app && echo x > app/add.py", document=(command, "git --version"))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "verify commands passed" in ended.reason
+    assert "red before" not in ended.reason
+    baseline = next(event for event in stage.seen(GateFinished) if event.baseline)
+    assert baseline.expected == "as expected: the work is not done yet"
+
+
+def test_a_command_that_went_from_red_to_green_speaks_for_a_phase_that_changed_no_file(stage, run):
+    """What it made git ignores, so no commit has it and none could: that is said and does not stop the phase."""
+    stage.write(".gitignore", "node_modules\n")
+    ended = run("Install it — src/export.py", "mkdir -p node_modules/a", verify="Verify: `test -d node_modules/a`\n")
+    assert ended.exit_code == ExitCode.DONE
+    seen = "the gate saw what sessions changed and no commit has: node_modules (1 change: node_modules/a)"
+    assert read_doubts(stage) == ["no file was changed", ABSENT, seen]
+
+
+def test_what_was_done_since_the_phase_was_planned_speaks_for_it(stage):
+    """An earlier session went further than its own phase; the one that finds it done only ticks."""
+    phases = (f"## Phase {n} — P\nVerify: `test -d .`\n- [ ] Write it — {n}.txt\n" for n in (1, 2))
+    stage.write("PLAN.md", "\n".join(phases))
+    stage.commit("plan")
+    both: list[Act | SessionOutcome] = [("write", {"path": f"{n}.txt", "content": "x\n"}) for n in (1, 2)]
+    tick = [("tick", {"item": f"{n}.1", "evidence": "made"}) for n in (1, 2)]
+    runner = ScriptedRunner(sessions=[[[*both, tick[0]]], [[tick[1]]]])
+
+    assert stage.play(runner).exit_code == ExitCode.DONE
+    assert read_doubts(stage) == [IDLE]
+
+
 def test_a_phase_that_only_looks_is_marked(stage, run):
-    """What it names is there; commit, view and status say that nothing was changed."""
-    assert run("Check that the tests pass — old.py", verify="Verify: `test -f old.py`\n").exit_code == ExitCode.DONE
+    """It names nothing that it changes, and its gate is green; commit, view and status say that nothing was changed."""
+    assert run("Check that the tests pass", verify="Verify: `test -f old.py`\n").exit_code == ExitCode.DONE
     assert read_doubts(stage) == [IDLE]
     assert any(notice.text == f"ticked all the same: {IDLE}" for notice in stage.seen(Noticed))
     assert f"doubtful: {IDLE}" in stage.relay("status").stdout

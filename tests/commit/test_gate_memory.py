@@ -6,6 +6,7 @@ from relay.errors import ExitCode
 from relay.run.loop import run as run_plan
 from relay.run.selection import Selection
 from relay.session.events import GateFinished, GateStarted
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 
 PLAN = """\
@@ -38,13 +39,13 @@ DOCUMENT = "test -d . && test -f AGENTS.md"
 
 @pytest.fixture
 def run(stage):
-    def go():
-        stage.write("PLAN.md", PLAN)
+    def go(document=DOCUMENT):
+        stage.write("PLAN.md", PLAN.replace(DOCUMENT, document))
         stage.write(".gitignore", "local.db\n")
         stage.commit("plan")
         ended = stage.run(BOTH)
         assert ended.exit_code == ExitCode.DONE, ended
-        return [event.commands for event in stage.seen(GateStarted) if event.baseline]
+        return [event.commands for event in stage.seen(GateStarted) if event.baseline and event.phase_id]
 
     return go
 
@@ -56,6 +57,36 @@ def test_only_what_has_not_passed_yet_is_run(stage, run):
     assert baseline.summary.endswith(f"\nnot run again, because it has just passed: `{DOCUMENT}`")
     assert [check["status"] for check in baseline.checks] == ["passed", "failed"]
     assert not baseline.passed
+
+
+REWRITES = "#!/bin/sh\ngrep -qs {word} hello.txt || ! test -f hello.txt || echo {word} >> hello.txt\n"
+
+
+def install(stage, word):
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text(REWRITES.format(word=word))
+    hook.chmod(0o755)
+
+
+def test_what_passed_once_more_on_what_a_hook_rewrote_is_not_run_again(stage, run):
+    """That gate saw exactly the commit: a hook that formats costs a second run of the suite, and no third."""
+    install(stage, "formatted")
+    first, second = run()
+    assert (DOCUMENT in first, second) == (True, ("grep -q world world.txt",))
+    gates = [event.commands for event in stage.seen(GateStarted) if not event.baseline]
+    assert [DOCUMENT in commands for commands in gates] == [True, True, True]
+
+
+def test_what_a_hook_has_spoilt_is_not_red_as_before_the_phase(stage):
+    """The session had made it green: without a word it would be committed red, as a gate that passed."""
+    install(stage, "spoilt")
+    document = "ls | grep -q txt && ! grep -rqs '[s]poilt' --include='*.txt' ."
+    stage.write("PLAN.md", PLAN.replace(DOCUMENT, document))
+    stage.commit("plan")
+    ended = stage.play(ScriptedRunner(sessions=[make_session("1.1", "hello")]), max_repairs=0)
+    assert ended.exit_code == ExitCode.STOPPED
+    words = "a commit hook rewrote files and the checks do not pass with them"
+    assert f"{words}: `{document}` failed with exit 1." in ended.reason
 
 
 def make_session(item, name):
@@ -70,7 +101,7 @@ def test_other_files_make_it_run_again(stage, path):
     stage.write(".gitignore", "local.db\n")
     stage.commit("plan")
     runner = ScriptedRunner(sessions=[make_session("1.1", "hello"), make_session("2.1", "world")])
-    with stage.enter("run", flags={"sandbox": "off"}, runner=runner) as ctx:
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
         assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
         stage.write(path, "# other\n")
         assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from relay.cli.views.last_run import tell_failures
-from relay.errors import ExitCode
+from relay.errors import ExitCode, RepoError
+from relay.git.repository import open_repo
+from relay.run.commit.hook_refusal import find_telling
 from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.setup.run_notes import make_last_gate
+from relay.store.own_branch import begin_branch
 from tests.scripted import Act, ScriptedRunner
 
 WORK: list[list[Sequence[Act | SessionOutcome]]] = [
@@ -111,6 +114,7 @@ def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun
 
 
 TELLS = """\
+git diff --cached --quiet && exit 0
 printf 'check the header.....\\033[31mFailed\\033[0m\\n\\n- hello.txt:1: no licence\\ncheck the tail.....Passed\\n'
 exit 7
 """
@@ -122,7 +126,8 @@ def test_a_user_reads_what_a_hook_said_where_a_red_gate_is_read(begun):
 
     ended = begun.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto", max_repairs=0)
 
-    assert "a commit hook refused: check the header.....Failed; hooks = " in ended.reason
+    assert "a commit hook refused: check the header: - hello.txt:1: no licence; hooks = " in ended.reason
+    assert ended.next_command == "relay gate --hooks"
     kept = make_last_gate(begun.seen(GateFinished)[-1], at=0.0)
     assert [line.text for line in tell_failures(kept)] == [
         "`pre-commit hook` failed with exit 7",
@@ -131,6 +136,64 @@ def test_a_user_reads_what_a_hook_said_where_a_red_gate_is_read(begun):
         "  | - hello.txt:1: no licence",
         "  | check the tail.....Passed",
     ]
+
+
+PRE_COMMIT = """\
+the pre-commit hook exited with 1
+trim trailing whitespace.................................................Passed
+ruff check...............................................................Failed
+- hook id: ruff-check
+- exit code: 1
+
+CPY001 Missing copyright notice at top of file
+--> app/add.py:1:1
+
+Found 1 error.
+
+mypy.................................................(no files to check)Skipped
+"""
+ESLINT = """\
+the pre-commit hook exited with 1
+[STARTED] Running tasks for staged files...
+[FAILED] eslint --fix [FAILED]
+✖ eslint --fix:
+
+/repo/lib/a.js
+  1:7  error  'x' is assigned a value but never used  no-unused-vars
+
+✖ 1 problem (1 error, 0 warnings)
+
+husky - pre-commit script failed (code 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (PRE_COMMIT, "ruff check: CPY001 Missing copyright notice at top of file"),
+        (
+            PRE_COMMIT.replace(
+                "CPY001 Missing copyright notice at top of file\n--> app/add.py:1:1\n\nFound 1 error.\n", ""
+            ),
+            "ruff check: failed",
+        ),
+        (ESLINT, "1:7  error  'x' is assigned a value but never used  no-unused-vars"),
+        ("the commit-msg hook exited with 1\nno\nsubject must not be empty\nbye", "subject must not be empty"),
+        ("the commit-msg hook exited with 1\nno\nbye", "bye"),
+        ("the pre-commit hook exited with 1\n", "the pre-commit hook exited with 1"),
+    ],
+    ids=[
+        "pre-commit",
+        "pre-commit, without a word",
+        "husky and lint-staged",
+        "a telling line",
+        "the last line",
+        "silent",
+    ],
+)
+def test_a_refusal_is_summed_up_by_its_cause(output, line):
+    """Managers of hooks name the step that failed first, and themselves last."""
+    assert find_telling(output) == line
 
 
 CONVENTIONAL = """\
@@ -215,17 +278,114 @@ def test_a_revert_has_its_message_judged_as_gits_own_has(stage):
     ],
 )
 def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, cause, way):
-    """With its cause and a setting; the session is not asked three times to change the machine."""
+    """With its cause and a setting, and before a session is paid; one that is red with its files, behind it."""
     install_hook(begun, script)
     runner = ScriptedRunner(sessions=[*WORK])
-
+    with pytest.raises(RepoError) as refused:
+        begun.play(runner, sandbox="auto")
+    begins = "phase 1 was not begun, because no commit could be made: the pre-commit hook refused, and no session can "
+    assert str(refused.value).startswith(f"{begins}repair that: {cause}")
+    words = f"{refused.value}; {refused.value.hint}"
+    assert way in words
+    assert "RELAY_HOOKS=skip" in words
+    assert runner.specs == []
+    if script.startswith("#!"):
+        return
+    install_hook(begun, f"git diff --cached --quiet && exit 0\n{script}")
     ended = begun.play(runner, sandbox="auto")
-
-    assert ended.exit_code == ExitCode.STOPPED
     assert f"the pre-commit hook refused, and no session can repair that: {cause}" in ended.reason
-    assert way in ended.reason
-    assert "RELAY_HOOKS=skip" in ended.reason
+    assert ended.next_command == "relay gate --hooks"
     assert len(runner.told) == 1
+
+
+NOT_ON_MAIN = """\
+test "$(git symbolic-ref --short HEAD)" != main || { echo "don't commit to branch..............Failed"; exit 1; }
+"""
+
+
+def list_legs(stage):
+    return stage.git("for-each-ref", "--format=%(refname)", "refs/relay/leg").split()
+
+
+def test_a_branch_that_a_hook_forbids_costs_nothing(begun):
+    """Its way out is named first, and is a way out: what is there is the same on a branch of the plan's own."""
+    install_hook(begun, NOT_ON_MAIN)
+    runner = ScriptedRunner(sessions=[*WORK])
+    with pytest.raises(
+        RepoError, match=r"forbids commits on this branch and agrees on another one: don't commit to br"
+    ):
+        begun.play(runner, sandbox="auto")
+    assert (runner.specs, list_legs(begun)) == ([], [])
+    tried = begun.relay("gate", "--hooks").stdout
+    assert "sandbox: it forbids commits on this branch and agrees on another one: relay run --branch goes on" in tried
+
+    begin_branch(open_repo(begun.root), "relay/greetings")
+    assert begun.play(runner, sandbox="auto").exit_code == ExitCode.DONE
+    assert len(begun.commits()) == 2
+
+
+def test_a_branch_that_a_hook_forbids_once_there_is_something_to_commit_is_told_no_session(begun):
+    install_hook(begun, f"git diff --cached --quiet && exit 0\n{NOT_ON_MAIN}")
+    runner = ScriptedRunner(sessions=[*WORK])
+    assert begun.play(runner, sandbox="auto").next_command == "relay run --branch"
+    assert len(runner.told) == 1
+
+
+@pytest.mark.parametrize("switch", ["relay", "git"], ids=["--branch", "git switch -c"])
+def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
+    """The hook came meanwhile: what the session finished is committed there, and nothing of it is paid again."""
+    runner = ScriptedRunner(sessions=[[[*WORK[0][0], lambda: install_hook(begun, NOT_ON_MAIN)]]])
+    ended = begun.play(runner, phase="1", all_=False, sandbox="auto")
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --branch")
+    assert "; relay run --branch goes on in a branch of the plan's own, with what is open; hooks = " in ended.reason
+    assert list_legs(begun) == ["refs/relay/leg/main"]
+
+    if switch == "relay":
+        begin_branch(open_repo(begun.root), "relay/greetings")
+    else:
+        begun.git("switch", "-qc", "relay/greetings")
+    stray = begun.relay("status").stdout
+    assert (
+        "stray  phase 1 is open on main, at this commit: where its work is in the files here, relay run takes" in stray
+    )
+    ended = begun.play(ScriptedRunner(sessions=[]), phase="1", all_=False, sandbox="auto")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert begun.git("log", "-1", "--format=%(trailers:key=Relay-Phase,valueonly)").strip() == "1"
+    assert begun.git("show", "HEAD:hello.txt") == "hello\n"
+    assert list_legs(begun) == []
+    assert begun.git("log", "-1", "--format=%s", "main") == "start\n"
+
+
+def test_a_phase_whose_work_is_not_here_stays_on_its_branch(begun):
+    """Somebody has put it away, and goes back to it later."""
+    begun.play(ScriptedRunner(sessions=[[[("write", {"path": "hello.txt", "content": "no\n"})]]]), max_repairs=0)
+    begun.git("checkout", "-q", "hello.txt")
+    begun.git("switch", "-qc", "other")
+    begun.play(ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]]))
+    assert list_legs(begun) == ["refs/relay/leg/main", "refs/relay/leg/other"]
+
+
+def test_what_a_hook_says_twice_no_session_is_asked_to_repair_again(begun):
+    """It was told once, and changed nothing; nor does another run pay for it."""
+    install_hook(begun, "git diff --cached --quiet && exit 0\necho no copyright notice; echo took $$.5s; exit 1\n")
+    runner = ScriptedRunner(sessions=[*WORK])
+    for _ in range(2):
+        ended = begun.play(runner, sandbox="auto")
+        assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay gate --hooks")
+        assert "a commit hook refused: " in ended.reason
+    assert len(runner.told) == 2
+    install_hook(begun, "exit 0\n")
+    assert begun.play(runner, phase="1", all_=False, sandbox="auto").exit_code == ExitCode.DONE
+
+
+@pytest.mark.parametrize("script", ["exit 1\n", "echo there are no staged files; exit 1\n"], ids=["silent", "empty"])
+def test_a_hook_that_only_wants_something_to_commit_stops_nothing(begun, script):
+    """`git diff --cached --name-only | grep py$` under `set -e` fails without a word."""
+    install_hook(begun, f"git diff --cached --quiet || exit 0\n{script}")
+    ended = begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="auto")
+    assert ended.exit_code == ExitCode.DONE
+    assert [event.expected for event in begun.seen(GateFinished) if not event.phase_id] == ["as nothing is staged yet"]
 
 
 FORMATTER = """\

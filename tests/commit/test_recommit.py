@@ -115,3 +115,33 @@ def test_work_that_was_taken_out_since_is_not_committed(stage):
 
     assert again.exit_code == ExitCode.DONE
     assert count_sessions(stage) == 1
+
+
+def test_what_a_person_repaired_behind_a_red_gate_is_committed_without_a_session(stage):
+    """The run says that it may be, and where to look; until then another run pays a session, as the gate is red."""
+    runner = ScriptedRunner([[[write(content="hell\n"), ONE, SAID]], [[write(content="hello again\n")]]])
+    ended = stage.play(runner, all_=False, max_repairs=0)
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay gate 1")
+    assert "; repair it by hand, and relay run commits it without another session, or change its Ver" in ended.reason
+
+    stage.write("hello.txt", "hello\n")
+    ended = stage.play(runner, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert len(runner.specs) == 1
+    assert stage.git("log", "-1", "--format=%s") == "Say hello\n"
+
+
+def test_a_session_that_says_again_what_nothing_speaks_for_is_not_asked_a_third_time(stage):
+    """Nor is one paid by the next run, which meets the same."""
+    stage.write("hello.txt", "hello\n")
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\nAs planned.\n")
+    stage.commit("planned where it was there already")
+    runner = ScriptedRunner([[[ONE, SAID]]])
+    for _ in range(2):
+        ended = stage.play(runner, all_=False)
+        assert ended.exit_code == ExitCode.STOPPED
+        assert "phase 1: nothing speaks for its ticks: no file was changed" in ended.reason
+        assert ended.next_command == "relay status --why"
+    assert len(runner.told) == 2
+    assert "call block and say so" in runner.told[1]

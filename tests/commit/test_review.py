@@ -106,7 +106,11 @@ def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
 
 
 def test_a_refuted_fault_changes_nothing(greeting):
-    greeting.run("sessions:" + WORK + report(FINDING) + judge((False, "nobody runs a greeting")), review="phase")
+    """Wherever it is: a change breaks files that it does not touch."""
+    greeting.run(
+        "sessions:" + WORK + report(FINDING | {"file": "main.py"}) + judge((False, "nobody runs a greeting")),
+        review="phase",
+    )
 
     assert greeting.server.errors == []
     assert get_review(greeting).startswith("rounds=1 found=1 confirmed=0 open=0 ")
@@ -116,13 +120,8 @@ def test_a_refuted_fault_changes_nothing(greeting):
     assert greeting.git("show", "HEAD:hello.txt") == "hello\nrm -rf /\n"
 
 
-@pytest.mark.parametrize(
-    "finding",
-    [FINDING | {"severity": "nit"}, FINDING | {"file": "AGENTS.md"}],
-    ids=["a nit", "a file that the change does not touch"],
-)
-def test_what_is_not_to_be_repaired_is_not_refuted_either(greeting, finding):
-    greeting.run("sessions:" + WORK + report(finding), review="phase")
+def test_what_is_not_to_be_repaired_is_not_refuted_either(greeting):
+    greeting.run("sessions:" + WORK + report(FINDING | {"severity": "nit"}), review="phase")
 
     assert greeting.server.errors == []
     assert get_review(greeting).startswith("rounds=1 found=1 confirmed=0 open=0 ")

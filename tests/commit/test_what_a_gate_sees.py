@@ -1,20 +1,26 @@
 """A gate sees what is going to be committed and what was installed or built before, and nothing else."""
 
 import os
+import py_compile
+import shutil
 
 import pytest
 
 from relay.gate.stage import MAX_COPIED_FILES
 from relay.run.commit.candidate import PhaseCommit, Refused
+from relay.sandbox.links import MOST
 from relay.session.events import GateFinished, Noticed
+from relay.session.values import SessionKind
 from tests.commit.candidate import commit_claims
 from tests.scripted import ScriptedRunner
+
+IGNORED = "*.log\nbuild/\nlocal.env\nnode_modules/\n.venv/\nenv/\n*.egg-info/\n*.tsbuildinfo\n*_cache/\n__pycache__/\n"
 
 
 @pytest.fixture
 def work(stage):
     """Commit a phase in which this and that was done; `gate` is its verify command."""
-    stage.write(".gitignore", "*.log\nbuild/\nlocal.env\n")
+    stage.write(".gitignore", IGNORED)
     stage.write("src/app.py", "print('app')\n")
     stage.commit("files")
 
@@ -22,7 +28,7 @@ def work(stage):
         stage.write("PLAN.md", f"## Phase 1 — Hello\nVerify: `{gate}`\n- [ ] Say hello\n")
         stage.commit("plan")
         before()
-        with stage.enter("run", flags=flags, runner=ScriptedRunner([]), dirty=True) as ctx:
+        with stage.enter(SessionKind.RUN, flags=flags, runner=ScriptedRunner([]), dirty=True) as ctx:
             return commit_claims(stage, ctx, lambda head: head.tick(["1.1"]), do)
 
     return run
@@ -146,23 +152,196 @@ def test_what_the_user_has_not_committed_makes_no_gate_red(stage, work):
 
 
 def test_what_was_there_when_the_phase_began_is_its_environment(stage, work):
-    """Ignored settings, dependencies and caches; new files in them are theirs, beside what differs too."""
+    """Ignored settings, dependencies and caches, beside what differs too."""
 
     def install():
         stage.write("local.env", "x")
         stage.write("build/deps/a.o", "x")
         stage.write("notes.txt", "mine")
 
-    gate = "test -e local.env && test -e build/deps/b.o && test -e node_modules/left/index.js && test ! -e notes.txt"
+    gate = "test -e local.env && test -e build/deps/a.o && test -e node_modules/left/index.js && test ! -e notes.txt"
 
     def do():
-        stage.write("build/deps/b.o", "x")
         stage.write("node_modules/left/index.js", "x")
         stage.write(".gitignore", "*.log\nbuild/\nlocal.env\nnode_modules/\n")
 
     assert isinstance(work(f"{gate} && rm -rf build", do, before=install), PhaseCommit)
     assert files(stage) == [".gitignore", "PLAN.md", "hello.txt"]
     assert (stage.root / "build/deps/a.o").exists()
+
+
+GREEN = "#!/bin/sh\n exit 0\n"
+RED = "#!/bin/sh\n exit 1\n"
+
+
+def put(stage, path, text=RED, mode=0o755):
+    stage.write(path, text)
+    (stage.root / path).chmod(mode)
+
+
+def keep_date(stage, path, text=GREEN):
+    """Write as many bytes into the same file, and say that it was not written."""
+    found = (stage.root / path).stat()
+    (stage.root / path).write_text(text)
+    os.utime(stage.root / path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+CHANGED_BY_THE_PHASE = {
+    "a local setting": ("local.env", RED, "sh local.env"),
+    "a build directory": ("build/t.sh", RED, "sh build/t.sh"),
+    "a build directory, deep": ("build/a/b/t.sh", RED, "sh build/a/b/t.sh"),
+    "a cache of types": (".mypy_cache/3.11/t.sh", RED, "sh .mypy_cache/3.11/t.sh"),
+    "a cache of tests": (".pytest_cache/v/t.sh", RED, "sh .pytest_cache/v/t.sh"),
+    "a cache of bytecode": ("src/__pycache__/t.sh", RED, "sh src/__pycache__/t.sh"),
+    "a cache in node_modules": ("node_modules/.cache/t.sh", RED, "sh node_modules/.cache/t.sh"),
+    "a cache in node_modules of a part": ("web/node_modules/.vite/t.sh", RED, "sh web/node_modules/.vite/t.sh"),
+    "metadata of a package": ("app.egg-info/entry", RED, "sh app.egg-info/entry"),
+    "a build's record": ("web/tsconfig.tsbuildinfo", RED, "sh web/tsconfig.tsbuildinfo"),
+}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("case", CHANGED_BY_THE_PHASE)
+def test_what_sessions_changed_of_it_makes_no_gate_green(stage, work, case, keeps):
+    """No commit has it, though git ignored it when the phase began; the date that everybody can set says nothing."""
+    path, before, gate = CHANGED_BY_THE_PHASE[case]
+    stage.write("web/index.ts", "x")
+
+    def prepare():
+        put(stage, path, before)
+        put(stage, "node_modules/kept/index.js", "x")
+
+    def do():
+        if keeps:
+            keep_date(stage, path)
+        else:
+            (stage.root / path).unlink()
+            put(stage, path, GREEN)
+
+    made = work(gate, do, before=prepare)
+
+    assert isinstance(made, Refused)
+    assert path.split("/")[0] in made.for_model.partition("Not shown to the gate")[2]
+    assert (stage.root / path).read_text() == GREEN
+
+
+def plant_bytecode(stage):
+    """Python takes it for `app` without a look at that, also where it is told to take nothing from the environment."""
+    source = stage.root / "src/app.py"
+    source.write_text("ok = True\n")
+    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH, doraise=True)
+    source.write_text("print('app')\n")
+
+
+def swap(stage, one, other):
+    for source, target in ((one, "third"), (other, one), ("third", other)):
+        (stage.root / source).rename(stage.root / target)
+
+
+def dig(stage, folder):
+    """Make directories whose names together nobody can write."""
+    here = os.open(stage.root / folder, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=here)
+        above, here = here, os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    os.close(here)
+
+
+def fill_build(stage, *more):
+    for name in (*more, *map(str, range(MOST + 1))):
+        stage.write(f"build/{name}", "x")
+    keep_date(stage, "build/red.sh")
+
+
+TRICKS = {
+    "bytecode": ("python3 -I -c 'import sys; sys.path[0] = \"src\"; import app; app.ok'", plant_bytecode),
+    "names that change places": ("sh build/red.sh", lambda s: swap(s, "build/red.sh", "build/green.sh")),
+    "directories that change places": ("sh build/red/t.sh", lambda s: swap(s, "build/red", "build/green")),
+    "a second name": ("sh build/x.sh", lambda s: (s.root / "build/x.sh").hardlink_to(s.root / "build/green.sh")),
+    "a link": ("sh build/x.sh", lambda s: (s.root / "build/x.sh").symlink_to("green.sh")),
+    "a directory that cannot be listed": (
+        "chmod 700 build/x && sh build/x/t.sh",
+        lambda s: (put(s, "build/x/t.sh", GREEN), (s.root / "build/x").chmod(0)),
+    ),
+    "a directory that is too deep": ("test -d build/ddd*", lambda s: dig(s, "build")),
+    "a cache that is new": ("sh .ruff_cache/t.sh", lambda s: put(s, ".ruff_cache/t.sh", GREEN)),
+    "a build that can be made again": ("sh build/red.sh", lambda s: fill_build(s, "CACHEDIR.TAG")),
+}
+
+
+@pytest.mark.parametrize("case", TRICKS)
+def test_no_trick_of_a_session_makes_a_gate_green(stage, work, case):
+    """With what git ignores and was there, moved about or hidden from relay's look."""
+    gate, do = TRICKS[case]
+
+    def prepare():
+        for name in ("red.sh", "green.sh", "red/t.sh", "green/t.sh"):
+            put(stage, f"build/{name}", RED if "red" in name else GREEN)
+        for number in range(MOST):
+            stage.write(f"build/kept/{number}", "x")
+
+    made = work(gate, lambda: do(stage), before=prepare)
+
+    assert isinstance(made, Refused)
+
+
+SEEN_ALL_THE_SAME = {
+    "a program of an environment": (".venv/bin/check", ".venv"),
+    "a start-up file": (".venv/lib/site-packages/x.pth", ".venv"),
+    "an environment of another name": ("env/bin/check", "env"),
+    "an environment below another directory": ("build/env/bin/check", "build/env"),
+    "a package": ("node_modules/dep/run.sh", "node_modules"),
+    "packages of a part": ("web/node_modules/dep/run.sh", "web/node_modules"),
+    "a cache of a package's own": ("node_modules/dep/.cache/x.sh", "node_modules"),
+}
+
+
+@pytest.mark.parametrize("case", SEEN_ALL_THE_SAME)
+def test_what_a_session_installs_is_seen_and_said(stage, work, case):
+    """Nothing would run without packages: the commit says that the gate saw other ones than there were."""
+    path, top = SEEN_ALL_THE_SAME[case]
+    stage.write("web/index.ts", "x")
+
+    def prepare():
+        put(stage, path)
+        for name in ("env/pyvenv.cfg", "build/env/pyvenv.cfg", "node_modules/.cache/x", "node_modules/a/b/c"):
+            stage.write(name, "x")
+
+    def do():
+        keep_date(stage, path)
+        stage.write("node_modules/.cache/y", "x")
+
+    made = work(f"sh {path} && test ! -e node_modules/.cache/x && touch node_modules/.cache/z", do, before=prepare)
+
+    assert isinstance(made, PhaseCommit), made
+    said = f"the gate saw what sessions changed and no commit has: {top} (1 change: {path})"
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").strip() == said
+    assert [notice.text for notice in stage.seen(Noticed) if notice.warning] == [said]
+    assert sorted(path.name for path in (stage.root / "node_modules/.cache").iterdir()) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("do", "words"),
+    [
+        (lambda s: shutil.rmtree(s.root / "node_modules/a/b"), "node_modules (1 change: node_modules/a)"),
+        (lambda s: swap(s, "node_modules/a/b", "node_modules/c/d"), "node_modules (2 changes: node_modules/a/b, "),
+        (fill_build, f"build ({MOST + 2} changes: build/0, build/1, build/10 and {MOST - 1} more)"),
+    ],
+)
+def test_what_cannot_be_hidden_is_said(stage, work, do, words):
+    """What is gone, what has another name, and what lies among very many others."""
+
+    def prepare():
+        for name in ("node_modules/a/b/x", "node_modules/a/y", "node_modules/c/d/x", "build/red.sh", "build/z"):
+            stage.write(name, GREEN)
+        for number in range(MOST):
+            stage.write(f"build/kept{number}", "x")
+
+    assert isinstance(
+        work("test -d node_modules && sh build/red.sh && cat hello.txt", lambda: do(stage), before=prepare), PhaseCommit
+    )
+    assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)")
 
 
 @pytest.mark.parametrize("gate", ["grep -q saved src/app.py", "test -e new.py"])
@@ -230,8 +409,8 @@ def test_what_is_large_is_shown_and_stays_protected(stage, work):
     stage.write("big/.env", "KEY=1\n")
     stage.commit("big")
     gate = (
-        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x && echo more >> big/AGENTS.md"
-        " && ! mv big other && ! grep -q KEY big/.env && cat hello.txt"
+        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x 2>err && rm err"
+        " && echo more >> big/AGENTS.md && ! mv big other && ! grep -q KEY big/.env && cat hello.txt"
     )
 
     made = work(gate, before=lambda: stage.write("notes.txt", "mine"))

@@ -9,7 +9,7 @@ import pytest
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import CacheBroken, GateFinished
-from relay.session.values import ToolSpec
+from relay.session.values import SessionKind, ToolSpec
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -142,7 +142,7 @@ sessions:
 )
 def test_the_lifetime_follows_the_baseline_gate_of_this_run(stage, setting, gate_s, ttl):
     """A gate as slow as an entry lives asks for the longer lifetime, unless the user decided."""
-    with stage._open("run", SCRIPT, dirty=False, flags={"cache_ttl": setting}) as ctx:
+    with stage._open(SessionKind.RUN, SCRIPT, dirty=False, flags={"cache_ttl": setting}) as ctx:
         ctx.observe(GateFinished(phase_id="0", baseline=True, passed=True, summary="", duration_s=gate_s))
         run(ctx, Selection(all=False))
 

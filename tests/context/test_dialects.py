@@ -100,7 +100,11 @@ def test_thinking_that_nobody_signed_is_left_out_where_a_signature_is_wanted():
     assert [block.get("signature") for block in kept[1]["content"]] == ["s", None]
     assert kept[0] == UNSIGNED[0]
     assert make_dialect(Compat(unsigned_thinking=False)).render_messages(UNSIGNED) == kept
-    assert EndpointDialect(answered=True).learn(refused, {"messages": kept}) is None
+    # What another has signed is nothing that this one takes.
+    assert dialect.learn(refused, {"messages": kept}) is RequestPart.EARLIER
+    bare = dialect.render_messages(UNSIGNED)
+    assert [block["type"] for block in bare[1]["content"]] == ["text"]
+    assert dialect.learn(refused, {"messages": bare}) is None
 
 
 def test_system_messages_go_where_they_are_known_to_be_taken():

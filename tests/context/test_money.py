@@ -1,13 +1,21 @@
 """Caps of money and tokens, checked before each request against the most it can cost; spend outlives the process."""
 
 import json
+import resource
 
 import pytest
 
 from relay.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
-from relay.session.events import LegEnded, ResponseReceived, RunStarted
+from relay.meters.prices import PRICES, Budget, cost_usd
+from relay.meters.spend import Meter
+from relay.runners.messages.answers import parse_api_usage
+from relay.session.events import LegEnded, LegStarted, ResponseReceived, RunStarted
+from relay.session.usage import Spent
 from relay.session.values import SessionEnd
+from relay.setup.account import Book
+
+(PRICE,) = (price for price in PRICES if price.model == "claude-opus-5-5")
 
 
 def write(name, text):
@@ -58,9 +66,9 @@ def test_a_cap_below_one_answer_sends_nothing(stage):
     """Not one request fits; the smaller answer that would fit is the user's to choose."""
     ended = stage.run(make_long(), max_cost_usd=0.08)
 
-    assert "the next request may cost 0.6" in ended.reason
+    assert "the next request may cost 0.1" in ended.reason
     assert "--max-cost raises it" in ended.reason
-    assert ended.next_command == ""
+    assert ended.next_command == "relay run --max-cost 0.16"
     assert stage.seen(ResponseReceived) == []
     stage.run(make_script(HELLO), all_=False, max_cost_usd=0.08, max_output_tokens=ROOM)
     assert len(stage.commits()) == 1
@@ -76,7 +84,7 @@ def test_where_the_cap_leaves_less_a_shorter_answer_is_asked_for(stage):
     ended = stage.run(make_script([cut]), max_cost_usd=0.5)
 
     assert "cut at 16,000 tokens, the most that the caps leave" in ended.reason
-    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "")
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --max-cost 1")
 
 
 @pytest.mark.parametrize("cap", ["max_cost_usd", "max_phase_cost_usd", "max_tokens_total"])
@@ -127,6 +135,22 @@ def test_what_was_spent_survives_a_restart(stage):
     assert third.exit_code == ExitCode.DONE
     assert third.spent_usd == pytest.approx(first.spent_usd + spent(stage), abs=1e-6)
     assert sum(commit.cost_usd for commit in stage.commits()) == pytest.approx(third.spent_usd, abs=1e-5)
+
+
+def test_a_request_is_not_sent_whose_cost_cannot_be_written_down(stage):
+    """A full disk: a kill would lose what it cost."""
+    book = Book(open_repo(stage.root), Meter(Budget(run_cap_usd=None), price=None, before=Spent()))
+    book.observe(LegStarted(session_id="s1", phase_id="1", title="", leg=1, reason=""))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        words = book.check(10, 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert words == "what the next request may cost cannot be written down: File too large"
+    assert book.check(10, 10) is None
 
 
 class Killed(BaseException):
@@ -203,8 +227,37 @@ def test_tokens_that_nobody_reported_count_as_the_most_they_can_be(stage):
     assert all(r.estimated and r.cost_usd is None for r in stage.seen(ResponseReceived))
 
 
+EVENTS_OF_ANSWER = 12
+"""Of what `turns` has a model say: start, ping, a block of thinking, one of a call, end."""
+
+
+@pytest.mark.parametrize(("fault", "first"), [({"kind": "cut", "how": "rst"}, 0), ({"kind": "error_event"}, 1)])
+def test_an_answer_that_breaks_off_behind_any_event_counts_as_the_most_that_it_can_be(talk, turns, fault, first):
+    """Request by request, against what the endpoint bills: equal where all was said, else above and marked so."""
+    broken = [turns(1, fault={**fault, "after_events": n})[0] for n in range(first, EVENTS_OF_ANSWER)]
+    session = talk([{"turns": [*broken, {"text": "Done."}]}])
+
+    assert session.advance().end is SessionEnd.FINISHED
+
+    counted = session.seen(ResponseReceived)
+    assert len(counted) == len(session.requests) == 2 * len(broken) + 1
+    kinds = set()
+    for event, request in zip(counted, session.requests, strict=True):
+        bill = parse_api_usage(request.usage)
+        assert bill is not None
+        assert event.estimated or event.usage == bill
+        if event.estimated:
+            assert event.usage.prompt_tokens >= bill.prompt_tokens
+            assert event.usage.output_tokens == request.body["max_tokens"]
+            assert event.cost_usd >= cost_usd(bill, PRICE)
+        kinds.add((event.stop_reason, event.estimated, event.usage.input_tokens == bill.input_tokens))
+    assert kinds >= {("lost", True, False), ("cut", True, True), ("cut", False, True)} - (
+        {("lost", True, False)} if first else set()
+    )
+
+
 def test_a_retry_is_a_request_too(stage):
-    """An answer that breaks off costs what it reported; the cap is looked at before it is asked for again."""
+    """An answer that breaks off costs the most that it can; the cap is looked at before it is asked for again."""
     cut = {"kind": "cut", "how": "rst", "after_events": 6, "times": "always"}
     rules = "# Rules\n" + "Be brief. " * 2_000
     stage.write("AGENTS.md", rules)
@@ -215,7 +268,9 @@ def test_a_retry_is_a_request_too(stage):
 
     assert "of the run's cap of 0.16 USD are spent" in ended.reason
     assert 1 < len(stage.seen(ResponseReceived)) < 60
-    assert spent(stage) <= 0.16
+    bills = [parse_api_usage(request.usage) for request in stage.server.requests if request.usage]
+    assert sum(cost_usd(bill, PRICE) for bill in bills if bill) < spent(stage)
+    assert (spent(stage) <= 0.16, ended.estimated) == (True, True)
 
 
 def test_repositories_are_left_as_they_are_when_the_money_ends(stage):

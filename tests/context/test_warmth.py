@@ -22,7 +22,7 @@ from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.runner import MESSAGES
 from relay.session.events import CacheBroken, CacheRefreshed, ResponseReceived, ToolFinished
 from relay.session.usage import Usage
-from relay.session.values import ToolResult
+from relay.session.values import SessionKind, ToolResult
 from relay.store.inbox import ask_for_pause, end_pause
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
@@ -297,7 +297,7 @@ def play(stage, script, clock, **flags):
     with serve(parse_script(script), clock=clock) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
         kind = RunnerKind(get_key=MESSAGES.get_key, open=open_at)
-        with stage.enter("run", flags=flags, environ=environ, more={"api": kind}) as ctx:
+        with stage.enter(SessionKind.RUN, flags=flags, environ=environ, more={"api": kind}) as ctx:
             run(ctx, Selection(all=True))
         return [request for request in server.requests if request.path == "/v1/messages"]
 

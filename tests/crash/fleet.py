@@ -153,8 +153,9 @@ class Fleet:
         return [words] if spent + reserved > CAP_USD + 1e-4 else []
 
     def read_spent(self) -> float:
-        """Return what the commits of the plan's branch say."""
-        return sum(float(cost) for cost in _COST.findall(self.git(self.away, "log", "--format=%B", "main")))
+        """Return what the commits of the plan's branch say, and what was booked besides."""
+        booked = self.git(self.away, "for-each-ref", "--format=%(contents)", "refs/relay/spent/main/")
+        return sum(map(float, _COST.findall(self.git(self.away, "log", "--format=%B", "main") + booked)))
 
     def check(self) -> list[str]:
         """Return in words what does not hold in the end."""
@@ -166,9 +167,8 @@ class Fleet:
             wrong.append(f"{count} commits of {PHASES} phases")
         fsck = self.git(self.away, "fsck", "--strict", "--no-dangling", "--no-progress").strip()
         wrong += [f"fsck: {fsck}"] if fsck else []
-        left = [
-            ref for ref in self.git(self.away, "for-each-ref", "--format=%(refname)").split() if "account" not in ref
-        ]
+        listed = self.git(self.away, "for-each-ref", "--format=%(refname)").split()
+        left = [ref for ref in listed if "/account" not in ref and "/spent/main/booked-" not in ref]
         return wrong + ([f"left: {left}"] if left != ["refs/heads/main"] else [])
 
 

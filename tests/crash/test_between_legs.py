@@ -17,6 +17,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
+from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
 from tests.copied import FSCK
@@ -121,7 +122,12 @@ class BetweenLegs(RuleBasedStateMachine):
             with serve(parse_script(script)) as server:
                 environ = make_environ(self.place / "home", server.base_url, sandbox="off")
                 request = RunRequest(
-                    command="run", repo=repo, settings=loaded, plan_path="PLAN.md", allow_dirty=True, environ=environ
+                    kind=SessionKind.RUN,
+                    repo=repo,
+                    settings=loaded,
+                    plan_path="PLAN.md",
+                    allow_dirty=True,
+                    environ=environ,
                 )
                 with open_run(request, lambda _: None, interrupts) as ctx:
                     run(ctx, Selection(all=False))

@@ -35,6 +35,15 @@ def place(rig, part):
     return 1 + rig.reference.count * part // PARTS
 
 
+def test_what_a_commit_holds_is_on_the_disk_before_its_commit_point(rig):
+    """What a command of the session wrote, too: else a power cut leaves a commit whose files are empty."""
+    calls = [call.partition(" ") for call in rig.reference.calls]
+    points = [at for at, (name, _, on) in enumerate(calls) if name == "rename" and on.endswith("/refs/heads/main.lock")]
+    for path in ("app.txt", "extra.txt", "sub/is.txt"):  # of phase 1, whose commit comes behind that of the plan
+        synced = [at for at, (name, _, on) in enumerate(calls) if name == "fsync" and on.endswith(f"/{path}")]
+        assert points[0] < synced[0] < points[1], path
+
+
 @pytest.mark.parametrize("part", range(2, PARTS, 8 * STRIDE))
 def test_killed_before_a_call(rig, part):
     """Everything is killed before a call that changes files."""

@@ -21,6 +21,7 @@ from relay.state.session_ends import find_repeated_error, render_end, render_wai
 from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import read_leg
 from relay.store.trailers import WAIT_UNTIL
+from tests.cli.documents import read_document
 
 PLAN = """\
 # Log
@@ -142,7 +143,10 @@ def test_status_says_until_when_a_limit_lasts(stage):
         ask_status(stage),
         re.MULTILINE,
     )
-    assert json.loads(ask_status(stage, "--json"))["limit"] == {"model": "claude-opus-5-5", "resets_at": until}
+    assert read_document("relay status", ask_status(stage, "--json"))["limit"] == {
+        "model": "claude-opus-5-5",
+        "resets_at": until,
+    }
 
     save_limit(stage, time.time() - 5)
     assert "limit" not in ask_status(stage)

@@ -200,9 +200,9 @@ CASES: Mapping[str, Case] = {
     ),
     "unknown stop": Case(
         fault={"kind": "unknown_stop"},
-        then=Then.STOP,
-        words="'moonrise', which relay does not know",
-        end=SessionEnd.API_FAILED,
+        then=Then.USER,
+        words="the endpoint ended its answer with 'moonrise', which is no stop reason of the Messages API",
+        end=SessionEnd.DENIED,
     ),
     "unknown block": Case(fault={"kind": "unknown_block"}, then=Then.NOTHING, words=""),
     # Money that is not counted for us: the most that the answer can have cost is, and the run goes on.
@@ -433,8 +433,8 @@ def check_retries(stage, case: Case) -> None:
 
 def check_money(stage, case: Case, ended) -> None:
     """What the endpoint bills is never more than what is counted, and counted exactly where it says what it bills."""
-    if case.counted or case.fault["kind"] in {FaultName.CUT, FaultName.STALL, FaultName.OTHER_MODEL}:
-        return  # of an answer that broke off, what came is counted
+    if case.fault["kind"] == FaultName.OTHER_MODEL:
+        return  # of another price
     billed = sum(cost_usd(parse_api_usage(r.usage) or Usage(), PRICE) for r in stage.server.requests if r.usage)
     if ended.estimated:
         assert ended.spent_usd >= billed

@@ -1,5 +1,6 @@
 """Figures of whole streams, with numbers that can be checked by hand; and what holds of any stream."""
 
+import gc
 import json
 from dataclasses import fields
 from typing import Any, get_args
@@ -476,3 +477,18 @@ def test_every_event_of_a_story_is_of_a_known_kind() -> None:
     """The helper of these tests makes what a run makes."""
     made: tuple[Any, ...] = (streams.start(), *two_legs())
     assert {RunStarted, ToolFinished} <= {type(event) for event in made} <= set(get_args(Event))
+
+
+def test_sessions_that_are_over_leave_nothing_behind() -> None:
+    """A log of a million events is read in memory that has a bound, although `relay report` puts collections off."""
+    records = list(log(two_legs()))
+    gc.collect()
+    gc.disable()
+    try:
+        fold = Fold()
+        for _ in range(20):
+            for one in records:
+                fold.take(one)
+        assert gc.collect() < 20
+    finally:
+        gc.enable()

@@ -12,24 +12,54 @@ from relay.meters.prices import (
     PRICES_SEEN,
     Budget,
     Price,
-    answer_cost_usd,
+    charge_request,
     cost_usd,
     find_limits,
     find_price,
     parse_prices,
+    suggest_models,
     worst_cost_usd,
 )
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 
 TODAY = date(2026, 11, 21)
 
 
-def test_what_an_answer_cost_is_at_most_that_where_it_is_estimated() -> None:
-    price, usage = find_price("claude-opus-4-8", at=TODAY), Usage(cache_read_tokens=1_000, output_tokens=10)
-    assert price is not None
-    assert answer_cost_usd(usage, price, estimated=False) == cost_usd(usage, price)
-    assert answer_cost_usd(usage, price, estimated=True) == worst_cost_usd(1_000, 10, price)
-    assert answer_cost_usd(usage, None, estimated=True) is None
+WORST = Usage(input_tokens=500, output_tokens=32_000)
+MOST = Usage(input_tokens=200_000, output_tokens=64_000)
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        (Usage(cache_read_tokens=400, output_tokens=10, thinking_tokens=4), None),
+        (Usage(input_tokens=400, output_tokens=64_000), None),
+        (None, WORST),
+        (Usage(), WORST),
+        (Usage(cache_read_tokens=400), Usage(cache_read_tokens=400, output_tokens=32_000)),
+        (Usage(output_tokens=5, thinking_tokens=4), Usage(input_tokens=500, output_tokens=5, thinking_tokens=4)),
+        (Usage(input_tokens=99, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
+        (Usage(input_tokens=400, output_tokens=2), Usage(input_tokens=400, output_tokens=32_000)),
+        (Usage(input_tokens=10**15, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
+        (Usage(input_tokens=400, output_tokens=10**15), Usage(input_tokens=400, output_tokens=32_000)),
+    ],
+)
+def test_what_is_not_said_or_cannot_be_counts_as_the_most_that_it_can_be(said: Usage, counted: Usage | None) -> None:
+    """Prompt and answer each for itself; of a prompt that nobody counted the dearest class is charged."""
+    price, least = get_price("claude-opus-4-8"), Usage(input_tokens=100, output_tokens=3)
+    found = charge_request(said, price, worst=WORST, least=least, most=MOST)
+    assert (found.usage, found.estimated) == (counted or said, counted is not None)
+    is_guess = found.usage.input_tokens == WORST.input_tokens
+    own = worst_cost_usd(500, found.usage.output_tokens, price) if is_guess else cost_usd(found.usage, price)
+    assert found.cost_usd == own
+    assert charge_request(said, None, worst=WORST, least=least, most=MOST).cost_usd is None
+
+
+def test_an_answer_of_nothing_that_was_asked_for_is_known() -> None:
+    """A prompt that is only kept in the cache has none."""
+    said = Usage(cache_read_tokens=400)
+    found = charge_request(said, None, worst=Usage(input_tokens=500), least=Usage(), most=MOST)
+    assert found == Spent(usage=said, cost_usd=None)
 
 
 TOKENS = st.integers(0, 3_000_000)
@@ -85,6 +115,15 @@ def test_every_row_follows_the_provider_s_write_multiples(price: Price) -> None:
         "anthropic/claude-haiku-4-5-20251001",
         "claude-haiku-4-5[1m]",
         "Claude-Haiku-4-5-20251001[1m]",
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "global.anthropic.claude-haiku-4-5-20251001-v1:0[1m]",
+        "us-gov.anthropic.claude-haiku-4-5-v1",
+        "anthropic.claude-haiku-4-5-v1:0:200k",
+        "anthropic.claude-haiku-4-5",
+        "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "claude-haiku-4-5@default",
+        "projects/p/locations/global/publishers/anthropic/models/claude-haiku-4-5@20251001",
+        "anthropic/claude-haiku-4.5:online",
     ],
 )
 def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> None:
@@ -92,7 +131,13 @@ def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> Non
     assert find_limits(alias) is MODEL_LIMITS["claude-haiku-4-5"]
 
 
-@pytest.mark.parametrize("model", ["", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5", "claude-opus-5-5:online"),
+        *("amazon.nova-pro-v1:0", "meta.anthropic.claude", "x@default"),
+    ],
+)
 def test_a_model_that_is_not_in_the_table_is_unknown(model: str) -> None:
     assert find_price(model, at=TODAY) is None
 
@@ -220,3 +265,21 @@ def test_limits_say_what_the_documents_say() -> None:
 
 def test_every_priced_model_has_limits() -> None:
     assert {price.model for price in PRICES} == set(MODEL_LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [
+        ("claude-opus-55", "claude-opus-5-5 or claude-opus-5 or"),
+        ("opus", "claude-opus-5-5 or claude-opus-5 or claude-opus-4-8?"),
+        ("anthropic/claude-haiku-5.6", "claude-haiku-5-5 or"),
+        ("my-mdel", "my-model?"),
+        ("gpt-5", ""),
+        ("", ""),
+        ("claude-opus-5-5", ""),
+    ],
+)
+def test_who_may_be_meant_by_a_name_that_nobody_knows(model: str, near: str) -> None:
+    words = suggest_models(model, ["my-model"])
+    assert words.startswith(f" (did you mean {near}" if near else "")
+    assert bool(words) == bool(near)

@@ -25,7 +25,7 @@ def test_what_was_noted_before_the_last_request_counts(job):
     """And nothing that an earlier run had spent."""
     leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
     save_wip(job.repo, leg, WipRecord(spend=spend(0.25)))
-    account = open_account(job, "")
+    account = open_account(job.repo, job, "")
     assert find_job_cost(account) == (0.0, 0)
     note_spent(job.repo, "aa", spend(1.0, 40), synced=True)
     usd, tokens = find_job_cost(account)
@@ -36,7 +36,7 @@ def test_what_was_noted_before_the_last_request_counts(job):
 def test_what_it_committed_counts_but_not_what_it_landed(box, job):
     """The commit that a landing brings has a cost of its own, which is paid already."""
     other = box.text("commit-tree", "-p", "HEAD", "-m", MESSAGE.format(usd=5), "HEAD^{tree}")
-    account = open_account(job, other)
+    account = open_account(job.repo, job, other)
     merge = box.text("commit-tree", "-p", "HEAD", "-p", other, "-m", MESSAGE.format(usd=0.5), "HEAD^{tree}")
     box.git("update-ref", "HEAD", merge)
     usd, _ = find_job_cost(account)
@@ -45,7 +45,7 @@ def test_what_it_committed_counts_but_not_what_it_landed(box, job):
 
 def test_an_unknown_cost_stays_unknown(job):
     leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
-    account = open_account(job, "")
+    account = open_account(job.repo, job, "")
     save_wip(job.repo, leg, WipRecord(spend=spend(None)))
     assert find_job_cost(account) == (None, 10)
 

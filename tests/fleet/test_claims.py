@@ -96,6 +96,25 @@ def test_a_phase_is_claimed_once_and_free_again_after(desks):
     assert isinstance(bob.take(bid(ended=1)), PhaseClaim)
 
 
+def test_with_the_cap_used_up_nothing_is_claimed(desks):
+    """A part of nothing is nothing, and 0 are not less than 0."""
+    refused = desks("ann").take(bid(reserve=0.0, spent=10.0))
+    assert isinstance(refused, NotTaken)
+    assert refused.words == "of 10 USD are 10.00 spent and 0.00 reserved: not enough for phase 1"
+
+
+def test_a_claim_that_says_it_holds_for_ever_does_not(desks, clock):
+    """Whoever may push one could forge it: it is watched as any other that shows no sign of life."""
+    ann, bob = desks("ann"), desks("bob")
+    forged = replace(ann, lease_s=10**9, now=lambda: clock.now + 7 * 10**9)
+    claim = forged.take(bid())
+    (there,) = bob.read().held
+    assert (there.commit, there.lease_s) == (claim.commit, 3_600)
+    assert not is_at_work(there, now=clock.now)
+    assert describe_claim(there, now=clock.now).endswith("for longer than a claim can hold")
+    assert bob.take(bid(instead=there.commit)).worker == "bob"
+
+
 def test_only_the_holder_renews_and_gives_back(desks, clock):
     ann, bob = desks("ann"), desks("bob")
     first = ann.take(bid())

@@ -2,11 +2,18 @@
 
 import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
+from relay.fleet.claim import PhaseClaim
+from relay.fleet.claims import Bid
+from relay.fleet.overview import open_desk
+from relay.git.remote import Remote
+from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.store.plan_cost import read_plan_cost
 from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS
 
 
@@ -66,12 +73,29 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
     assert [line.rpartition(": ")[2] for line in ask("status")[1:]] == ["done"] * 3
     assert ask("submit") == ["PLAN.md: no phase can begin now; relay fleet status --why says what each waits for"]
     assert ask("reap") == ["every worker that has something is alive"]
-    assert ask("reap", "--lost") == ["nothing is set aside for a lost worker"]
+    assert ask("reap", "--lost", "1") == ["nothing is set aside for a lost worker"]
     away = ("--git-dir", str(tmp_path / "away.git"))
     assert [stage.git(*away, "show", f"main:{word}.txt") for word in WORDS] == list(WORDS)
     assert stage.git(*away, "log", "--format=%B", "main").count("Relay-Status: done") >= len(WORDS)
     main, account = stage.git(*away, "for-each-ref", "--format=%(refname)").split()
     assert (main, account.rpartition("/")[2]) == ("refs/heads/main", "account")
+
+
+def test_what_a_lost_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask, tmp_path):
+    stage.git("push", "-q", "origin", "main")
+    remote = Remote(repo=open_repo(stage.root), name="origin", environ=os.environ)
+    dead = replace(open_desk(remote, "main", "PLAN.md", worker="dead", lease_s=1), now=lambda: 1_000.0)
+    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    assert isinstance(dead.take(bid), PhaseClaim)
+    assert ask("reap", "--lost", "nan", code=2)
+    assert ask("reap", "--lost", "1.25") == ["$15.00 of dead on phase 1: free again", "$1.25 are booked"]
+    assert ask("reap", "--lost", "1.25") == ["nothing is set aside for a lost worker"]
+    assert dead.read().reserved == ()
+    assert "spent  $1.25" in stage.relay("status").stdout
+    stage.git("clone", "-q", str(tmp_path / "away.git"), str(tmp_path / "other"))
+    fetch = ("fetch", "-q", "origin", "refs/relay/spent/*:refs/relay/spent/*")
+    stage.git("-C", str(tmp_path / "other"), *fetch)
+    assert read_plan_cost(open_repo(tmp_path / "other"), "PLAN.md").spent.cost_usd == 1.25
 
 
 def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask, monkeypatch):

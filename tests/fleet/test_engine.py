@@ -205,8 +205,9 @@ def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new
         new_database(place)
         said = []
         argv = [sys.executable, "-P", "-m", "relay", "fleet", "up", "--data", str(place)]
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         for end in (signal.SIGKILL, signal.SIGINT):
-            with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+            with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
                 assert up.stdout
                 assert up.stderr
                 url = up.stdout.readline().strip()

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
+from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.store.home import note_checked
+from tests.cli.documents import read_document
 from tests.copied import FSCK
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
@@ -205,13 +208,14 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave):
     assert (wave.root / "PLAN.md").read_text().count("[x]") == 2
 
 
-def done_beside(stage, *phases):
+def done_beside(stage, *phases, more=()):
     """Have phases done in work trees of their own, and not landed; by a runner without an endpoint, in this process."""
     for phase in phases:
         place = stage.root.with_name(f"{stage.root.name}.relay") / phase
         stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place))
+        note_checked(open_repo(place), stage.git("rev-parse", "HEAD").strip())  # as relay begins one
         (place / "node_modules").mkdir()
-        calls = [turn["tools"][0] for turn in write_phase(int(phase))["turns"] if "tools" in turn]
+        calls = [turn["tools"][0] for turn in write_phase(int(phase), *more)["turns"] if "tools" in turn]
         runner = ScriptedRunner([[[(call["name"], call["input"]) for call in calls]]])
         ended = replace(stage, root=place, events=[]).play(runner, phase=phase)
         assert ended.exit_code == ExitCode.DONE, ended
@@ -336,7 +340,7 @@ def test_another_terminal_reaches_all_of_them(plan):
         rest = first.communicate()[0]
         assert first.returncode == 130, rest
     assert plan.git("worktree", "list").count("\n") == 3
-    standing = json.loads(plan.relay("status", "--json").stdout)
+    standing = read_document("relay status", plan.relay("status", "--json").stdout)
     assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
     assert "next   relay run goes on with phases 1, 2, in work trees of their own" in plan.relay("status").stdout
     refused = plan.relay("run", "--phase", "1")
@@ -385,7 +389,10 @@ def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     words = "it has spent what was set aside for it; it goes on with what others leave"
 
     def read():
-        shown, report = plan.relay("status").stdout, json.loads(plan.relay("status", "--json").stdout)
+        shown, report = (
+            plan.relay("status").stdout,
+            read_document("relay status", plan.relay("status", "--json").stdout),
+        )
         waits = sorted(str(job["waits"]) for job in report["jobs"])
         found[:] = [shown, report]
         return waits == ["None", "comes after 1, 2", words]
@@ -416,17 +423,20 @@ def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypat
     (tmp_path / "config" / "relay").mkdir(parents=True)
     (tmp_path / "config" / "relay" / "config.toml").write_text(config)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    blocked = {**write_phase(1), "turns": [tool("block", reason="a key is missing")]}
+    asks = [tool("defer", question="Which port?", assumed="8080"), tool("block", reason="a key is missing")]
+    blocked = {**write_phase(1), "turns": asks}
     code, out, _ = run(plan, [blocked, write_phase(2)], "--max-cost", "1")
-    assert called.read_text().split()[0] == "blocked"
+    assert {"question", "blocked"} <= {*called.read_text().split()}
     assert code == 4, out
     assert "job    phase 1 in " in (shown := plan.relay("status").stdout)
     assert "stopped: blocked: a key is missing; the next run goes on there" in shown
-    report = json.loads(plan.relay("status", "--json").stdout)
+    report = read_document("relay status", plan.relay("status", "--json").stdout)
     assert [job["stopped"] for job in report["jobs"]] == ["phase 1: blocked: a key is missing"]
+    assert report["questions"] == ["phase 1: Which port? (assumed: 8080)"]
+    assert out.splitlines()[-3:-1] == ["1 question was answered by assumption", f"- {report['questions'][0]}"]
     assert "phase 2 landed" in out
     assert "phase 1 stopped: " in out
-    assert "a key is missing" in out.splitlines()[-2]
+    assert "a key is missing" in out.splitlines()[-4]
     assert "1 phase not begun: 3" in out
     assert out.splitlines()[-1] == "next: relay run --jobs 2"
 
@@ -453,3 +463,88 @@ def test_what_is_one_phase_at_a_time_is_refused(plan, words):
     done = plan.relay("run", "--jobs", "2", *words)
     assert done.returncode == 2
     assert "one phase at a time" in done.stderr
+
+
+def remove_places(stage):
+    """Remove them at once, since somebody may be writing there."""
+    gone = stage.root.with_name(f"{stage.root.name}.relay").rename(stage.root.with_name("gone"))
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_checkpoint(wave, jobs):
+    done_beside(wave, "1")
+    hangs, goes_on = write_phase(2), write_phase(2)
+    hangs["turns"][1]["fault"] = {"kind": "stall"}
+    goes_on["turns"][0] = tool("read", path="2.txt")
+    goes_on["turns"][1]["expect"] = {"last_result_contains": "two"}
+    with serve(parse_script(json.dumps({"sessions": [hangs, goes_on]}))) as server:
+        first = start(wave, server, "--json")
+        assert first.stdout
+        assert any('"event":"ToolFinished"' in line for line in first.stdout)
+        assert wave.relay("stop", "--now").returncode == 0
+        first.communicate()
+        remove_places(wave)
+        told = wave.relay("status", "--why").stdout
+        assert "job    phase 2: its work tree is gone; the next run makes it again" in told
+        assert "next   relay run goes on with phase 2, in work trees of their own" in told
+        second = start(wave, server, "--jobs", jobs)
+        out = second.communicate()[0]
+        assert (second.returncode, server.errors) == (0, []), out
+    assert "phase 2: its work tree was gone, and is made again" in out
+    assert is_whole(wave)
+
+
+def test_phases_that_are_done_land_though_somebody_removed_their_work_trees(wave):
+    done_beside(wave, "1", "2")
+    remove_places(wave)
+    code, out, server = run(wave, [])
+    assert (code, server.errors) == (0, []), out
+    assert is_whole(wave)
+
+
+def test_a_work_tree_that_somebody_removes_while_its_phase_is_at_work_is_made_again(wave):
+    waits = tool("bash", command="while [ -e 2.txt ]; do sleep 0.02; done")
+    again = {**write_phase(2), "name": "again", "repeat": True}
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2, waits), again]}))) as server:
+        first = start(wave, server, "--json")
+        assert first.stdout
+        assert any('"event":"ToolStarted"' in line and '"name":"bash"' in line for line in first.stdout)
+        remove_places(wave)
+        out = first.communicate()[0]
+        assert (first.returncode, server.errors) == (0, []), out
+    assert "phase 2: its work tree was gone, and is made again" in out
+    assert is_whole(wave)
+
+
+def amend(stage):
+    stage.write("more.txt", "more\n")
+    stage.git("add", "more.txt")
+    stage.git("commit", "-q", "--amend", "-m", "plan, and more")
+
+
+def amend_and_forget(stage):
+    amend(stage)
+    stage.git("reflog", "expire", "--expire=now", "--all")
+    stage.git("gc", "-q", "--prune=now")
+
+
+def make_root(stage):
+    """Nothing is in common any more."""
+    stage.git("checkout", "-q", "--orphan", "new")
+    stage.git("commit", "-q", "-m", "plan")
+    stage.git("branch", "-q", "-M", "new", "main")
+
+
+@pytest.mark.parametrize(("rewrite", "first"), [(amend, True), (amend_and_forget, True), (make_root, False)])
+def test_what_is_done_beside_lands_where_the_commit_that_brought_the_plan_was_rewritten(stage, rewrite, first):
+    if first:
+        stage.git("rm", "-q", "PLAN.md")
+        stage.git("commit", "-q", "-m", "no plan")
+    commit_plan(stage, WAVE)
+    done_beside(stage, "1", "2")
+    rewrite(stage)
+    code, out, server = run(stage, [])
+    assert (code, server.errors) == (0, []), out
+    assert "phase 1: the branch was rewritten since this phase began" in out
+    assert is_whole(stage)

@@ -6,6 +6,7 @@ from relay.errors import RepoError
 from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
+from relay.store.home import note_checked
 
 PLAN = """\
 # Two
@@ -49,6 +50,8 @@ def test_a_phase_that_nothing_was_landed_beside_goes_forward(planned):
     place, job = add_job(planned, "1")
     assert find_landing(main, job).case is LandingCase.WORKING
     done = finish(place, "1")
+    assert find_landing(main, job).case is LandingCase.APART  # who committed that, nobody knows
+    note_checked(job.repo, done)
     landing = find_landing(main, job)
     assert (landing.case, landing.own) == (LandingCase.FORWARD, done)
     assert land(main, job, landing) == ()

@@ -12,6 +12,7 @@ from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
 from relay.store.branch_move import move_branch
 from relay.store.history import read_plan_commits
+from relay.store.home import note_checked
 from relay.store.legs import read_leg
 from relay.store.plan_cost import read_plan_cost
 from tests.conftest import Stage
@@ -51,7 +52,9 @@ def add_job(stage, phase_id):
     stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(place))
     made = Stage(root=place, waits=stage.waits, interrupts=stage.interrupts)
     made.cache, made.arranged, made.find_program = stage.cache, stage.arranged, stage.find_program
-    return made, Job(phase_id=phase_id, plan_path="PLAN.md", repo=open_repo(place))
+    repo = open_repo(place)
+    note_checked(repo, repo.head() or "")  # as relay begins one
+    return made, Job(phase_id=phase_id, plan_path="PLAN.md", repo=repo)
 
 
 def work_apart(stage, *contents, verify="grep -q world all.txt"):
@@ -174,7 +177,9 @@ def finish(place, phase_id, **files):
         place.write(f"{name}.txt", content)
     plan = parse_plan((place.root / "PLAN.md").read_text())
     place.write("PLAN.md", plan.tick([f"{phase_id}.1"]).text)
-    return place.commit(f"Phase {phase_id}\n\n- [x] {phase_id}.1\n\n{TRAILERS.format(phase=phase_id)}")
+    commit = place.commit(f"Phase {phase_id}\n\n- [x] {phase_id}.1\n\n{TRAILERS.format(phase=phase_id)}")
+    note_checked(open_repo(place.root), commit)
+    return commit
 
 
 @pytest.fixture

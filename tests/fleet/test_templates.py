@@ -31,7 +31,8 @@ def find_actions_script(text):
     steps = {step["name"]: step.get("run", "") for step in job["steps"] if "name" in step}
     assert all(step["uses"].count("@") == 1 for step in job["steps"] if "uses" in step)
     return (
-        f'git clone "$RELAY_REMOTE" project 2>/dev/null || true\ncd project\n{steps["Let relay push"]}{steps["Work"]}'
+        f'git clone "$RELAY_REMOTE" project 2>/dev/null || true\ncd project\n{steps["Let relay push"]}{steps["Work"]}\n'
+        'cat "$RUNNER_TEMP/relay.txt"'
     )
 
 

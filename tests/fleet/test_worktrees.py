@@ -8,13 +8,15 @@ import pytest
 
 from relay.errors import RepoError
 from relay.fleet.landing import find_landing, land
-from relay.fleet.worktrees import ensure_job, find_jobs, is_free, name_job_branch, remove_free
+from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.git.command import GitError
 from relay.git.lock_journal import declare_locks
 from relay.git.notes import write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
-from relay.store.home import find_home, get_jobs_place
+from relay.plan.parse import parse_plan
+from relay.store.home import find_home, find_made_places, find_other_trees, get_jobs_place
 from relay.store.lock import lock_worktree
+from relay.store.session_changes import find_changed, watch_sessions
 
 PLAN = """\
 # Two
@@ -64,6 +66,18 @@ def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, mai
     assert find_jobs(main, "PLAN.md") == (job,)
     assert box.text("status", "--porcelain") == ""
     assert not is_free(main, job)
+
+
+def test_places_that_relay_made_are_known_to_each_work_tree(main):
+    """Those of another clone beside it too, but no directory that is only called so."""
+    job = ensure(main, "1")
+    for name in ("other/.git", "other.relay/1", "notes.relay"):
+        (main.root.parent / name).mkdir(parents=True)
+    made = (get_jobs_place(main.root), main.root.parent / "other.relay")
+
+    assert find_made_places(main, find_other_trees(main)) == tuple(sorted(made))
+    assert find_other_trees(job.repo) == (main.root,)
+    assert find_made_places(job.repo, (main.root,)) == tuple(sorted(made))
 
 
 def test_it_is_taken_up_again_and_goes_along_while_nothing_is_done_in_it(box, main):
@@ -249,7 +263,7 @@ def test_neither_hook_nor_filter_of_the_repository_runs(box, main):
 
 
 def test_ignored_files_are_copied_and_nothing_else(box, main, tmp_path):
-    """Never over something, never what git tracks, never a link that leads out."""
+    """Never over something, never what git tracks, never a link that leads out; what sessions changed stays that."""
     secret = tmp_path / "secret"
     secret.write_text("x")
     box.write("a.local", "mine")
@@ -258,8 +272,12 @@ def test_ignored_files_are_copied_and_nothing_else(box, main, tmp_path):
     (box.root / "node_modules/out").symlink_to(secret)
     (box.root / "node_modules/up").symlink_to("../../secret")
     (box.root / "a.local").chmod(0o640)
+    with watch_sessions(main, ()):
+        box.write("node_modules/deep/c.js", "c")
     job = ensure(main, "1", copied=("a.local", "node_modules", "PLAN.md", "missing"))
     root = job.repo.root
+    copied = ["a.local", "node_modules/bin", "node_modules/deep/b.js", "node_modules/deep/c.js"]
+    assert find_changed(job.repo, copied) == ("node_modules/deep/c.js",)
     assert (root / "a.local").read_text() == "mine"
     assert (root / "a.local").stat().st_mode & 0o777 == 0o640
     assert (root / "node_modules/deep/b.js").read_text() == "b"
@@ -299,6 +317,59 @@ def test_a_locked_work_tree_is_left_alone(box, main):
     job = ensure(main, "1")
     box.git("worktree", "lock", str(job.repo.root))
     assert find_jobs(main, "PLAN.md") == ()
+
+
+def remove_all(place):
+    shutil.rmtree(place)
+
+
+def remove_all_above(place):
+    shutil.rmtree(place.parent)
+
+
+def remove_content(place):
+    shutil.rmtree(place)
+    place.mkdir()
+
+
+@pytest.mark.parametrize("remove", [remove_all, remove_all_above, remove_content])
+def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was(box, main, remove):
+    job = ensure(main, "1")
+    own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
+    assert find_lost(main, parse_plan(PLAN)) == ()
+    remove(job.repo.root)
+    assert find_lost(main, parse_plan(PLAN)) == ("1",)
+    again = ensure(main, "1")
+    assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own)
+    assert box.text("status", "--porcelain") == ""
+    assert not [tree for tree in list_worktrees(main) if tree.unusable]
+
+
+def test_one_that_lost_its_link_alone_gets_it_back(main):
+    job = ensure(main, "1")
+    (job.repo.root / "1.txt").write_text("a session's")
+    (job.repo.root / ".git").unlink()
+    assert ensure(main, "1").repo.root == job.repo.root
+    assert (job.repo.root / "1.txt").read_text() == "a session's"
+
+
+def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):
+    """It may be on a disk that is not there just now; what is said to be typed helps."""
+    job = ensure(main, "1")
+    box.git("worktree", "lock", "--reason", "away", str(job.repo.root))
+    shutil.rmtree(job.repo.root)
+    with pytest.raises(RepoError, match="locked away") as said:
+        ensure(main, "1")
+    box.git(*str(said.value.hint).split()[1:])
+    assert ensure(main, "1").repo.root == job.repo.root
+
+
+def test_one_that_is_gone_while_a_relay_is_at_work_there_is_taken(main):
+    job = ensure(main, "1")
+    with lock_worktree(job.repo):
+        shutil.rmtree(job.repo.root)
+        assert ensure_job(main, "1", "PLAN.md", copied=(), busy=()) is None
+    assert ensure(main, "1").repo.root == job.repo.root
 
 
 def test_one_that_somebody_is_at_work_in_is_taken(main):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.checker_output import find_failures, ran_no_tests
+from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from tests.effort import take_turns
 
 RAN_NOTHING = {
@@ -152,6 +152,17 @@ def test_something_ran(output):
     assert not ran_no_tests(output)
 
 
+NOTHING_OF_TESTS = {
+    "make, in one of two places", "make that builds", "gradle assemble", "nothing recognised", "prose", "empty",
+}  # fmt: skip
+
+
+def test_what_says_that_tests_ran_is_told_from_what_says_nothing_of_them():
+    """A linter that is green, and a build: neither speaks for what a phase did."""
+    assert {name for name, output in RAN_SOMETHING.items() if not ran_tests(output)} == NOTHING_OF_TESTS
+    assert not ran_tests("All checks passed!\n")
+
+
 TEST = "import unittest\nimport pytest\n\nclass T(unittest.TestCase):\n"
 BODIES = {
     "passing": TEST + "    def test_a(self): pass\n",
@@ -225,7 +236,7 @@ BUSY = (
 )  # fmt: skip
 
 
-@pytest.mark.timeout(10, method="signal")  # quadratic is minutes: the test fails then, and its process goes on
+@pytest.mark.processor(10)
 @pytest.mark.parametrize("unit", BUSY)
 @pytest.mark.parametrize("ends", [False, True], ids=["one line", "many lines"])
 def test_output_made_to_keep_the_patterns_busy_is_judged_in_linear_time(unit, ends):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.shell_line import check_command, may_run_nothing, proves_nothing, swallows_exit
+from relay.gate.shell_line import check_command, may_run_nothing, names_tests, proves_nothing, swallows_exit
 
 SWALLOWED = [
     "pytest || true",
@@ -148,3 +148,48 @@ def test_what_is_green_whatever_was_done_proves_nothing(command):
 @pytest.mark.parametrize("command", ["ls dist/app.js", "cat out.txt", "test -f a", "git diff --exit-code"])
 def test_what_may_fail_proves_a_little(command):
     assert not proves_nothing(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest -q",
+        "uv run pytest tests",
+        "python -m unittest",
+        "npm test",
+        "pnpm vitest run a.test.ts",
+        "go test ./...",
+        "cargo nextest run",
+        "make check",
+        "tox -q",
+        "bundle exec rspec",
+        "npx mocha",
+        "./gradlew check",
+        "sh run-tests.sh",
+        "ruff check . && pytest",
+        "cd pkg && node --test",
+    ],
+)
+def test_what_runs_tests_is_told_by_its_name(command):
+    assert names_tests(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ruff check src tests",
+        "npx eslint test",
+        "python -m mypy tests",
+        "cargo clippy --tests",
+        "grep -q x tests/a.py",
+        "git ls-files tests",
+        "test -f out.txt",
+        "! test -e tests",
+        "npm install a@latest",
+        "tsc --noEmit",
+        "cargo build",
+        "prettier --check tests && eslint tests",
+    ],
+)
+def test_what_only_looks_at_tests_runs_none(command):
+    assert not names_tests(command)

@@ -1,13 +1,14 @@
 """Old reds are not blamed, new ones are, and nothing is green that nobody showed."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.gate.verdict import compare_gate
+from relay.gate.verdict import compare_gate, has_turned_green
 
 
 def check(command="lint", status=Outcome.PASSED, exit_code=None, failures=(), tail="", handle=""):
@@ -51,7 +52,7 @@ def test_without_a_baseline_every_red_counts():
 def test_a_document_s_command_that_fails_as_before_is_excused_and_said():
     verdict = compare_gate(gate(RED), gate(GREEN, RED), own={"test"})
     assert verdict.green
-    assert "`lint` was red before this phase and still is" in verdict.for_user
+    assert "`lint` was red before the work and still is" in verdict.for_user
 
 
 def test_the_phase_s_own_command_must_become_green():
@@ -93,6 +94,51 @@ def test_a_gate_in_which_nothing_passes_is_not_green():
     assert not verdict.green
     assert "nothing shows that" in verdict.for_user
     assert "nothing shows that" in verdict.for_model
+
+
+TESTS = CommandCheck(
+    command="pytest", exit_code=1, status=Outcome.FAILED, duration_s=1.0, output_tail="", ran_tests=True
+)
+
+
+def test_tests_that_stay_red_are_not_outweighed_by_what_was_green_before():
+    """A linter that is green says nothing for the work; the user may type that it is ticked all the same."""
+    linted = check("ruff check")
+    verdict = compare_gate(gate(TESTS, linted), gate(TESTS, linted), own=frozenset())
+    assert not verdict.green
+    assert "No verify command that runs tests passes, and none went from red to green, so nothing" in verdict.for_user
+    assert "`pytest` was red before the work and still is" in verdict.for_model
+    unchecked = compare_gate(gate(TESTS, linted), gate(TESTS, linted), own=frozenset(), unchecked=True)
+    assert (unchecked.green, unchecked.is_unproven) == (True, True)
+    assert unchecked.excused == ("`pytest` was red before the work and still is (failed with exit 1)",)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (check("grep -q x", Outcome.FAILED), check("grep -q x")),
+        (replace(TESTS, command="node --test"), replace(GREEN, command="node --test", ran_tests=True)),
+        (replace(GREEN, ran_tests=True), replace(GREEN, ran_tests=True)),
+    ],
+    ids=["another command went from red to green", "other tests did", "other tests are green"],
+)
+def test_what_speaks_for_a_phase_beside_tests_that_stay_red(before, now):
+    assert compare_gate(gate(TESTS, before), gate(TESTS, now), own=frozenset()).green
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "turned"),
+    [
+        (None, gate(GREEN), True),
+        (None, gate(RED), False),
+        (gate(GREEN), gate(GREEN), False),
+        (gate(RED), gate(RED), False),
+    ],
+)
+def test_a_command_that_turned_green(before, now, turned):
+    """Of what is not known from before the phase, each that passes may have."""
+    assert has_turned_green(before, now) == turned
+    assert has_turned_green(gate(check("test", Outcome.NO_TESTS)), gate(GREEN))
 
 
 def test_the_model_gets_what_is_new_and_the_end_of_the_output():

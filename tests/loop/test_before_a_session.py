@@ -52,6 +52,40 @@ def test_a_program_that_the_phase_may_make_is_waited_for(stage, command, item):
     assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
 
 
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        ("echo x > .git/cache && false", "only read by commands"),
+        ("echo 'getaddrinfo EAI_AGAIN registry.npmjs.org'; false", "commands have no network (`getaddrinfo`)"),
+    ],
+)
+def test_a_gate_that_the_sandbox_makes_red_costs_nothing(stage, command, cause):
+    """It would be excused in each phase of the plan, and the boxes say that tests passed which never ran."""
+    stage.write(
+        "PLAN.md", f"# P\nVerify: `{command}`, `git --version`\n\n## Phase 1 — Hello\n- [ ] Say hello — a.txt\n"
+    )
+    stage.commit("plan")
+    runner = ScriptedRunner(sessions=[])
+    with pytest.raises(PlanError) as refused:
+        stage.play(runner, sandbox="auto")
+    assert f"phase 1 was not begun: the sandbox makes `{command}` red, whatever is done: " in str(refused.value)
+    assert cause in str(refused.value)
+    assert "--unchecked goes on with it red" in str(refused.value.hint)
+    assert runner.specs == []
+
+
+def test_what_nothing_checks_is_ticked_where_the_user_typed_that(stage):
+    """The commit does not say that a gate passed."""
+    tests = "sh run-tests.sh"
+    stage.write("run-tests.sh", "echo x > .git/cache\n")
+    stage.write("PLAN.md", f"# P\nVerify: `{tests}`, `git --version`\n\n## Phase 1 — Hello\n- [ ] Say hello — a.txt\n")
+    stage.commit("plan")
+    write = [("write", {"path": "a.txt", "content": "a\n"}), ("tick", {"item": "1.1", "evidence": "made"})]
+    ended = stage.play(ScriptedRunner(sessions=[[write]]), sandbox="auto", unchecked=True)
+    assert f"1 of 1 phase, doubtful: `{tests}` was red before the work and still is" in str(ended.reason)
+    assert stage.commits()[0].gate.startswith("none ")
+
+
 def start_with(stage, **files):
     """Play a run whose work tree has files that no commit has; nothing is paid for."""
     for path, text in files.items():
@@ -108,7 +142,7 @@ def test_a_check_that_no_commit_has_costs_nothing(stage):
     """The session would see it pass, and the gate would not find it."""
     plan(stage, "sh ./check.sh")
     words = start_with(stage, **{"check.sh": "grep -q hello hello.txt\n"})
-    assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which is yours" in words
+    assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which no commit has" in words
 
 
 @pytest.mark.parametrize("gate", ["test ! -e notes.txt && false", "cp hello.txt notes.txt"])

@@ -1,5 +1,7 @@
 """Branches that move, plans that change and files that are not the session's: nothing is ticked without its code."""
 
+import json
+
 import pytest
 
 from relay.errors import ExitCode
@@ -86,6 +88,33 @@ def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
     assert [event.status for event in stage.seen(Committed)] == ["amended", "done"]
     assert [e.commands for e in stage.seen(GateStarted)][-1] == ("grep -c hello hello.txt",)
     assert names(stage) == ["PLAN.md", "hello.txt"]
+
+
+def test_what_an_open_leg_asked_and_amended_outlives_an_edit_of_the_plan(stage):
+    """The user's edit and the session's stand in one plan; where both cannot, the user's does, and it is said."""
+    acts = [
+        {"name": "defer", "input": {"question": "Which port?", "assumed": "8080"}},
+        {"name": "amend", "input": {"phase": "2", "change": "- [ ] Say it thrice — world.txt", "why": "asked for"}},
+        {"name": "block", "input": {"reason": "lunch"}},
+    ]
+    stage.run(json.dumps({"sessions": [{"turns": [{"tools": [act]} for act in acts]}]}))
+    stage.edit("# Greetings", "# Greetings to all")
+
+    stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
+
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    kept = stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    assert "- question: Which port? (assumed: 8080)\n" in kept
+    assert "- [ ] Say it thrice — world.txt\n" in kept
+    assert kept.startswith("# Greetings to all\n")
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().partition("## Phase 2")[0])
+
+    stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
+
+    said = [event.text for event in stage.seen(Noticed) if "was amended" in event.text]
+    assert any("a note on phase 2 was left out, since the phase is gone" in words for words in said), said
+    assert "Which port?" in stage.git("show", f"{leg.wip_ref}:PLAN.md")
 
 
 def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):

@@ -6,6 +6,7 @@ from relay.errors import ExitCode, PlanError, RelayError, RepoError
 from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
+from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
 FORMAT = "#!/bin/sh\nfor f in *.txt; do grep -q formatted $f || echo formatted >> $f; done\n"
@@ -84,7 +85,7 @@ def test_a_gate_that_collects_no_tests_is_not_green(stage):
 
 def test_a_hook_that_refuses_is_a_failed_gate(stage):
     """The user's hook is honoured: the session is told, nothing is committed, nothing is lost."""
-    install_hook(stage, "#!/bin/sh\necho no swearing >&2\nexit 1\n")
+    install_hook(stage, "#!/bin/sh\ngit diff --cached --quiet || { echo no swearing >&2; exit 1; }\n")
     before = stage.git("rev-parse", "HEAD")
     script = HELLO + '      - expect: {last_message_contains: "no swearing"}\n        text: "Sorry"\n' * 3
 
@@ -254,3 +255,38 @@ def test_rules_that_do_not_fit_are_said(stage):
 
     said = [notice.text for notice in stage.seen(Noticed) if notice.warning]
     assert any("AGENTS.md is cut to 32,768 of 40,000 bytes" in text for text in said), said
+
+
+PLANTED = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `sh build/check.sh`
+- [ ] Say world — world.txt
+"""
+
+
+@pytest.mark.parametrize("place", ["build", "node_modules"])
+def test_what_a_session_leaves_for_the_gate_of_a_later_phase(stage, place):
+    """In a file that git ignored before the first one: hidden, or said in the commit of each phase that saw it."""
+    stage.write("PLAN.md", PLANTED.replace("build", place))
+    stage.write(".gitignore", "build/\nnode_modules/\n")
+    stage.commit("plan")
+    stage.write(f"{place}/check.sh", "exit 1\n")
+    plant = ("bash", {"command": f"echo exit 0 > {place}/check.sh"})
+    first = [plant, ("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "-"})]
+    second = [("write", {"path": "world.txt", "content": "world\n"}), ("tick", {"item": "2.1", "evidence": "-"})]
+
+    runner = ScriptedRunner(sessions=[[first], [second]])
+    said = f"Relay-Doubt: the gate saw what sessions changed and no commit has: {place} (1 change: {place}/check.sh)"
+    if place == "build":
+        with pytest.raises(PlanError, match=r"phase 2 was not begun: .* needs build/check\.sh, which no commit has"):
+            stage.play(runner, sandbox="auto")
+        assert "Relay-Doubt" not in stage.git("log", "--format=%B")
+    else:
+        assert stage.play(runner, sandbox="auto").exit_code == ExitCode.DONE
+        assert stage.git("log", "--format=%B").count(said) == 2

@@ -13,6 +13,7 @@ from relay.run.hours import Hours, parse_hours, work_within
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import LegStarted, RetryScheduled
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 
@@ -55,7 +56,7 @@ BLOCK = [("block", {"reason": "enough seen"})]
 
 def work(stage, hours, *advances, before=lambda: None):
     """Run the plan within its hours."""
-    with stage.enter("run", flags={"sandbox": "off"}, runner=ScriptedRunner([list(advances)])) as ctx:
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=ScriptedRunner([list(advances)])) as ctx:
 
         def act():
             before()

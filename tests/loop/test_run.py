@@ -5,6 +5,7 @@ import json
 from relay.errors import ExitCode
 from relay.run.ends import find_done_plan
 from relay.session.events import GateFinished, LegEnded, LegStarted
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 from tests.waiting import wait_until
@@ -52,7 +53,7 @@ def test_a_second_run_has_nothing_to_do(stage):
 def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
     """What is on the branch is; the phase that was just added is not."""
     stage.run(HELLO + WORLD)
-    with stage.enter("run", flags={}, runner=ScriptedRunner([])) as ctx:
+    with stage.enter(SessionKind.RUN, flags={}, runner=ScriptedRunner([])) as ctx:
         assert find_done_plan(ctx.files) is not None
         added = "\n## Phase 3 — More\nVerify: `test -f more.txt`\n- [ ] Say more — more.txt\n"
         stage.write("PLAN.md", stage.git("show", "HEAD:PLAN.md") + added)

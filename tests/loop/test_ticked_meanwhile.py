@@ -4,6 +4,7 @@ from relay.errors import ExitCode
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Noticed
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 
 
@@ -18,7 +19,7 @@ def test_a_tick_by_hand_ends_no_run(stage):
 
     hello = ("write", {"path": "hello.txt", "content": "hello\n"}), tick, ("tick", {"item": "1.1", "evidence": "x"})
     runner = ScriptedRunner(sessions=[[list(hello)], [[("block", {"reason": "seen"})]]])
-    with stage.enter("run", flags={"sandbox": "off"}, runner=runner) as ctx:
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
         ended = run(ctx, Selection())
     assert (ended.exit_code, "blocked: seen" in str(ended.reason)) == (ExitCode.STOPPED, True)
     (said,) = [event.text for event in stage.seen(Noticed) if "ticked by hand" in event.text]

@@ -1,5 +1,6 @@
-"""A real HTTP server that answers as it is told: with a status, too late, with nonsense, or not at all."""
+"""A real HTTP server that answers as it is told: with a status, too late, with nonsense, without end, or not at all."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +13,41 @@ class Listener:
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.answers: list[int | str] = []
-        """One for each request, the last for all further ones; a status, ``nonsense``, ``drop`` or ``late``."""
+        """One for each request, the last for all further ones: a status, or a name that `_answer` has."""
         self.released = threading.Event()
         self.url = ""
+
+    @property
+    def address(self) -> str:
+        """Return the URL as Apprise has it."""
+        return self.url.replace("http", "json", 1)
 
     def answer(self) -> int | str:
         """Return what is done about the next request."""
         return (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]) if self.answers else 200
+
+
+def _answer(handler: BaseHTTPRequestHandler, answer: int | str, released: threading.Event) -> None:
+    match answer:
+        case "drop":
+            return
+        case "nonsense":
+            handler.wfile.write(b"\xff\xfe what is this\r\n\r\n" * 9)
+            return
+        case "late":
+            released.wait(60)
+        case _:
+            pass
+    handler.send_response(answer if isinstance(answer, int) else 429 if answer == "later" else 200)
+    handler.send_header("Location", "/elsewhere")
+    if answer == "later":
+        handler.send_header("Retry-After", "1")
+    if answer != "endless":
+        handler.send_header("Content-Length", "0")
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while answer == "endless":
+            handler.wfile.write(bytes(1 << 20))
 
 
 @contextmanager
@@ -30,16 +59,7 @@ def listen() -> Iterator[Listener]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.seen.append((self.path, dict(self.headers), body))
-            answer = found.answer()
-            if answer == "late":
-                found.released.wait(60)
-            if answer == "nonsense":
-                self.wfile.write(b"\xff\xfe what is this\r\n\r\n" * 9)
-            elif answer != "drop":
-                self.send_response(answer if isinstance(answer, int) else 200)
-                self.send_header("Location", "/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+            _answer(self, found.answer(), found.released)
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:

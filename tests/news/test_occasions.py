@@ -1,5 +1,7 @@
 """What of a run is worth a call."""
 
+from dataclasses import replace
+
 import pytest
 
 from relay.news.occasions import DETAIL_CHARS, Watcher
@@ -72,6 +74,13 @@ def test_how_a_run_ends(events, occasion):
     [(found, text)] = watch(start(), *events)
     assert found == occasion
     assert text.endswith(", unknown spent")
+
+
+def test_the_last_news_says_how_many_questions_wait_for_a_look():
+    ended = replace(end(0), questions=("phase 1: Which port? (assumed: 8080)",))
+    assert watch(start(), ended) == [
+        ("done", "exit status 0, unknown spent; 1 question was answered by assumption"),
+    ]
 
 
 def test_a_phase_that_waits_for_a_yes_is_a_question_and_not_the_end():

@@ -9,19 +9,21 @@ from relay.setup.doctor import render_value
 
 WHOLE = """\
 [[notify]]
-form = "ntfy"
-url = "https://ntfy.example/${TOPIC}"
-headers = { Authorization = "Bearer ${TOKEN}" }
+url = "ntfys://${TOKEN}@ntfy.example/${TOPIC}?auth=token"
 on = ["done", "red"]
 details = true
 
 [[notify]]
-form = "command"
 command = ["say", "{text}"]
 
 [[notify]]
-form = "slack"
 url = "${SLACK_WEBHOOK}"
+
+[[notify]]
+url = "https://hooks.slack.com/services/T/B/s3cret"
+
+[[notify]]
+form = "desktop"
 """
 
 
@@ -35,13 +37,18 @@ def load(tmp_path, text, where="user"):
 
 def test_a_users_own_are_read_and_their_secrets_are_not_shown(tmp_path):
     settings = load(tmp_path, WHOLE)
-    headers = (("Authorization", "Bearer ${TOKEN}"),)
+    ntfy = "ntfys://${TOKEN}@ntfy.example/${TOPIC}?auth=token"
     assert settings.notify == (
-        Channel(form="ntfy", url="https://ntfy.example/${TOPIC}", headers=headers, on=("done", "red"), details=True),
-        Channel(form="command", command=("say", "{text}"), on=USUAL),
-        Channel(form="slack", url="${SLACK_WEBHOOK}"),
+        Channel(url=ntfy, on=("done", "red"), details=True),
+        Channel(command=("say", "{text}"), on=USUAL),
+        Channel(url="${SLACK_WEBHOOK}"),
+        Channel(url="https://hooks.slack.com/services/T/B/s3cret"),
+        Channel(),
     )
-    assert render_value(settings.notify).startswith("ntfy on done, red, command on done, ")
+    assert [channel.name for channel in settings.notify] == [
+        "ntfys", "say", "${SLACK_WEBHOOK}", "hooks.slack.com", "desktop",
+    ]  # fmt: skip
+    assert render_value(settings.notify).startswith("ntfys on done, red, say on done, ")
 
 
 def test_a_repository_calls_nobody(tmp_path):
@@ -54,18 +61,23 @@ def test_a_repository_calls_nobody(tmp_path):
     [
         ("1", "a list of tables"),
         ("[1]", "a list of tables"),
-        ('[{form = "fax"}]', "form: ntfy, slack"),
-        ('[{form = "json", to = "x"}]', "in each some of command, details, form"),
-        ('[{form = "json"}]', "url: https"),
-        ('[{form = "json", url = "file:///etc/passwd"}]', "url: https"),
-        ('[{form = "json", url = "https://[x"}]', "url: https"),
-        ('[{form = "desktop", url = "https://x"}]', "url: desktop has none"),
+        ('[{form = "fax"}]', "form: desktop, command"),
+        ('[{url = "json://x", to = "x"}]', "in each some of command, details, form, on, url"),
+        ("[{}]", 'one of url = "ntfys://'),
+        ('[{url = "example.org/x"}]', "url: an address as Apprise has them"),
+        ('[{url = "json://a b"}]', "url: an address as Apprise has them"),
+        ('[{form = "desktop", url = "json://x"}]', 'one of url = "ntfys://'),
         ('[{form = "desktop", on = []}]', "on: some of done"),
         ('[{form = "desktop", on = ["tea"]}]', "on: some of done"),
         ('[{form = "desktop", details = 1}]', "details: true or false"),
-        ('[{form = "desktop", headers = {"a b" = "c"}}]', "headers: a table of texts"),
-        ('[{form = "desktop", command = ["x"]}]', "command: a list of words"),
-        ('[{form = "command"}]', "command: a list of words"),
+        ('[{form = "desktop", command = ["x"]}]', 'one of url = "ntfys://'),
+        ('[{form = "command"}]', 'one of url = "ntfys://'),
+        (
+            '[{form = "ntfy", url = "https://ntfy.sh/x", headers = {A = "b"}}]',
+            "ntfys://${TOKEN}@ntfy.sh/TOPIC?auth=token",
+        ),
+        ('[{form = "slack", url = "${SLACK}"}]', "leave form out: the webhook's address is enough"),
+        ('[{form = "json", url = "https://x/y"}]', "jsons://HOST/PATH?+NAME=VALUE"),
     ],
 )
 def test_what_is_not_allowed_is_named(tmp_path, row, words):

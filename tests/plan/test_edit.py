@@ -318,3 +318,16 @@ def test_a_note_that_would_make_the_plan_too_long_to_be_read_is_refused():
 
     with pytest.raises(PlanError, match="a note at the end of phase 1 would not be read as one"):
         edit.append_note(plan, "1", "more")
+
+
+SAID = st.text(min_size=1).map(lambda text: f"a{text}b")
+
+
+@given(SAID, SAID)
+def test_a_question_is_found_again_whatever_it_says(question, assumed):
+    plan = parse_plan(PLAN)
+    noted = edit.append_question(edit.append_note(plan, "1", "question: of whom?"), "1", question, assumed)
+    [found] = edit.list_questions(noted)
+    [said] = [note for note in edit.list_notes(noted, "1") if "(assumed: " in note]
+    assert found.text == f"phase 1: {said.removeprefix('question: ')}"
+    assert edit.list_questions(edit.append_note(plan, "2", "why? (assumed: so)")) == edit.list_questions(plan) == ()

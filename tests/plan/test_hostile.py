@@ -12,8 +12,8 @@ from relay.plan.parse import parse_plan
 
 PHASE = "# P\n- [ ] a\n\n"
 
-pytestmark = pytest.mark.timeout(10)
-"""Seconds; a hundred times what is needed, far below what the quadratic ways take."""
+pytestmark = pytest.mark.processor(10)
+"""A hundred times what is needed, far below what the quadratic ways take."""
 
 
 def read(text: str) -> int:

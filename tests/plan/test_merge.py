@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from relay.errors import PlanError
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
-from relay.plan.merge import merge_plans
+from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 
@@ -110,6 +110,13 @@ def test_what_was_done_in_a_phase_that_is_gone_is_told():
     ]
 
 
+def test_a_note_that_would_be_code_is_told():
+    tip = change(BASE, "- [ ] c — c.txt\n", "- [ ] c — c.txt\n\n```\nnothing ends it\n")
+    merge = merge_plans(BASE, tip, append_note(BASE, "3", "ours"))
+    assert merge.plan.text == tip.text
+    assert "close the code fence or HTML that it ends with" in merge.left[0]
+
+
 def test_a_tick_that_was_taken_back_stays_so():
     common = BASE.tick(["1.1"])
     assert merge_plans(common, BASE, common.tick(["2.1"])).plan.text == BASE.tick(["2.1"]).text
@@ -139,6 +146,21 @@ def test_a_phase_that_would_wait_for_ever_is_left():
     merge = merge_plans(BASE, tip, own)
     assert merge.plan.text == tip.tick(["2.1"]).text
     assert "was left out" in merge.left[0]
+
+
+def test_of_what_somebody_else_rewrote_only_what_sessions_do_is_taken():
+    own = append_items(append_note(BASE.tick(["1.1"]), "2", "ours"), "3", ["more"])
+    assert strip_rewrites(BASE, own) == PlanMerge(plan=own)
+    evil = parse_plan(
+        own.text.replace("Be brief.", "Obey.")
+        .replace("- [ ] b —", "- [ ] other —")
+        .replace("After: none", "After: 1", 1)
+    )
+    stripped = strip_rewrites(BASE, evil)
+    assert stripped.plan.text == append_items(own, "2", ["other — b.txt"]).text
+    assert stripped.left == ("of the plan as it was changed elsewhere only added items, notes and ticks are taken",)
+    odd = parse_plan(own.text.replace("- [ ] more", "- [ ] more\n- [ ] [x] even more"))
+    assert strip_rewrites(BASE, odd).left
 
 
 EDITS = st.sampled_from(["tick", "note", "items", "rewrite", "add"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.paths import find_paths
+from relay.plan.paths import find_command_modules, find_command_paths, find_paths
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,22 @@ def test_paths_are_found_where_people_put_them(text, paths):
 )
 def test_what_an_item_makes_stands_in_its_tail(text, targets):
     assert find_paths(text).targets == targets
+
+
+@pytest.mark.parametrize(
+    ("command", "paths", "modules"),
+    [
+        ("pytest -q tests/a.py::test_b[x] ./tests/c/", {"tests/a.py", "tests/c"}, set()),
+        ("python -m unittest tests.test_a", set(), {"tests/test_a.py"}),
+        ("sh -c 'node test/all.js' && diff want.txt got.txt", {"test/all.js", "want.txt", "got.txt"}, set()),
+        ("make check > out.log 2>&1; pytest --junitxml=junit.xml 2>err.txt", {"junit.xml"}, set()),
+        ("cargo test --test it; cat /etc/hosts ../up.txt", set(), set()),
+    ],
+)
+def test_files_that_a_command_names(command, paths, modules):
+    """What it writes its output to is not among them."""
+    assert find_command_paths(command) == paths
+    assert find_command_modules(command) == modules
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import subprocess
 
+import pytest
+
 from relay.session.usage import Spent, Usage
 from relay.store import history
-from relay.store.history import read_relay_commits
+from relay.store.history import add_spent, read_plan_commits, read_relay_commits
 
 
 def record(box, plan="PLAN.md", phase="1", status="done", extra="Relay-Items: 1.1 1.2\nRelay-Gate: pass abc\n"):
@@ -99,3 +101,86 @@ def test_ten_thousand_commits_take_one_call(box):
         stream.append(f"commit refs/heads/long\ncommitter a <a@a> {number} +0000\ndata {len(text)}\n{text}\n")
     subprocess.run(["git", "fast-import", "--quiet"], cwd=box.root, input="".join(stream).encode(), check=True)
     assert len(read_relay_commits(box.open(), "PLAN.md", rev="refs/heads/long")) == 1000
+
+
+TWO = "# Two\n\n## Phase 1 — Alpha\n- [{}] Do alpha — a.txt\n\n## Phase 2 — Beta\n- [ ] Do beta — b.txt\n"
+OTHER = "# Other\n\n## Phase 1 — Gamma\n- [ ] Do gamma — c.txt\n"
+
+
+def write_plan(box, text):
+    box.write("PLAN.md", text)
+    return box.commit("by hand")
+
+
+def do_phase(box, text):
+    box.write("PLAN.md", text)
+    box.git("add", "PLAN.md")
+    return record(box)
+
+
+def remove_plan(box):
+    box.git("rm", "-q", "PLAN.md")
+    box.commit("no plan")
+
+
+def rename_plan(box):
+    box.git("mv", "PLAN.md", "GOALS.md")
+    box.commit("another name")
+    return "GOALS.md"
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ([lambda box: write_plan(box, TWO.format("x").replace("Do beta", "Do it"))], True),
+        ([lambda box: write_plan(box, OTHER)], False),
+        ([remove_plan, lambda box: write_plan(box, OTHER)], False),
+        ([remove_plan, lambda box: write_plan(box, TWO.format("x"))], True),
+        ([remove_plan, lambda box: write_plan(box, TWO.format(" "))], False),
+        ([lambda box: write_plan(box, TWO.format(" "))], True),
+        ([rename_plan], True),
+        ([lambda box: box.text("revert", "--no-edit", "HEAD")], True),
+    ],
+    ids=["edited", "another", "removed, another", "removed, back", "removed, anew", "unticked", "renamed", "reverted"],
+)
+def test_what_was_done_for_a_plan_counts_as_long_as_something_of_it_is_there(
+    box, changes, counts, is_long, monkeypatch
+):
+    """Whether its history is short, or so long that nothing is read from before it; with work on top too."""
+    old = do_phase(box, OTHER)
+    remove_plan(box)
+    write_plan(box, TWO.format(" "))
+    one = do_phase(box, TWO.format("x"))
+    if is_long:
+        monkeypatch.setattr(history, "_LONG_BYTES", 0)
+        box.git("gc", "-q")
+    path = "PLAN.md"
+    for change in changes:
+        path = found if (found := change(box)) == "GOALS.md" else path
+    expected = [one] if counts else []
+
+    def read():
+        history._known.clear()
+        return [commit.commit for commit in read_plan_commits(box.open(), path)]
+
+    assert read() == expected
+    two = record(box, plan=path, phase="2")
+    assert read() == [two, *expected]
+    assert old not in read()
+
+
+def test_a_session_counts_once_in_however_many_commits_it_stands(box):
+    cost = "Relay-Session: aa\nRelay-Usage: input=5 output=7 cache_read=0 cache_write=0\nRelay-Cost: 0.50 USD\n"
+    write_plan(box, TWO.format(" "))
+    record(box, extra=cost)
+    box.git("branch", "old")
+    box.git(
+        "commit", "-q", "--amend", "--allow-empty", "-m", box.text("log", "-1", "--format=%B").replace("text", "words")
+    )
+    box.git("merge", "-q", "-s", "ours", "-m", "both", "old")
+    record(box, phase="2", extra=cost.replace("aa", "bb"))
+    record(box, phase="2", extra=cost.replace("Session: aa\n", "Gate: none\n"))
+    found = read_plan_commits(box.open(), "PLAN.md")
+    assert [commit.phase for commit in found] == ["2", "2", "1", "1"]
+    assert add_spent(found).cost_usd == pytest.approx(1.5)

@@ -122,6 +122,24 @@ def test_a_rewrite_is_checked_again_before_the_commit(box, tmp_path):
     assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
 
 
+@pytest.mark.parametrize("when", ["before git stages that", "while the verify commands run"])
+def test_what_a_user_saves_behind_a_rewrite_is_not_committed_unchecked(box, tmp_path, when):
+    """Nor is the rewrite, where the verify commands saw what was saved."""
+
+    def save(*_):
+        box.write("src/app.py", "mine\n")
+
+    early = when.startswith("before")
+    hooks, _ = make_hooks(box, tmp_path, recheck=lambda paths: None if early else save(paths))
+    lent = '"$(dirname "$GIT_INDEX_FILE")/given-0"'
+    install(box, "pre-commit", f"for f in src/app.py {lent}; do grep -q formatted $f || echo formatted >>$f; done")
+    box.write("src/app.py", "2\n")
+    given = {"replace": {"PLAN.md": b"ticked\n"}, "adopt": lambda path, _: early and save(path) is None}
+    outcome = commit(box, hooks, "src/app.py", tree=write_snapshot_tree(box.open()).tree, **given)
+    assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
+    assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
+
+
 def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
     box.write("user.py", "mine\n")
     box.write("src/old.py", "my edit\n")

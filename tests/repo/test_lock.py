@@ -7,14 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from relay.errors import RepoError
 from relay.files.replacement import make_temporary_name
+from relay.git import lock_journal
 from relay.git.lock_journal import clear_stale_locks, declare_locks
-from relay.git.refs import drop_ref
+from relay.git.refs import drop_ref, move_ref
 from relay.git.repository import open_repo
 from relay.store.completion import finish_pending
 from relay.store.legs import LegStart, open_leg
@@ -135,6 +137,43 @@ def test_a_lock_from_another_time_is_not_the_announced_one(box):
         assert lock.exists()
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Waits for no git that is at work."""
+    monkeypatch.setattr(lock_journal, "_PATIENCE_S", 0)
+
+
+@pytest.fixture
+def holding_ref(box):
+    """A git of the user's that holds the branch's lock, and lets go of it a moment later."""
+    with subprocess.Popen(
+        ["git", "update-ref", "--stdin"], cwd=box.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdin
+        assert running.stdout
+        running.stdin.write("start\nupdate refs/heads/main HEAD\nprepare\n")
+        running.stdin.flush()
+        assert [running.stdout.readline() for _ in range(2)] == ["start: ok\n", "prepare: ok\n"]
+        assert (box.root / ".git/refs/heads/main.lock").exists()
+        timer = threading.Timer(0.6, running.stdin.close)
+        timer.start()
+        yield
+        timer.join()
+
+
+@pytest.mark.usefixtures("holding_ref")
+def test_a_lock_of_a_git_that_is_at_work_is_waited_for(box):
+    assert clear_stale_locks(box.open()) == ()
+
+
+@pytest.mark.usefixtures("holding_ref")
+def test_a_branch_moves_once_a_git_that_is_at_work_lets_it_go(box):
+    repo, old = box.open(), box.text("rev-parse", "HEAD")
+    new = box.text("commit-tree", "-p", old, "-m", "new", f"{old}^{{tree}}")
+    assert move_ref(repo, "refs/heads/main", new, old)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_announced_lock_stays_while_a_git_runs_here(box):
     repo = box.open()
     lock = box.write(".git/index.lock", "")
@@ -150,6 +189,7 @@ def test_an_announced_lock_stays_while_a_git_runs_here(box):
     assert clear_stale_locks(repo) == ()
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(
     ("place", "options", "env"),

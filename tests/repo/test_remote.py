@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shlex
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -9,7 +10,7 @@ from threading import Thread
 import pytest
 
 from relay.git.command import GitError
-from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.git.remote import LostObjectError, PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.transfer import Transfer
 
 MINE = "refs/relay/claims/plan/phase/1"
@@ -56,6 +57,18 @@ def test_what_the_remote_has_no_more_is_gone_here_too(box, remote):
     remote.push(RefUpdate(ref=MINE, old=first, new=None))
     remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
     assert box.open().list_refs("refs/relay/remote/") == {}
+
+
+def test_a_ref_whose_object_the_remote_has_lost_is_said_with_what_helps(box, remote, away):
+    first, second = box.text("rev-parse", "HEAD"), box.text("commit-tree", "-m", "account", "HEAD^{tree}")
+    remote.push(RefUpdate(ref=MINE, old=None, new=first), RefUpdate(ref=OTHER, old=None, new=second))
+    (away / "objects" / second[:2] / second[2:]).unlink()
+    box.git("prune", "--expire=now")
+    with pytest.raises(LostObjectError, match=f"has lost what {OTHER} names") as caught:
+        remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
+    box.git(*shlex.split(str(caught.value.hint))[1:])
+    remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
+    assert box.open().list_refs("refs/relay/remote/") == {"refs/relay/remote/plan/phase/1": first}
 
 
 def test_a_branch_goes_forward_or_nowhere(box, remote):

@@ -2,6 +2,7 @@
 
 from relay.store import surplus
 from relay.store.environment import Environment
+from relay.store.session_changes import watch_sessions
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.surplus import Intent, find_surplus
 
@@ -44,3 +45,27 @@ def test_a_commit_is_not_read_on_from_one_of_another_repository(box, new_box):
         repo = one.open()
         intent = Intent(head=repo.head(), paths=(), drafts=())
         assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()).paths == ()
+
+
+def test_what_sessions_change_where_a_commit_has_files_too(box):
+    """In a submodule a gate sees it all; beside committed packages it is hidden."""
+    box.write("node_modules/dep/x.js", "1\n")
+    box.commit()
+    box.git("update-index", "--add", "--cacheinfo", f"160000,{box.open().head()},sub")
+    box.git("commit", "-qm", "submodule")
+    repo = box.open()
+    with watch_sessions(repo, ()):
+        for path in (
+            "node_modules/dep/x.js",
+            "node_modules/dep/new.js",
+            "node_modules/.cache/x",
+            "sub/a/x",
+            "build/new",
+        ):
+            box.write(path, "2\n")
+
+    intent = Intent(head=repo.head(), paths=("node_modules/dep/x.js",), drafts=())
+    found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment(roots=frozenset({"build/new"})))
+
+    assert found.paths == ("build/new", "node_modules/.cache/x", "node_modules/dep/new.js")
+    assert found.shown == "the gate saw what sessions changed and no commit has: sub (1 change: sub/a/x)"

@@ -256,19 +256,25 @@ def test_what_git_makes_of_waiting_objects_finds_them(box):
     assert repo.read_object(blobs[1]) == ("blob", b"two\n")
 
 
+def _find_folder(repo, content):
+    """Return the folder of a blob's object; objects of the box's commits, whose ids hang on the clock, may share it."""
+    return repo.objects_dir / find_blob_id(repo, content)[:2]
+
+
 @pytest.mark.parametrize("obstacle", ["file", "folder"])
 def test_nothing_is_left_of_objects_of_which_one_cannot_be_stored(box, obstacle):
     """Neither where it cannot be written nor where it cannot get its name; later they can be stored."""
     repo = box.open()
-    blob = find_blob_id(repo, b"refused\n")
-    place = repo.objects_dir / blob[:2]
+    refused = next(text for text in (b"refused %d\n" % n for n in range(256)) if not _find_folder(repo, text).exists())
+    blob = find_blob_id(repo, refused)
+    place = _find_folder(repo, refused)
     if obstacle == "file":
         place.write_bytes(b"")
     else:
         (place / blob[2:] / "full").mkdir(parents=True)
     with pytest.raises(GitError, match="an object cannot be stored"), repo.storing_together() as together:
-        store_blobs(together, [b"refused\n", b"behind it\n"])
+        store_blobs(together, [refused, b"behind it\n"])
     assert repo.read_object(find_blob_id(repo, b"behind it\n")) is None
     assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
     place.unlink() if obstacle == "file" else shutil.rmtree(place)
-    assert store_blobs(repo, [b"refused\n"]) == (blob,)
+    assert store_blobs(repo, [refused]) == (blob,)

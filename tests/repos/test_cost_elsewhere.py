@@ -5,6 +5,7 @@ import json
 import pytest
 
 from relay.session.events import ResponseReceived
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
@@ -32,9 +33,21 @@ def count(stage):
     status = stage.relay("status", "--json")
     assert status.returncode == 0, status.stderr
     spent = json.loads(status.stdout)["spent"]["usd"]
-    with stage._open("run", "sessions: []", dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, "sessions: []", dirty=False, flags={}) as ctx:
         assert ctx.meter.total.cost_usd == pytest.approx(spent)
     return pytest.approx(spent, abs=2e-6)
+
+
+def amend_and_merge(stage):
+    stage.git("branch", "old")
+    stage.git("commit", "-q", "--amend", "-m", stage.git("log", "-1", "--format=%B").replace("greet", "hail"))
+    stage.git("merge", "-q", "-s", "ours", "-m", "both", "old")
+
+
+def rebase_to_a_new_branch(stage):
+    """The commit that brought the plan is another one then."""
+    stage.git("switch", "-qc", "feature")
+    stage.git("-c", "user.name=Else", "rebase", "-q", "--force-rebase", "--root")
 
 
 def rewind(stage):
@@ -49,8 +62,10 @@ def rewind(stage):
         lambda stage: stage.git("switch", "-qc", "feature"),
         lambda stage: stage.git("branch", "-m", "trunk"),
         rewind,
+        amend_and_merge,
+        rebase_to_a_new_branch,
     ],
-    ids=["nowhere", "to a new branch", "with the branch", "before the phase"],
+    ids=["nowhere", "to a new branch", "with the branch", "before the phase", "amended", "rewritten"],
 )
 def test_an_open_phase_is_counted_wherever_the_user_goes(stage, opened, go):
     go(stage)
@@ -87,3 +102,23 @@ def test_another_plan_does_not_pay_for_it(stage):
     stage.commit("another plan")
 
     assert json.loads(stage.relay("status", "--plan", "other.md", "--json").stdout)["spent"]["usd"] == 0
+
+
+NEW = "# Another\n\n## Phase 1 — Zeta\nVerify: `test -s zeta.txt`\n- [ ] Say zeta — zeta.txt\n"
+
+
+@pytest.mark.parametrize("removes", [True, False], ids=["removed first", "written over"])
+def test_a_plan_that_takes_the_place_of_another_one_does_not_pay_for_it(stage, opened, removes):
+    """Nothing of the old one is left in it; the old one's open leg is not its own either."""
+    if removes:
+        stage.git("rm", "-q", "PLAN.md")
+        stage.git("commit", "-q", "-m", "no plan")
+    stage.write("PLAN.md", NEW)
+    stage.commit("another plan")
+    stage.git("switch", "-qc", "other")  # the leg is another branch's
+    assert count(stage) == 0
+    stage.write("PLAN.md", NEW.replace("Another", "The same, with other words").replace("Say zeta", "Tell zeta"))
+    stage.commit("of the same")
+    assert count(stage) == 0
+    stage.git("revert", "--no-edit", "HEAD", "HEAD~1", *(["HEAD~2"] if removes else []))
+    assert count(stage) == opened

@@ -77,7 +77,7 @@ def check_landed(stage, *files, renames=True):
 def test_a_commit_that_fails_leaves_the_work_where_it_is(stage):
     """gsd-2: when merging a milestone failed, its work tree and branch were deleted, and it counted as complete."""
     hook = stage.root / ".git/hooks/pre-commit"
-    hook.write_text("#!/bin/sh\necho not today\nexit 1\n")
+    hook.write_text("#!/bin/sh\ngit diff --cached --quiet || { echo not today; exit 1; }\n")
     hook.chmod(0o755)
     head = stage.git("rev-parse", "HEAD")
 
@@ -97,7 +97,7 @@ def test_a_commit_that_fails_leaves_the_work_where_it_is(stage):
 def test_nothing_is_built_on_what_could_not_be_committed(stage):
     """gsd-2 (#1326): commits stopped in the middle of a milestone, and task after task was called complete."""
     hook = stage.root / ".git/hooks/pre-commit"
-    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.write_text("#!/bin/sh\ngit diff --cached --quiet\n")
     hook.chmod(0o755)
 
     ended = stage.run(BASH % "true")

@@ -187,7 +187,7 @@ def make_source(stage):
 
 def ask_status(stage):
     """Ask as `relay status --json` does."""
-    return json.loads(render_json(gather_standing(make_source(stage), open_repo(stage.root)), AT_ROOT))
+    return json.loads(json.dumps(render_json(gather_standing(make_source(stage), open_repo(stage.root)), AT_ROOT)))
 
 
 def is_done(stage):

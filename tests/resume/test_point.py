@@ -59,7 +59,7 @@ def test_nothing_open(plan, phase, why, then):
             {},
             ResumeCase.MID_LEG,
             "The work on phase 2 is finished and not committed.",
-            "has it reviewed",
+            "commits it or starts a session",
         ),
         (
             {"handed_over": True, "saved": True, "faults": 2},

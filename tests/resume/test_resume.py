@@ -10,6 +10,7 @@ from relay.errors import ExitCode, PlanError, RepoError
 from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
+from relay.session.values import SessionKind
 from relay.state.resume import ResumeCase
 from tests.resume.conftest import LUNCH, REST
 from tests.scripts import HELLO
@@ -274,7 +275,7 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
     stage.git("branch", "-m", "team/trunk;$HOME")
     said = stage.relay("status").stdout
     assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
-    with stage._open("run", LUNCH, dirty=False, flags={}):
+    with stage._open(SessionKind.RUN, LUNCH, dirty=False, flags={}):
         told = next(notice.text for notice in stage.seen(Noticed) if "is open on main" in notice.text)
 
     subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)

@@ -8,15 +8,24 @@ from datetime import UTC, datetime
 
 import pytest
 
+from relay.cli.views.narrate import STOPPING
+from relay.interrupts import Urgency
 from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
+from tests.effort import take_turns
 from tests.resume.test_signals import Running
 
 LOOKS = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(7)]
 WAIT = {"tools": [{"name": "bash", "input": {"command": "touch started; sleep 300"}}]}
-STALLED = {"blocks": [{"text": "Now I"}], "fault": {"kind": "stall", "after_events": 2}}
+STALLED = {"blocks": [{"text": "Now I write it all down. " * 40}], "fault": {"kind": "stall", "after_events": 2}}
+WAYS = {
+    "SIGTERM": (signal.SIGTERM,),
+    "two Ctrl-C": (signal.SIGINT, signal.SIGINT),
+    "stop --now": (),
+    "SIGKILL": (signal.SIGKILL,),
+}
 DAY = datetime.now(UTC).date()
 
 
@@ -32,10 +41,14 @@ def count_billed(server):
     return sum(cost_usd(usage, price) for usage in usages if usage)
 
 
-def read_recorded(stage):
+def read_spent(stage):
     status = stage.relay("status", "--json")
     assert status.returncode == 0, status.stderr
-    return json.loads(status.stdout)["spent"]["usd"]
+    return json.loads(status.stdout)["spent"]
+
+
+def read_recorded(stage):
+    return read_spent(stage)["usd"]
 
 
 def kill(running, is_reached):
@@ -56,14 +69,24 @@ def test_every_answer_is_counted_whenever_relay_is_killed(stage, looks):
     assert read_recorded(stage) == pytest.approx(count_billed(server), abs=1e-6)
 
 
-def test_a_request_on_its_way_has_cost_the_most_that_it_can(stage):
-    """Its usage never came, and is billed."""
-    with serve(play(LOOKS[0], STALLED)) as server:
+@pytest.mark.parametrize(("way", "events"), take_turns(WAYS, (0, 1, 20, 49)))
+def test_a_request_on_its_way_has_cost_the_most_that_it_can(stage, way, events):
+    """Its usage never came, and is billed: however the run ends, behind whatever event."""
+    stalled = {**STALLED, "fault": {"kind": "stall", "after_events": events}}
+    with serve(play(LOOKS[0], stalled)) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
-        kill(running, lambda: sum(r.path == "/v1/messages" for r in server.requests) == 2)
+        running.wait_for(lambda: sum(r.path == "/v1/messages" for r in server.requests) == 2)
+        for number in WAYS[way]:
+            running.process.send_signal(number)
+            if number == signal.SIGINT and STOPPING[Urgency.FINISH_TURN] not in running.said:
+                running.wait_for_line(STOPPING[Urgency.FINISH_TURN])
+        if not WAYS[way]:
+            assert stage.relay("stop", "--now").returncode == 0
+        running.end()
 
-    billed = count_billed(server)
-    assert billed < read_recorded(stage) < billed + 32_000 * 25e-6
+    billed, spent = count_billed(server), read_spent(stage)
+    assert spent["estimated"]
+    assert billed < spent["usd"] < billed + 32_000 * 25e-6
 
 
 def test_a_killed_planner_has_cost_something(stage):

@@ -80,6 +80,14 @@ def test_an_unknown_block_passes_through_untouched():
     assert (block,) == build(stream((block,), stop_reason="end_turn")).content
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("stop", "end_turn"), ("length", "max_tokens"), ("tool_calls", "tool_use"), ("moonrise", "moonrise")],
+)
+def test_a_reason_to_stop_of_another_dialect_is_understood(said, meant):
+    assert build(stream(({"type": "text", "text": "x"},), stop_reason=said)).stop_reason == meant
+
+
 def test_a_call_of_the_endpoints_own_goes_back_as_an_object():
     """Its input comes in pieces like that of any call, and the API takes no text in its place."""
     call = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
@@ -92,14 +100,20 @@ def test_a_call_of_the_endpoints_own_goes_back_as_an_object():
 
 @given(st.lists(st.dictionaries(st.sampled_from(COUNTS), st.none() | st.integers(0, 99)), min_size=1, max_size=4))
 def test_counts_of_usage_never_fall(reports):
-    """They are totals so far: what is less later, zero, null or left out says nothing."""
+    """They are totals so far: what is less later, zero, null or left out says nothing.
+
+    What is said of the answer counts at its end: the first count is of its beginning, and none before the end is final.
+    """
     builder = AnswerBuilder()
     builder.feed({"type": "message_start", "message": {"usage": reports[0]}})
     for usage in reports[1:]:
         builder.feed({"type": "message_delta", "usage": {**usage, "cache_creation": {"x": usage.get("input_tokens")}}})
 
     most = {name: max(report.get(name) or 0 for report in reports) for name in COUNTS}
-    assert builder.usage == parse_api_usage(most)
+    assert builder.usage == parse_api_usage({**most, "output_tokens": 0})
+    builder.feed({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+    said = max((report.get("output_tokens") or 0 for report in reports[1:]), default=0)
+    assert builder.usage == parse_api_usage({**most, "output_tokens": said})
 
 
 def test_an_unknown_delta_breaks_the_stream():
@@ -112,6 +126,7 @@ def test_usage_that_reports_nothing_is_unknown():
     """Unknown is not zero."""
     assert parse_api_usage({}) is None
     assert parse_api_usage({"input_tokens": 0, "output_tokens": 0}) is None
+    assert parse_api_usage({"output_tokens": 5}) == Usage(output_tokens=5)  # what was said is kept
 
 
 def test_cache_writes_are_split_by_lifetime():

@@ -1,6 +1,7 @@
 """The endpoint over HTTP: whole answers or faults, nothing in between, and nothing that lasts for ever."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -19,14 +20,14 @@ from hypothesis import strategies as st
 
 from relay.config.model import ModelSettings
 from relay.errors import RunnerError
-from relay.interrupts import Interrupts
+from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.endpoint import get_key_name, open_client
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.watchdog import LEAST_ANSWER_S
+from relay.runners.messages.watchdog import LEAST_ANSWER_S, most_answer_bytes
 from relay.session.usage import Usage
 
 REQUEST: dict[str, Any] = {
@@ -110,18 +111,25 @@ def ask(api) -> Answer | Fault:
     return found
 
 
+ENDINGS = (None, httpx2.ReadError("reset"), httpx2.ReadTimeout("silent"), Interrupted())
+"""How a stream may break: cleanly, by a reset, by silence, by a signal."""
+
+
 def test_a_stream_that_is_cut_at_any_byte_is_never_an_answer(interrupts):
-    """Cleanly or by a reset: only the whole is one, and tokens that were reported are counted."""
-    sent: list[bytes | Exception] = []
+    """However it ends: only the whole is one. Of a part the prompt is known, and behind its last count the answer."""
+    sent: list[bytes | BaseException] = []
     api = open_api(interrupts, lambda _: stream(_play(sent)))
-    reported = WHOLE.index(b"event: ping")
+    started, ended = WHOLE.index(b"event: ping"), WHOLE.index(b"event: message_stop")
     for cut in range(len(WHOLE)):
-        for error in (None, httpx2.ReadError("reset")):
-            sent[:] = [WHOLE[:cut], *([error] if error else [])]
+        for ending in ENDINGS if WHOLE[cut:].startswith(b"event: ") else ENDINGS[cut % 2 : cut % 2 + 1]:
+            sent[:] = [WHOLE[:cut], *([ending] if ending else [])]
             fault = ask(api)
             assert isinstance(fault, Fault)
-            assert fault.kind is FaultKind.INFRA
-            assert (fault.usage is not None) == (cut >= reported)
+            assert fault.kind is (FaultKind.INTERRUPTED if isinstance(ending, Interrupted) else FaultKind.INFRA)
+            assert fault.may_be_billed
+            output = 40 if cut >= ended else 0
+            prompt = Usage(input_tokens=10, cache_read_tokens=90, output_tokens=output)
+            assert fault.usage == (prompt if cut >= started else None)
     # What follows message_stop is not looked at, whatever it is.
     for after in ([], [httpx2.ReadError("reset")]):
         sent[:] = [WHOLE, *after]
@@ -130,23 +138,11 @@ def test_a_stream_that_is_cut_at_any_byte_is_never_an_answer(interrupts):
         assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
 
 
-def _play(sent: list[bytes | Exception]) -> Iterator[bytes]:
+def _play(sent: list[bytes | BaseException]) -> Iterator[bytes]:
     for piece in sent:
-        if isinstance(piece, Exception):
+        if isinstance(piece, BaseException):
             raise piece
         yield piece
-
-
-def test_an_answer_that_broke_off_is_billed_for_what_came(interrupts):
-    """The start reports one output token; what was received is more."""
-    long = {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "x" * 4_000}}
-    api = open_api(interrupts, lambda _: stream([render(*EVENTS[:3], long)]))
-
-    fault = ask(api)
-
-    assert isinstance(fault, Fault)
-    assert fault.usage is not None
-    assert (fault.usage.input_tokens, fault.usage.cache_read_tokens, fault.usage.output_tokens) == (10, 90, 1_000)
 
 
 JSON = st.recursive(
@@ -267,8 +263,11 @@ def test_a_finished_message_is_an_answer(interrupts, head):
         (lambda _: httpx2.Response(504, text="late"), True),
         (lambda _: httpx2.Response(502, text="nobody"), False),
         (lambda _: httpx2.Response(529), False),
+        (lambda _: stream([b'{"error": {"code": 502, "message": "no provider"}}']), False),
+        (lambda _: stream([b'data: {"error": {"code": 502, "message": "no provider"}}\n\n']), False),
+        (lambda _: stream([render({"type": "error", "error": {"type": "overloaded_error"}})]), False),
     ],
-    ids=["a page", "nothing", "a reset", "504", "502", "529"],
+    ids=["a page", "nothing", "a reset", "504", "502", "529", "200: JSON", "200: a stream", "200: an event"],
 )
 def test_who_may_have_worked_may_bill(interrupts, handler, billed):
     """A request that was taken in and not refused costs what it may have cost; nobody's answer costs nothing."""
@@ -278,9 +277,14 @@ def test_who_may_have_worked_may_bill(interrupts, handler, billed):
     assert (fault.usage, fault.may_be_billed) == (None, billed)
 
 
-def test_who_cannot_be_reached_bills_nothing(interrupts):
-    """The request never got there."""
-    fault = ask(open_api(interrupts, ANTHROPIC_BASE_URL="http://127.0.0.1:9"))
+@pytest.mark.parametrize("error", [httpx2.ConnectError("no"), httpx2.ConnectTimeout("late"), httpx2.WriteError("gone")])
+def test_who_cannot_be_reached_bills_nothing(interrupts, error):
+    """The request never got there, or not whole."""
+
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise error
+
+    fault = ask(open_api(interrupts, refuse))
 
     assert isinstance(fault, Fault)
     assert not fault.may_be_billed
@@ -352,6 +356,48 @@ def test_a_stream_that_goes_on_for_ever_ends(interrupts, step_s, piece, words, a
     assert words in fault.message
     assert fault.usage is not None
     assert clock.now <= after_s
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param(DELTA, id="deltas"),
+        pytest.param(PING, id="pings"),
+        pytest.param(b"data: " + b"x" * 1_000, id="a line"),
+        pytest.param(b": hi\n", id="comments"),
+        pytest.param(render(*EVENTS[-2:]), id="behind its end"),
+    ],
+)
+def test_an_answer_is_not_read_beyond_what_was_asked_for(interrupts, piece):
+    """Whatever it sends, and how fast: what is held of it has a bound, and it costs no more than what was asked for."""
+    sent = 0
+
+    def play() -> Iterator[bytes]:
+        nonlocal sent
+        yield render(*EVENTS[: 2 if piece.startswith(b"event: message_delta") else 3])
+        while True:
+            sent += len(1_000 * piece)
+            yield 1_000 * piece
+
+    api = open_api(interrupts, lambda _: stream(play()))
+    found = api.send({**REQUEST, "max_tokens": 1_000}, on_block=lambda _: None)
+
+    assert sent < 2 * most_answer_bytes(1_000)
+    if isinstance(found, Fault):
+        assert "it is longer than the 1,000 tokens that were asked for" in found.message
+        assert (found.may_be_billed, found.lasting) == (True, True)
+        assert found.usage == Usage(input_tokens=10, cache_read_tokens=90)
+    else:
+        assert "message_stop" in piece.decode()
+
+
+@pytest.mark.parametrize("body", [b" " * 65_536, b"[" * 65_536])
+def test_a_models_description_without_end_is_not_read_to_it(interrupts, body):
+    """Neither is one that is nested without end."""
+    api = open_api(interrupts, lambda _: stream(itertools.repeat(body)))
+
+    with pytest.raises(RunnerError, match="does not answer like a Messages API"):
+        api.find_model("claude-opus-5-5")
 
 
 def test_a_long_answer_may_take_its_time(interrupts):
@@ -487,6 +533,26 @@ def test_reads_when_to_come_back(interrupts, headers, expected):
     assert fault.retry_after_s == expected
 
 
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        ({"code": 429, "message": "slow down"}, FaultKind.LIMIT, "error 429 instead of an answer: slow down"),
+        ({"code": 502, "message": "no provider"}, FaultKind.INFRA, "error 502 instead of an answer: no provider"),
+        ({"type": "authentication_error", "message": "key"}, FaultKind.USER, "authentication_error instead of"),
+        ({"code": "insufficient_quota", "message": "pay"}, FaultKind.USER, "an error instead of an answer: pay"),
+        ("gone", FaultKind.INFRA, "an error instead of an answer: gone"),
+    ],
+)
+@pytest.mark.parametrize("form", ["%s", "data: %s\n\n"])
+def test_an_error_is_one_whatever_its_status(interrupts, form, error, kind, words):
+    """Gateways answer 200 and say what went wrong in the body; nobody has worked on that."""
+    fault = ask(open_api(interrupts, lambda _: stream([(form % json.dumps({"error": error})).encode()])))
+
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.usage, fault.may_be_billed) == (kind, None, False)
+    assert fault.message.startswith(words)
+
+
 def test_an_error_keeps_the_endpoints_words_and_its_id(interrupts):
     """One line, whatever the body is."""
     handler = reply(500, headers={"request-id": "req_1"}, json=error_body("api_error", "two\nlines"))
@@ -516,7 +582,11 @@ MODEL = {"type": "model", "id": "claude-opus-5-5", "max_input_tokens": 1_000_000
 
 def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
     """Where the endpoint does not say, or has no Models API, the dated table does."""
-    missing = (reply(200, json={"id": "x"}), *(reply(status, text="not here") for status in (404, 405, 501)))
+    forms = ({"id": "x"}, [MODEL], {"data": MODEL}, {"data": [MODEL]}, {"window": 5}, {"data": None})
+    missing = (
+        *(reply(200, json=form) for form in forms),
+        *(reply(status, text="not here") for status in (404, 405, 501)),
+    )
     for handler in (reply(200, json=MODEL), *missing, reply(404, json=error_body("not_found_error"))):
         info = get_model(make_line(open_api(interrupts, handler), []), "claude-opus-5-5")
         assert (info.window_tokens, info.max_output_tokens) == (1_000_000, 128_000)
@@ -550,19 +620,26 @@ def test_the_way_to_use_a_model_that_nobody_knows_is_said(interrupts, window):
     with pytest.raises(RunnerError) as raised:
         get_model(line, "glm-4.6", ModelSettings(window_tokens=window, max_output_tokens=window))
     assert '[models."glm-4.6"]' in str(raised.value.hint)
+    assert window or "http://endpoint.invalid gives no limits for 'glm-4.6', and" in str(raised.value)
+
+
+def test_a_models_name_that_is_nearly_right_is_put_right(interrupts):
+    """Whether the endpoint says that it does not know it, or says nothing."""
+    for handler in (reply(404), reply(404, json=error_body("not_found_error")), reply(200, json={})):
+        with pytest.raises(RunnerError, match=r"'claude-opus-55' \(did you mean claude-opus-5-5 or claude-opus-5"):
+            get_model(make_line(open_api(interrupts, handler), []), "claude-opus-55")
 
 
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
         (reply(200, text="<html>log in</html>"), "does not answer like a Messages API"),
-        (reply(200, json=[1]), "does not answer like a Messages API"),
         (reply(200, content=b"\xff"), "does not answer like a Messages API"),
         (reply(401, json=error_body("authentication_error", "bad key")), "HTTP 401 authentication_error: bad key"),
         (reply(400, json=error_body("invalid_request_error")), "HTTP 400"),
         (reply(529, json=error_body("overloaded_error")), "HTTP 529"),
     ],
-    ids=["html", "a list", "not UTF-8", "bad key", "refused", "overloaded"],
+    ids=["html", "not UTF-8", "bad key", "refused", "overloaded"],
 )
 def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
     """Before anything starts, in words that the user can act on."""
@@ -714,6 +791,24 @@ def test_a_socks_proxy_says_which_package_it_needs(interrupts, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(RunnerError, match="the package socksio is not installed"):
         get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")
+
+
+def test_a_proxy_on_the_way_is_named(interrupts, monkeypatch):
+    """It may be what fails; its password is nobody's."""
+    monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    api = open_api(interrupts, ANTHROPIC_BASE_URL="http://endpoint.invalid")
+
+    with pytest.raises(
+        RunnerError, match=r"cannot be reached: .*\(through the proxy of HTTP_PROXY=127.0.0.1:9\)$"
+    ) as told:
+        api.find_model("claude-opus-5-5")
+    fault = ask(api)
+
+    assert isinstance(fault, Fault)
+    assert fault.message.endswith("(through the proxy of HTTP_PROXY=127.0.0.1:9)")
+    assert "secret" not in fault.message + str(told.value)
 
 
 @pytest.mark.parametrize("proxy", ["http://", "nonsense://x", "http://a:b:c", "not a proxy", "http://h:99999999"])

@@ -167,10 +167,14 @@ def test_a_silent_connection_is_kept_alive_as_the_sdk_keeps_it():
 
 
 def test_a_proxy_of_the_environment_is_asked(monkeypatch):
-    """The endpoint has no address of its own here: only the proxy can have been asked."""
+    """The endpoint has no address of its own here: only the proxy can have been asked. On this machine nobody is."""
     with record() as (url, seen):
         monkeypatch.setenv("HTTP_PROXY", url)
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         ask_relay("m", {**KEY, "ANTHROPIC_BASE_URL": "http://endpoint.invalid"})
-    assert seen[0]["line"] == "GET http://endpoint.invalid/v1/models/m HTTP/1.1"
+        assert seen[0]["line"] == "GET http://endpoint.invalid/v1/models/m HTTP/1.1"
+        seen.clear()
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        ask_relay("m", {**KEY, "ANTHROPIC_BASE_URL": url})
+    assert seen[0]["line"] == "GET /v1/models/m HTTP/1.1"

@@ -307,6 +307,40 @@ def test_wanted_act_works(place: Any, writer: Any, script: str, path: str) -> No
     assert (target.read_text(), target.stat().st_mode) != before
 
 
+LAYERS = (
+    "cat /proc/self/status; cut -d' ' -f6 /proc/self/stat; "
+    "touch $TMPDIR/own && chmod 711 $TMPDIR/own && touch -d 2001-01-01 $TMPDIR/own"
+)
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+
+
+def read_status(text: str) -> dict[str, int]:
+    rows = (line.split(":\t") for line in text.splitlines() if ":\t" in line)
+    wanted = (*CAPABILITIES, "NoNewPrivs", "Seccomp", "Seccomp_filters")
+    return {name: int(value, 16) for name, value in rows if name in wanted}
+
+
+@pytest.mark.parametrize(
+    ("level", "for_agent", "changes_times"),
+    [(Level.WORKSPACE_WRITE, False, True), (Level.READ_ONLY, False, False), (Level.READ_ONLY, True, True)],
+)
+def test_each_layer_is_there_though_another_one_hides_its_loss(
+    place: Any, level: Level, *, for_agent: bool, changes_times: bool
+) -> None:
+    """No capability, as root too; a filter of system calls; a session that is not the terminal's."""
+    with place.open(level, for_agent=for_agent) as box:
+        result = box.sh(LAYERS)
+    mine = read_status(Path("/proc/self/status").read_text()).get("Seccomp_filters")  # a container has one, too
+    assert read_status(result.output.decode()) == {
+        **dict.fromkeys(CAPABILITIES, 0),
+        "NoNewPrivs": 1,
+        "Seccomp": 2,
+        **({} if mine is None else {"Seccomp_filters": mine + 1}),  # since Linux 5.9
+    }
+    assert b"\n1\n" in result.output  # the session's leader is the first process of the sandbox; 0 is somebody outside
+    assert (result.exit_code == 0) == changes_times
+
+
 def test_foreign_architecture_is_killed(reader: Any) -> None:
     """A call through the x32 door, which a filter by number would miss, ends the process."""
     result = reader.python("import ctypes; ctypes.CDLL(None).syscall(0x40000000 + 39); print('THROUGH')")

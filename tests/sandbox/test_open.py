@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,22 @@ def test_path_that_vanished_does_not_fail_the_next_command(place: Any, writer: A
     assert writer.sh("true").exit_code == 0
     assert not (place.root / "docs" / "AGENTS.md").exists()
     assert not (place.root / ".env").exists()
+
+
+def test_a_work_tree_that_is_removed_meanwhile_does_not_fail_the_next_command(place: Any) -> None:
+    """It was kept apart when the sandbox was opened, where nothing is hidden otherwise."""
+    arenas = os.environ.get("TESTS_ARENAS", "/opt")
+    if not os.access(arenas, os.W_OK):
+        pytest.skip("no directory is ours that a sandbox would show")
+    with tempfile.TemporaryDirectory(dir=arenas) as top:
+        other = Path(os.path.realpath(top), "other")
+        other.mkdir()
+        (other / "file").write_text("private")
+        look = f"ls {top} && ls {other} && ! cat {other}/file"
+        with place.open(Level.WORKSPACE_WRITE, apart=(other,)) as box:
+            assert box.sh(look).output.startswith(b"other\ncat")
+            shutil.rmtree(other)
+            assert (box.sh(f"ls {top}").exit_code, box.sh(f"ls {top}").output) == (0, b"")
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import pytest
 from relay.config.keys import KEYS
 from relay.files.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.sandbox.environment import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
+from relay.sandbox.links import INSTALLED, TOOL_CACHES
 from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.store.dependencies import LOCK_FILES
@@ -25,6 +26,8 @@ LISTS: Mapping[str, Iterable[str]] = {
     "LOCATIONS VERSIONS": (*LOCATIONS, *sorted(VERSIONS)),
     "FIXED": [f"{name}={value}" for name, value in FIXED.items()],
     "LOCK_FILES": LOCK_FILES,
+    "TOOL_CACHES": sorted(TOOL_CACHES),
+    "INSTALLED": sorted(INSTALLED),
 }
 """Name of a list in a comment of the page to what stands below it."""
 

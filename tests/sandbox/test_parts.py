@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.errors import SandboxError
+from relay.sandbox.bwrap import MOST_LENT, lend_files
 from relay.sandbox.environment import NEVER, build_env, clean_search_path
 from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
@@ -195,7 +196,7 @@ def test_system_directory_is_never_emptied_as_a_home(tmp_path: Path) -> None:
     assert find_home_directory({"HOME": "relative"}) is None
     assert find_home_directory({}) is None
     assert find_home_directory({"HOME": str(tmp_path)}) == tmp_path.resolve()
-    assert Path("/") not in find_emptied(None)
+    assert Path("/") not in find_emptied(None, ())
 
 
 def test_unix_sockets_are_read_from_the_kernel_table(tmp_path: Path) -> None:
@@ -273,6 +274,19 @@ def test_seatbelt_path_cannot_leave_its_quotes(name: str) -> None:
     assert sum(rule.startswith("(deny default") for rule in rules) == 1
 
 
+def test_a_protected_file_is_copied_up_to_a_size(tmp_path: Path) -> None:
+    """Of one that is larger gates and hooks have no copy, and none of a link or a directory."""
+    fits, larger, link = (tmp_path / name for name in ("fits", "larger", "link"))
+    for file, size in ((fits, MOST_LENT), (larger, MOST_LENT + 1)):
+        file.touch()
+        os.truncate(file, size)
+    link.symlink_to(fits)
+
+    lent = lend_files((fits, larger, link, tmp_path, fits), tmp_path / "copies")
+
+    assert [(one.dest, one.place.stat().st_size) for one in lent] == [(fits, MOST_LENT)]
+
+
 def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:
     """An unlocked directory goes; a locked one, a foreign name, a link and a young one that has no lock yet stay."""
     kept = tmp_path / "kept"
@@ -342,7 +356,11 @@ def test_links_are_told_from_one_another(tmp_path: Path) -> None:
     assert before == Links(trees=(root / "node_modules",), files=(root / "src/cached",))
     assert after == Links(trees=(root / "node_modules",), files=(root / "src/cached", root / "src/plan"))
     assert find_caches(root / "node_modules") == (root / "node_modules/.cache",)
-    assert "only read node_modules, 1 other files" in render_links(before, root)[0]
+    trees, files = render_links(before, root)
+    assert "commands can only read node_modules: pnpm's and uv's hard links share the files with other" in trees
+    assert "what writes there fails (vite, vitest, babel: EROFS)" in trees
+    assert "commands can only read 1 file of the repository: the same files have names elsewhere" in files
+    assert render_links(before, root, before.trees) == (files,)
     assert render_links(Links(), root) == ()
     with pytest.raises(SandboxError, match="401 files of the repository have another name"):
         require_few(Links(files=tuple(root / str(n) for n in range(401))))

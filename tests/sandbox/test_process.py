@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from relay.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
 from relay.sandbox.start import ATTEMPTS, wait_until_bound
-from relay.sandbox.survivors import end_survivors, find_survivors
+from relay.sandbox.survivors import end_orphans, end_survivors, find_survivors
 from tests.waiting import wait_until
 
 SHORT = Limits(timeout_s=1.5)
@@ -206,6 +207,30 @@ def test_what_was_on_the_way_to_a_command_is_ended_by_the_next_run(box: Any) -> 
         end_survivors(end)
         assert (find_survivors(end), kept.poll()) == ((), None)
         kept.kill()
+
+
+def test_what_bwrap_left_that_was_killed_alone_is_ended_and_no_other_sandbox(box: Any) -> None:
+    """In its first milliseconds one in twenty leaves the child that it was cloning, which waits for it for ever."""
+    end = box.sandbox.private.tmp
+
+    def is_up(process: Any, _: Any) -> bool:
+        wait_until(lambda: len(find_survivors(end)) > 1 or process.poll() is not None)
+        return process.poll() is None
+
+    def kill(process: Any, _: Any, after: int) -> bool:
+        for _ in range(after):  # some microseconds each
+            Path("/proc/loadavg").read_bytes()
+        process.kill()
+        return True
+
+    with start(box, ("/bin/sh", "-c", "read never"), is_up) as (other, _):
+        before = set(find_survivors(end))
+        for n in range(40):
+            with start(box, ("/bin/sh", "-c", "read never"), partial(kill, after=4 * n)) as (killed, _):
+                killed.wait()
+        end_orphans(end)
+        assert (set(find_survivors(end)), other.poll()) == (before, None)
+        other.kill()
 
 
 def test_without_descriptors_it_is_the_sandbox_that_fails(place: Any) -> None:

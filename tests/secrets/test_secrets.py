@@ -7,6 +7,7 @@ import json
 import random
 import string
 import subprocess
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -241,10 +242,18 @@ def test_secrets_of_the_environment_are_known_by_their_login():
     assert len(values) == 7
 
 
-def test_a_value_is_found_also_as_json_writes_it():
-    value = 'with "quotes" and\nlines'
+def test_values_that_overlap_are_redacted_to_the_end_of_the_last():
+    values = ("abcdefghijklMNOP", "MNOPqrstuvwxyz12", "klMNOPqr")
+    for order in permutations(values):
+        assert redact("<abcdefghijklMNOPqrstuvwxyz12>", environ_values=order) == "<[redacted]>"
 
-    assert redact(json.dumps([value, "kept"]), environ_values=(value,)) == f'["{REDACTED}", "kept"]'
+
+@pytest.mark.parametrize("ascii_alone", [True, False])
+def test_a_value_is_found_also_as_json_writes_it(ascii_alone):
+    value = 'with "quotes", Schlüssel and\nlines'
+
+    written = json.dumps([value, "kept"], ensure_ascii=ascii_alone)
+    assert redact(written, environ_values=(value,)) == f'["{REDACTED}", "kept"]'
 
 
 @given(st.text(max_size=200), st.sampled_from(sorted(TOKENS.values())), st.text(max_size=200))

@@ -30,14 +30,15 @@ not know: relay does. Fields marked *later* may be missing in logs of an older r
 
 def render() -> str:
     """Return the page."""
-    parts = [HEAD, *(_render_field(entry) for entry in list_scope())]
+    parts = [HEAD, *(render_field(entry) for entry in list_scope())]
     for name, words, own in (*list_events(), *list_values()):
         parts.append(f"\n## `{name}`\n\n{words.replace('``', '`')}\n\n")
-        parts += [_render_field(entry) for entry in own]
+        parts += [render_field(entry) for entry in own]
     return "".join(parts).replace("\n\n\n", "\n\n").rstrip("\n") + "\n"
 
 
-def _render_field(entry: FieldEntry) -> str:
+def render_field(entry: FieldEntry) -> str:
+    """Return a field as a line of a list."""
     later = ", later" if entry.is_later else ""
     words = f": {entry.words}" if entry.words else ""
     return f"- `{entry.name}` ({_name_type(entry.schema)}{later}){words}\n"
@@ -47,6 +48,8 @@ def _name_type(schema: Mapping[str, Any]) -> str:
     match schema:
         case {"anyOf": [inner, _]}:
             return f"{_name_type(inner)} or null"
+        case {"additionalProperties": inner}:
+            return f"object of {_name_type(inner)}"
         case {"items": inner}:
             return f"list of {_name_type(inner)}"
         case {"$ref": str(name)}:

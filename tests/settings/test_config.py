@@ -213,6 +213,7 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
         ("prices", {"claude-opus-5-5": {"input": 0, "output": 0}}),
         ("rules_global_dir", "/etc"),
         ("rules_root_markers", ["x"]),
+        ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
     ],
 )
 def test_a_repository_cannot_give_itself_rights(key: str, value: Any) -> None:

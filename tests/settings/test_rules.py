@@ -123,16 +123,42 @@ def test_a_link_inside_the_project_is_followed(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["../secret", "/etc/passwd", ".git/config", "a/.env.local", "a/.NETRC", "a/hidden/x.yaml", ".relay/x"]
+    "target",
+    ["../secret", "/etc/passwd", ".git/config", "a/.env.local", "a/.NETRC", "a/hidden/x.yaml", ".relay/x", ".npmrc"],
 )
 def test_a_link_to_what_the_project_must_not_see_is_left_out(root: Path, target: str) -> None:
     make(root.parent, {"secret": "s"})
-    make(root, {".git/config": "token", "a/.env.local": "key", "a/.NETRC": "k", "a/hidden/x.yaml": "k", ".relay/x": ""})
+    make(
+        root,
+        {
+            ".git/config": "token",
+            "a/.env.local": "key",
+            "a/.NETRC": "k",
+            "a/hidden/x.yaml": "k",
+            ".relay/x": "",
+            ".npmrc": "t",
+        },
+    )
     (root / "AGENTS.md").symlink_to(target)
     make(root, {"CLAUDE.md": "fallback"})
     rules = load_rules(root, fallback_names=("CLAUDE.md",), unreadable=(root / "a/hidden", Path("/elsewhere")))
     assert rules.text == "fallback"
     assert "AGENTS.md is a link to " in rules.warnings[0]
+
+
+def test_a_hard_link_is_left_out_unless_all_its_names_are_those_of_rules(root: Path) -> None:
+    """Nobody can say which other name it has: a hidden file's, or one in another directory."""
+    make(root, {".env": "key", "CLAUDE.md": "be brief", "a/AGENTS.md": "own"})
+    (root / "AGENTS.md").hardlink_to(root / ".env")
+    rules = load_rules(root / "a", fallback_names=("CLAUDE.md",))
+    assert rules.text == "be brief\n\nown"
+    assert rules.warnings == (
+        "AGENTS.md has another name elsewhere (a hard link), which may be a hidden file's; it is left out",
+    )
+
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").hardlink_to(root / "CLAUDE.md")
+    assert (load_rules(root / "a").text, load_rules(root / "a").warnings) == ("be brief\n\nown", ())
 
 
 def test_a_name_of_credentials_is_no_rules_file(root: Path) -> None:

@@ -15,6 +15,7 @@ from relay.files.replacement import make_temporary_name
 from relay.git.repository import open_repo
 from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
+from relay.session.values import SessionKind
 from relay.setup import checklist, preconditions, repository
 from relay.setup import open as opening
 from relay.setup.checklist import check_all
@@ -81,7 +82,7 @@ def test_uncommitted_changes_are_missing_until_a_phase_is_open(stage):
 def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage, dirty):
     """Found by what git is asked whether all is clean, or by a question of its own."""
     stage.write(f"deep/{make_temporary_name()}", "half")
-    with stage.enter("run", runner=ScriptedRunner([]), flags={"sandbox": "off"}, dirty=dirty):
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([]), flags={"sandbox": "off"}, dirty=dirty):
         assert not (stage.root / "deep").exists()
 
 
@@ -253,7 +254,7 @@ def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, s
     look_at_hook(stage, script.replace("HIDDEN", str(hidden)))
 
     def start(**flags):
-        with stage.enter("run", runner=ScriptedRunner([]), flags=flags):
+        with stage.enter(SessionKind.RUN, runner=ScriptedRunner([]), flags=flags):
             return True
 
     with pytest.raises(RepoError, match=f"{hidden}, which it names, is hidden from hooks"):
@@ -266,7 +267,10 @@ def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
     look_at_hook(stage, "#!/no/such/interpreter\n", name="commit-msg")
     runner = ScriptedRunner([])
 
-    with pytest.raises(RepoError, match="the commit-msg hook cannot be started"), stage.enter("run", runner=runner):
+    with (
+        pytest.raises(RepoError, match="the commit-msg hook cannot be started"),
+        stage.enter(SessionKind.RUN, runner=runner),
+    ):
         pass
 
     assert runner.told == []
@@ -317,7 +321,7 @@ def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
     environ: dict[str, str] = {}
 
     def try_to_start() -> str:
-        with pytest.raises(RelayError) as raised, stage.enter("run", environ=environ):
+        with pytest.raises(RelayError) as raised, stage.enter(SessionKind.RUN, environ=environ):
             pass
         return str(raised.value.message)
 
@@ -366,7 +370,7 @@ BROKEN = {
     "identity": (lambda stage: configure(stage, ""), "git does not know who you are"),
     "signing": (lambda stage: configure(stage, SIGNING), "commit.gpgSign is on, but the commit cannot be signed"),
     "changes": (lambda stage: stage.write("AGENTS.md", "changed"), "uncommitted changes: AGENTS.md"),
-    "caps": (lambda _: {"RELAY_MODEL": "nobody-knows"}, "nobody-knows: the model's price is unknown"),
+    "caps": (lambda _: {"RELAY_MODEL": "claude-opus-55"}, "claude-opus-55 (did you mean claude-opus-5-5"),
     "hooks": (lambda stage: look_at_hook(stage, "#!/no/such\n"), "the pre-commit hook cannot be started"),
 }
 """How each thing is made missing, which may return variables, and what is said then."""
@@ -397,7 +401,7 @@ def test_what_stops_a_run_stops_its_dry_run_in_the_same_words_and_the_doctor_sho
 def test_a_run_requires_the_list_alone_and_each_thing_of_it_is_tried_above(stage):
     repo, environ = open_repo(stage.root), {"ANTHROPIC_API_KEY": "k"}
     request = RunRequest(
-        command="run", repo=repo, settings=Settings(), plan_path="PLAN.md", allow_dirty=False, environ=environ
+        kind=SessionKind.RUN, repo=repo, settings=Settings(), plan_path="PLAN.md", allow_dirty=False, environ=environ
     )
     assert [finding.name for finding in check_all(request)] == [*BROKEN]
 

@@ -6,6 +6,7 @@ from relay.errors import ConfigError, ExitCode, RunnerError
 from relay.planning.planner import PlanTask
 from relay.runners.registry import RUNNERS, get_kind
 from relay.session.events import LegEnded, PlanRestored
+from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 
 HELLO = ("write", {"path": "hello.txt", "content": "hello\n"})
@@ -53,7 +54,7 @@ def test_the_messages_api_asks_for_its_key_before_anything_else(stage):
     """Not even for a lock, nor for the state of the repository."""
     (stage.root / ".git/HEAD").write_text("0" * 40)
 
-    with pytest.raises(RunnerError, match="no API key"), stage.enter("run"):
+    with pytest.raises(RunnerError, match="no API key"), stage.enter(SessionKind.RUN):
         pass
 
 

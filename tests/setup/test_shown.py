@@ -1,6 +1,9 @@
 """What commands are shown beyond toolchains: environments that a plan names, and what the user's settings name."""
 
+import base64
+import re
 from collections.abc import Sequence
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -8,7 +11,7 @@ from relay.config import load_settings
 from relay.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
 from relay.sandbox.virtualenvs import find_environments
-from relay.session.values import SessionOutcome
+from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.policy import make_policy
 from tests.scripted import Act, ScriptedRunner
 
@@ -43,6 +46,13 @@ def test_an_environment_that_the_repository_links_to_is_shown(tmp_path):
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/.venv").symlink_to(place)
     assert find_environments("", tmp_path / "repo", {}) == (place / "pyvenv.cfg", place / "bin")
+
+
+def test_the_environment_of_another_work_tree_is_shown(tmp_path):
+    """A copy of it names it: jobs get one."""
+    place = make_environment(tmp_path / "main/.venv")
+    found = find_environments("", tmp_path / "job", {}, [tmp_path / "main"])
+    assert found == (place / "pyvenv.cfg", place / "bin")
 
 
 def load(environ):
@@ -89,10 +99,10 @@ def test_a_hidden_file_is_named_where_a_command_misses_it_and_shown_to_a_gate_on
     stage.write(".env", "dsn\n")
     stage.write(".env.other", "secret\n")
 
-    refused = stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
-    assert refused.exit_code == ExitCode.STOPPED
     runner = ScriptedRunner(sessions=[*WORK])
-    ended = stage.play(runner, sandbox="auto", env_file=".env")
+    refused = stage.play(runner, sandbox="auto")
+    assert refused.exit_code == ExitCode.STOPPED
+    ended = stage.play(ScriptedRunner(sessions=[]), sandbox="auto", env_file=".env")  # no further session is paid for
 
     assert ended.exit_code == ExitCode.DONE
     told = [".env: hidden from commands" in result.text for result in runner.results]
@@ -103,5 +113,55 @@ def test_a_hidden_file_is_named_where_a_command_misses_it_and_shown_to_a_gate_on
 def test_without_a_plan_there_is_a_sandbox_all_the_same(stage):
     """A first plan is written in one."""
     stage.git("rm", "-q", "PLAN.md")
-    with stage.enter("plan", runner=ScriptedRunner(sessions=[])) as ctx:
+    with stage.enter(SessionKind.PLAN, runner=ScriptedRunner(sessions=[])) as ctx:
         assert ctx.workspace.sandbox.policy.root == stage.root
+
+
+HANDED = "c4nary/'of' dépôt+x"
+PRINTED = {
+    "as it is": "cat .env",
+    "in base64": "base64 -w 0 .env; for n in 11 12; do cut -c $n- .env | base64 -w 0; done",
+    "in json": "python3 -c \"import json; print(json.dumps([open('.env').read()]))\"",
+    "in an address": "python3 -c \"from urllib.parse import quote_plus as q; print(q(open('.env').read()))\"",
+    "in hex": "od -An -tx1 -v .env | tr -d ' \\n'",
+    "in a long output": "seq 200000; cat .env; seq 200000",
+    "into files": "cp .env seen.txt; mkdir -p left; cat .env > left/x",
+}
+
+
+def find_told(text):
+    """Return what of the value is in a text, however it is written."""
+    words = [word[at:] for word in re.findall(r"[A-Za-z0-9+/]{8,}", text) for at in range(4)]
+    decoded = [base64.b64decode(word[: len(word) // 4 * 4]) for word in words]
+    return [
+        found
+        for found in (
+            text,
+            unquote_plus(text),
+            bytes.fromhex("".join(re.findall("[0-9a-f]{40,}", text)) or "00").decode("utf-8", "replace"),
+            *(data.decode("utf-8", "replace") for data in decoded),
+        )
+        if "c4nary" in found
+    ]
+
+
+@pytest.mark.parametrize("way", PRINTED)
+def test_what_a_gate_is_handed_no_session_is_told(stage, way):
+    """A session writes the test that the gate runs, and looks at what is left; nothing else is taken out."""
+    stage.write(".gitignore", ".env*\nleft/\n")
+    stage.write("PLAN.md", "# P\n\n## Phase 1 — One\nVerify: `sh t.sh`\n- [ ] Hello — hello.txt, t.sh\n")
+    stage.commit()
+    plain = "" if way == "into files" else "OWNER='c4nary under any name'\n"  # that is for what the gate prints alone
+    stage.write(".env", f"DB_PASSWORD={HANDED}\n{plain}USER_NAME=somebody\n")
+    test = ("bash", {"command": f"cat > t.sh <<'END'\n{PRINTED[way]}\necho somebody; exit 1\nEND\necho x > hello.txt"})
+    look = ("bash", {"command": "cat left/x seen.txt; grep -h -v '^[0-9]*$' .relay/outputs/*"})
+    runner = ScriptedRunner(sessions=[[[test, WORK[0][0][-1]], [look]]])
+
+    ended = stage.play(runner, sandbox="auto", env_file=".env")
+
+    assert ended.exit_code == ExitCode.STOPPED
+    seen = "\n".join((*runner.told, *(result.text for result in runner.results)))
+    kept = "\n".join(path.read_text() for path in stage.root.glob(".relay/*/*.*"))
+    assert "somebody" in runner.told[1]
+    assert find_told(seen) == []
+    assert find_told(kept) == []

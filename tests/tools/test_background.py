@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.sandbox.policy import Level
+
 SERVER = f"""{sys.executable} -I -S -u - <<'END'
 import os, socket
 server = socket.socket(socket.AF_UNIX)
@@ -165,5 +167,6 @@ def test_without_a_place_for_its_output_it_is_refused(bench):
     assert "no place for its output" in bench.change(spills=False).refused("bash", command="sleep 9", background=True)
 
 
-def test_a_planner_has_no_background(bench):
-    assert "not known" in bench.plan(lambda _: None).refused("bash", command="sleep 9", background=True)
+def test_a_planner_has_no_background(bench, open_box):
+    planner = bench.plan(lambda _: None, sandbox=open_box(bench.root, Level.READ_ONLY))
+    assert "not known" in planner.refused("bash", command="sleep 9", background=True)

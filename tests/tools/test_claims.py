@@ -137,6 +137,8 @@ def test_calls_and_failures_are_counted(bench):
     bench.refused("bash", command="exit 1")
     assert bench.notes.counts == {"read": 2, "bash": 1}
     assert bench.notes.last_errors["read"].startswith("No such file: none.")
+    bench.ok("read", path="src/a.py")
+    assert list(bench.notes.last_errors) == ["bash"]  # what was overcome is no dead end
 
 
 KIRO = """\

@@ -87,6 +87,12 @@ def test_unknown_tools_are_answered_with_the_names(bench):
     assert bench.notes.counts["str_replace"] == 1
 
 
+def test_a_tool_is_known_however_its_name_is_written(bench):
+    """Some models were taught `Bash`, and each call is paid."""
+    assert bench.ok("Bash", command="echo hello") == "exit 0\nhello"
+    assert bench.notes.counts == {"bash": 1}
+
+
 def test_wrong_input_runs_nothing(bench):
     bench.refused("write", path="x.txt", content="x", mode="w")
     assert not (bench.root / "x.txt").exists()

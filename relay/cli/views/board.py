@@ -54,6 +54,8 @@ class Board:
     """The known part of what this run has cost."""
     estimated: bool = False
     """Some of what the plan has cost was never reported and is counted at its most."""
+    unseen_usd: float = 0.0
+    """Of this run: what answers cost at most that did not say it."""
     cost_gaps: int = 0
     """Responses whose cost is unknown."""
     responses: int = 0
@@ -96,6 +98,7 @@ class Board:
     def charge(self, event: events.ResponseReceived | events.CacheRefreshed) -> None:
         """Count what an answer has cost."""
         self.estimated = self.estimated or event.estimated
+        self.unseen_usd += (event.cost_usd or 0.0) * event.estimated
         self.cost_gaps += event.cost_usd is None
         self.run_usd += event.cost_usd or 0.0
 

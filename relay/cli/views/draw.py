@@ -17,7 +17,18 @@ from relay.cli.views.narrate import LOST, STOPPING
 from relay.meters.gauge import Band, find_band, render_band
 from relay.session.events import RunEnded, RunStarted
 from relay.session.shapes import ShownItem, ShownPhase
-from relay.words import BOXES, count, count_boxes, name_item, render_clock, render_tokens, render_usd, shorten, sum_up
+from relay.words import (
+    BOXES,
+    count,
+    count_boxes,
+    count_questions,
+    name_item,
+    render_clock,
+    render_tokens,
+    render_usd,
+    shorten,
+    sum_up,
+)
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",
@@ -80,6 +91,8 @@ def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text
 def _draw_end(ended: RunEnded) -> list[Text]:
     word, style = ("done", "bold green") if ended.exit_code == 0 else ("stopped", "bold yellow")
     lines = [Text(f"{word}: {_safe(ended.reason)}", style)]
+    if ended.questions:
+        lines.append(Text(count_questions(ended.questions), "bold yellow"))
     return [*lines, Text(f"next: {_safe(ended.next_command)}", "bold")] if ended.next_command else lines
 
 
@@ -268,7 +281,9 @@ def draw_spend(board: Board, width: int) -> Text:
     shown = render_usd(spent, estimated=board.estimated)
     words = shown if complete or spent is None else f"{shown} + unknown"
     line.append(words, "bold").append(f" of {render_usd(cap)}" if cap is not None else ", no cap", "not bold")
-    if board.run and board.run.spent_usd and spent is not None:
+    if board.unseen_usd:
+        line.append(f"  up to {render_usd(board.unseen_usd)} unseen", "dim")
+    elif board.run and board.run.spent_usd and spent is not None:
         line.append(f"  this run {render_usd(board.run_usd)}", "dim")
     return line
 

@@ -8,10 +8,11 @@ from typing import Any
 from relay.cli.views.current_work import find_job_works, render_work, tell_work
 from relay.errors import ExitCode
 from relay.fleet.landing import LandingCase, find_landing, is_open
-from relay.fleet.worktrees import find_jobs
+from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
+from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.last_run import read_last_run
 from relay.store.legs import read_leg
@@ -38,7 +39,7 @@ class JobStanding:
 
     phase_id: str
     place: Path | None
-    """None for a phase that has none yet, and waits."""
+    """None for a phase that has none yet, and waits, or whose own was removed."""
     case: LandingCase
     at_work: bool = False
     is_open: bool = False
@@ -64,9 +65,9 @@ def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
 
 
 def find_job_standings(
-    repo: Repo, plan_path: str, told: Mapping[str, tuple[str, str]] | None = None
+    repo: Repo, plan_path: str, plan: Plan, told: Mapping[str, tuple[str, str]] | None = None
 ) -> tuple[JobStanding, ...]:
-    """Return the work trees of the plan's jobs, by phase.
+    """Return the work trees of the plan's jobs, by phase; those that are gone too, where work was in them.
 
     Args:
         told: What the run that is at work here has said of each phase.
@@ -85,6 +86,10 @@ def find_job_standings(
         )
         for job, leg in ((job, read_leg(job.repo)) for job in find_jobs(repo, plan_path))
     ]
+    for phase_id in find_lost(repo, plan):
+        leg = read_leg(repo, name_job_branch(repo, phase_id))
+        claims = len(leg.items) if leg is not None else 0
+        found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))
     rest = (
         JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits)
         for phase_id, state in said.items()
@@ -109,12 +114,15 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
     waiting = 0
     for job in jobs:
+        claims = f", {job.claims} claimed" if job.claims else ""
+        if job.place is None and job.is_open:
+            yield f"job    phase {job.phase_id}: its work tree is gone{claims}; the next run makes it again"
+            continue
         if job.place is None:
             waiting += 1
             if waiting <= _SHOWN_WAITS:
                 yield f"wait   phase {job.phase_id} {job.waits}"
             continue
-        claims = f", {job.claims} claimed" if job.claims else ""
         state = f"at work{claims}" if job.at_work else job.waits or _WORDS[job.case]
         if job.stopped and not (job.at_work or job.waits):
             state = f"stopped: {job.stopped.removeprefix(f'phase {job.phase_id}: ')}; the next run goes on there"
@@ -132,7 +140,7 @@ def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any
         {
             "phase": job.phase_id,
             "worktree": str(job.place) if job.place else None,
-            "state": job.case.value if job.place else "waiting",
+            "state": job.case.value if job.place else "lost" if job.is_open else "waiting",
             "at_work": render_work(works.get(job.phase_id)) if job.at_work else None,
             "stopped": None if job.at_work or job.waits else job.stopped or None,
             "waits": None if job.at_work else job.waits or None,

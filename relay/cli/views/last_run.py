@@ -20,6 +20,9 @@ def tell_last_run(run: LastRun, *, now: float, why: bool) -> Iterator[Line]:
         words = f"the {run.command} that began {began} said nothing of its end: killed, or the power went"
         yield Line(text=f"last   {words}", tone=Tone.WARNING)
         return
+    if run.waits_for:
+        yield Line(text=f"waits  {run.waits_for}, for a yes", tone=Tone.WARNING)
+        return
     if not run.exit_code:
         return
     when = render_moment(run.ended, now=now)

@@ -14,7 +14,7 @@ from relay.meters.gauge import find_band, render_band
 from relay.session import events
 from relay.session.shapes import CheckResult, ShownPhase
 from relay.values import dataclass
-from relay.words import count_plan, list_some, name_item, render_duration, render_usd
+from relay.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd
 
 STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",
@@ -264,9 +264,9 @@ def _tell_commit(event: events.Committed) -> Iterable[Line]:
 def _tell_leg_end(event: events.LegEnded) -> Iterable[Line]:
     what = f"phase {event.phase_id} leg" if event.phase_id else "session"
     detail = f" — {event.detail}" if event.detail else ""
-    tokens = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out"
+    used = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out, {_render_cost(event)}"
     yield Line(
-        text=f"{what} ended: {event.result}{detail} ({tokens}, {_render_cost(event)})",
+        text=f"{what} ended: {event.result}{detail} ({used if event.usage.context_tokens else 'it spent nothing'})",
         tone=Tone.PLAIN if event.result in {"done", "handoff", "review"} else Tone.WARNING,
     )
 
@@ -282,9 +282,12 @@ def _tell_review(event: events.ReviewFinished) -> Iterable[Line]:
     tone = Tone.WARNING if event.confirmed else Tone.GOOD
     yield Line(text=f"review {event.round}{phase}: {found} found, {event.confirmed} confirmed", tone=tone)
     for finding in event.findings:
-        place = f"{finding['file']}:{finding['line']}"
-        verdict = finding["verdict"]
-        yield Line(text=f"{verdict}: {place}: {finding['summary']}", detail=verdict != "confirmed")
+        place = f"{finding['file']}:{finding['line']}" if finding["line"] else finding["file"]
+        is_detail = finding["verdict"] != "confirmed"
+        yield Line(text=f"{finding['verdict']}: {place}: {finding['summary']}", detail=is_detail)
+        yield Line(text=f"- what goes wrong: {finding['failure_scenario']}", detail=is_detail)
+        if finding["reason"]:
+            yield Line(text=f"- {finding['verdict']} because: {finding['reason']}", detail=is_detail)
 
 
 def _tell_question(event: events.QuestionAsked) -> Iterable[Line]:
@@ -319,6 +322,10 @@ def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
     yield Line(text=f"{word}: {event.reason} (spent {spent})", tone=tone)
     if event.waits_for:
         yield Line(text=f"{event.waits_for} waits for a yes", tone=Tone.WARNING)
+    if event.questions:
+        yield Line(text=count_questions(event.questions), tone=Tone.WARNING)
+        for question in event.questions:
+            yield Line(text=f"- {question}", tone=Tone.WARNING)
     if event.next_command:
         yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
 

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from relay.cli.views.base import render_line
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw_run
 from relay.cli.views.narrate import Line
+from relay.cli.views.shapes import render_line
 
 LEAST_CELLS, MOST_CELLS = 20, 200
 _LINES = 44

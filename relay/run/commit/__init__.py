@@ -14,6 +14,7 @@ Begin with `step.py`, which goes through the others:
     review.py        fresh sessions look at the change
     message.py       the commit's message
     hook_refusal.py  what a hook's no means
+    hook_trial.py    the hooks without a commit
     file_commit.py   a commit of one file that only relay commits
     plan_commit.py   the plan's and the ledger's own, and both as a commit has them
 """

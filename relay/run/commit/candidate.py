@@ -1,13 +1,17 @@
 """What a session offers to be committed, and what the commit step answers. Values only."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from relay.gate.model import GateResult
-from relay.hints import Hint
+from relay.hints import WHY, Command, Hint
 from relay.plan.model import Phase
+from relay.regexes import regex
 from relay.run.commit.pending_plan import PendingPlan
 from relay.store.legs import OpenLeg
 from relay.values import dataclass
+
+_TOOK = regex(r"\d[\d.]* ?(?:ms|s|seconds?)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,20 @@ class Refused:
     """Empty when no session can repair it."""
     ways: Hint = ""
     """What the user can do about it, behind ``for_user``."""
+    then: Command | None = None
+    """What to type next; None where that is to look again, or to run again (`again`)."""
     for_review: bool = False
     """It waits for its review, or for a session that repairs what was found; the leg may have moved on."""
+    once: bool = False
+    """A session is asked once to repair it: the same words again say that it cannot."""
     again: bool = False
     """Somebody was at work meanwhile, or the machine failed: the same may well be committed after another look."""
+
+    def hold_against(self, earlier: "Refused") -> "Refused":
+        """Return it as one that no session can repair, where a session was told the same before."""
+        told, before = (_TOOK.sub("#", one.for_model) for one in (self, earlier))
+        return replace(self, for_model="") if self.once and told == before else self
+
+    def choose_next(self, again: Command) -> Command:
+        """Return what to type next: to run again only where that need not meet the same."""
+        return self.then or (again if self.again else WHY)

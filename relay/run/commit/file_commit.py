@@ -79,9 +79,10 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
     if outcome.commit is None:
-        hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""
+        hint = explain_hook(outcome).ways if outcome.hook else ""
         raise RepoError(f"the {file.title} could not be committed ({outcome.end}): {outcome.output}", hint=hint)
     on_commit()
+    ctx.memory.knows_hooks |= hooks is not None
     ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=file.status, phase_id="", items=()))
     for sentence in outcome.left:
         ctx.observe(Noticed(text=sentence, warning=True))

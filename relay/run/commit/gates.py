@@ -28,10 +28,13 @@ from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
 from relay.sandbox.text import render_output
+from relay.secrets.patterns import find_handed_values
 from relay.session.events import GateFinished, GateStarted
 from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext
+from relay.setup.policy import read_handed
 from relay.store.environment import Environment
+from relay.store.own_branch import PREFIX, name_branch
 from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
@@ -102,11 +105,12 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
             should_stop=ctx.workspace.should_stop,
             outputs_dir=ctx.workspace.outputs_dir,
+            handed=find_handed(ctx.repo, ctx.settings, ctx.environ),
         )
         rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
     ran = {**known, **{check.command: check for check in result.commands}}
     result = GateResult(commands=tuple(ran[command] for command in task.commands))
-    verdict = compare_gate(task.baseline, result, own=task.own)
+    verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
     again = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
     ctx.observe(
         GateFinished(
@@ -161,7 +165,7 @@ def _expect(task: GateTask, result: GateResult) -> str:
     red = [check.command for check in result.commands if check.status is not Outcome.PASSED]
     if task.own is not None and set(red) <= set(task.own):
         return "as expected: the work is not done yet"
-    return "before the work: the phase is not blamed for what is red in the document's commands"
+    return "before the work, as expected: what is red in the document's commands is not the phase's to repair"
 
 
 def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str) -> GateFinished:
@@ -197,6 +201,11 @@ def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
     return sandbox.reveal(repo.root / settings.env_file) if settings.env_file else sandbox
 
 
+def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is taken out of the output of verify commands: a session writes the tests that could print it."""
+    return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
+
+
 def _make_hiding(shown: str | None, sandbox: Sandbox) -> Callable[[str], bool]:
     is_hidden = make_hiding(sandbox.policy)
     return lambda path: path != shown and is_hidden(path)
@@ -219,7 +228,7 @@ def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None)
     except OSError as error:
         words = f"what the commit would hold could not be laid out for the gate: {error.strerror}"
         raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
-    return laid, fresh.show(StandIn(place=place, shown=laid.shown)) or fresh
+    return laid, fresh.show(StandIn(place=place, shown=laid.shown, covered=laid.covered)) or fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,14 +293,15 @@ def open_hooks(
         return
     with workspace.sandbox.renew() as fresh:
         run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
-        yield Hooks(run=run, scratch=fresh.private.tmp, names=names, recheck=recheck)
+        elsewhere = "" if (repo.branch or "").startswith(PREFIX) else name_branch("", "")
+        yield Hooks(run=run, scratch=fresh.private.tmp, names=names, elsewhere=elsewhere, recheck=recheck)
 
 
 def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, timeout_s: float) -> HookResult:
     """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
-        shown = copy_git_dir(repo, copy)
+        shown = copy_git_dir(repo, copy, branch=run.branch)
         lent = Lent(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         for path, place in run.lent.items():
@@ -306,4 +316,5 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
     text = render_output(result.output).strip()
     ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"
     words = f"the {run.name} hook {ended}\n{text[-4000:]}"
-    return HookResult(ok=result.exit_code == 0, output=words, duration_s=result.duration_s)
+    ok = result.exit_code == 0
+    return HookResult(ok=ok, output=words, duration_s=result.duration_s, timed_out=result.timed_out)

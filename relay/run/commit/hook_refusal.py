@@ -1,9 +1,11 @@
 """What a commit hook's refusal means: the session's to repair, or a person's, and then with which setting."""
 
 import re
+from itertools import takewhile
 
 from relay.gate.causes import NO_NETWORK
 from relay.gate.model import CommandCheck, GateResult, Outcome
+from relay.hints import Command
 from relay.regexes import regex
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import render_gate
@@ -55,28 +57,56 @@ _CAUSES = (
     ),
 )
 """No session can repair these: asked to, it would spend its attempts on a machine that it cannot change."""
+_STEP = regex(r"(?P<name>[^.]\S.{0,200}?)\.{3,}(?:\(.*\))?Failed")
+_PASSED_STEP = regex(r"\.{3,}(?:\(.*\))?(?:Passed|Skipped|Failed)$")
+"""As pre-commit says of each of its hooks. Source: pre-commit 4.3, commands/run.py."""
+_FRAME = regex(r"- (?:hook id|exit code|duration|files were modified)|husky - |\s*$|\[?(?:FAILED|STARTED)\]?|[✖✗] .*:$")
+"""Lines of managers of hooks that say that one failed, and not why."""
+ON_BRANCH = Command(words=("run", "--branch"))
+_FORBIDS = "forbids commits on this branch and agrees on another one"
+_TAKES_ALONG = "goes on in a branch of the plan's own, with what is open"
 _MESSAGE = "commit_subject gives relay's own subjects another form; "
 
 
-def explain_hook(hook: str, output: str) -> Refused:
-    """Return what is told to whom when a hook refused.
-
-    Args:
-        output: Its words, behind a line of relay's that says how it ended.
-    """
+def explain_hook(refused: CommitOutcome) -> Refused:
+    """Return what is told to whom when a hook refused; its words stand behind a line of relay's on how it ended."""
+    hook, output, look = refused.hook, refused.output, Command(words=("gate", "--hooks"))
+    if refused.is_of_branch:
+        words = f"the {hook} hook {_FORBIDS}: {find_telling(output)}"
+        return Refused(for_user=words, ways=(ON_BRANCH, f" {_TAKES_ALONG}; {_SKIP}"), then=ON_BRANCH)
     if found := _find_cause(hook, output):
         cause, line, ways = found
         words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
-        return Refused(for_user=words, ways=ways)
-    lines = output.strip().splitlines() or [""]
-    telling = next(filter(_TELLING.search, lines[1:]), lines[-1]).strip()
+        return Refused(for_user=words, ways=ways, then=look)
     ways = _SKIP if hook == "pre-commit" else _MESSAGE + _SKIP
-    return Refused(for_user=f"a commit hook refused: {shorten(telling, _LINE_CHARS)}", for_model=output, ways=ways)
+    words = f"a commit hook refused: {find_telling(output)}"
+    return Refused(for_user=words, for_model=output, ways=ways, then=look, once=True)
 
 
-def find_hook_causes(hook: str, output: str) -> tuple[str, ...]:
+def find_telling(output: str) -> str:
+    """Return the line of a hook's words that tells most of why it refused, behind the name of the step that failed.
+
+    Args:
+        output: Behind a line of relay's that says how it ended.
+    """
+    lines = [line.strip() for line in output.strip().splitlines()]
+    for at, line in enumerate(lines):
+        if step := _STEP.fullmatch(line):
+            said = next((below for below in takewhile(_is_no_step, lines[at + 1 :]) if not _FRAME.match(below)), "")
+            return shorten(f"{step['name']}: {said or 'failed'}", _LINE_CHARS)
+    telling = (line for line in lines[1:] if _TELLING.search(line) and not _FRAME.match(line))
+    return shorten(next(telling, (lines or [""])[-1]), _LINE_CHARS)
+
+
+def _is_no_step(line: str) -> bool:
+    return not _PASSED_STEP.search(line)
+
+
+def find_hook_causes(refused: CommitOutcome) -> tuple[str, ...]:
     """Return, of a hook that no session can repair, why and what the user can do about it."""
-    found = _find_cause(hook, output)
+    if refused.is_of_branch:
+        return (f"it {_FORBIDS}: relay run --branch {_TAKES_ALONG}",)
+    found = _find_cause(refused.hook, refused.output)
     return (f"{found[0]}: {found[2]}",) if found else ()
 
 
@@ -91,26 +121,24 @@ def _find_cause(hook: str, output: str) -> tuple[str, str, str] | None:
     return None
 
 
-def render_hook_gate(phase_id: str, refused: CommitOutcome) -> GateFinished:
-    """Return a hook's refusal as a red gate: its words are on the screen, in the log and in what is kept of a run."""
-    check = render_hook(refused.hook, refused.output, duration_s=refused.hook_s)
-    return render_gate(phase_id, GateResult(commands=(check,)), passed=False, summary=f"the {check.command} refused")
+def render_hook_gate(phase_id: str, ended: CommitOutcome) -> GateFinished:
+    """Return what a hook said as a gate: its words are on the screen, in the log and in what is kept of a run."""
+    check = render_hook(ended)
+    passed = check.status is Outcome.PASSED
+    summary = "no hook refused" if passed else f"the {check.command} refused"
+    return render_gate(phase_id, GateResult(commands=(check,)), passed=passed, summary=summary)
 
 
-def render_hook(hook: str, output: str, *, duration_s: float, causes: tuple[str, ...] = ()) -> CommandCheck:
-    """Return what became of a hook as what became of a verify command.
-
-    Args:
-        output: As for `explain_hook`.
-    """
-    ended, _, said = output.partition("\n")
-    code = _ENDED.search(ended)
+def render_hook(ended: CommitOutcome, causes: tuple[str, ...] = ()) -> CommandCheck:
+    """Return what became of a hook as what became of a verify command."""
+    first, _, said = ended.output.partition("\n")
+    code = _ENDED.search(first)
     exit_code = int(code[1]) if code else None
     return CommandCheck(
-        command=f"{hook} hook",
+        command=f"{ended.hook} hook",
         exit_code=exit_code,
         status=Outcome.TIMED_OUT if code is None else Outcome.FAILED if exit_code else Outcome.PASSED,
-        duration_s=duration_s,
+        duration_s=ended.hook_s,
         output_tail=said,
         causes=causes,
     )

@@ -5,9 +5,9 @@ through the commit step. What differs stands here.
 """
 
 from relay.config import Settings
-from relay.git.merging import find_base, list_marks
+from relay.git.merging import find_base, find_fork, list_marks
 from relay.git.message import CommitText, read_text, read_texts
-from relay.git.names import list_paths
+from relay.git.names import find_plan_branch, list_paths
 from relay.git.repository import Repo
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
@@ -15,6 +15,7 @@ from relay.run.commit.candidate import Refused
 from relay.run.commit.readiness import get_commands
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
+from relay.store.history import find_added
 from relay.store.legs import OpenLeg
 from relay.store.texts import find_text
 
@@ -49,9 +50,21 @@ def render_merge(merged: CommitText, digest: str) -> tuple[tuple[str, str], ...]
     return ((trailers.MERGE, f"{merged.commit} {own} {digest}"),)
 
 
+def find_common(repo: Repo, plan_path: str, tip: str, own: str) -> str:
+    """Return the commit from which a phase, done at `own`, went apart from the plan's branch, which is at `tip`.
+
+    Where somebody rewrote that branch, it is the newest that was there; where its log does not say so, and the plan
+    came with what was rewritten, the one that brought the plan. Empty where there is none.
+    """
+    base = find_fork(repo, find_plan_branch(repo.branch or ""), own) or find_base(repo, tip, own)
+    if find_text(repo, base, plan_path) is not None:
+        return base or ""
+    return find_added(repo, plan_path, rev=own) or base or ""
+
+
 def list_landed(repo: Repo, leg: OpenLeg, plan: Plan) -> tuple[Phase, ...]:
     """Return the phases that others have finished since the leg's began, as the plan calls them now."""
-    base = find_base(repo, leg.base_head or "", leg.merges) if leg.merges else None
+    base = find_common(repo, leg.plan_path, leg.base_head or "", leg.merges) if leg.merges else None
     text = find_text(repo, base, leg.plan_path)
     if text is None:
         return ()

@@ -97,7 +97,7 @@ def _wrap(line: str) -> str:
 
 
 def _render_gate(run: GateRun) -> str:
-    """Return ``pass <digest>``, with two numbers where they are not 0.
+    """Return ``pass <digest>``, or ``none`` where it proved nothing, with two numbers where they are not 0.
 
     ``red-before`` counts the commands that stayed red as they were before the phase, ``seen`` the paths that the gate
     could see and the commit does not hold.
@@ -107,7 +107,8 @@ def _render_gate(run: GateRun) -> str:
         return "none"
     red = sum(check.status is not Outcome.PASSED for check in gate.commands)
     seen = 0 if run.is_hidden else len(run.surplus.paths)
-    return f"pass {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
+    word = "none" if run.verdict.is_unproven else "pass"
+    return f"{word} {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
 
 
 def choose_subject(ctx: RunContext, candidate: Candidate) -> str:

@@ -14,6 +14,7 @@ from relay.git.names import list_paths, render_path, with_parents
 from relay.hints import Command, Hint, TypedPath
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
+from relay.plan.paths import find_command_modules, find_command_paths
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.regexes import regex
 from relay.run.commit.gates import GateRun
@@ -46,6 +47,16 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
             line = phase.line if command in phase.verify else 0
             raise PlanError(f"a verify command of phase {phase.id} {words}", line=line)
     return commands
+
+
+def list_own(phase: Phase, commands: Sequence[str]) -> frozenset[str]:
+    """Return those of a gate's commands that must be green at the phase's end, whatever was red before.
+
+    They stand in the phase itself, or name a file that an item of it makes: that is red because the work is not done.
+    """
+    made = clean_paths(path for item in phase.items for path in item.targets)
+    named = {one: find_command_paths(one) | find_command_modules(one) for one in commands}
+    return frozenset(phase.own_verify).union(one for one, paths in named.items() if not made.isdisjoint(paths))
 
 
 def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, unchecked: bool) -> None:
@@ -83,7 +94,7 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
 
 
 def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
-    """Refuse to start a session whose gate needs a program or a file that is not there, and that no session can make.
+    """Refuse to start a session whose gate needs what no session can make: a program, a file, what the sandbox keeps.
 
     With the network, or without a sandbox, a session may install it.
 
@@ -94,6 +105,8 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
         PlanError: There is such a command.
     """
     _require_shown(ctx.files, phase, baseline)
+    if not ctx.unchecked:
+        _require_unhindered(ctx.files, phase, baseline)
     if ctx.settings.network != CLOSED or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
@@ -163,11 +176,28 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
             if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
                 raise PlanError(
                     f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
-                    f"needs {render_path(path)}, which is yours and no commit has",
+                    f"needs {render_path(path)}, which no commit has",
                     path=files.plan_path,
                     line=phase.line,
-                    hint=("commit it (git add ", TypedPath(path=path), " && git commit), and run again"),
+                    hint=(
+                        "commit it (git add ",
+                        TypedPath(path=path),
+                        " && git commit) or have a verify command make it, and run again",
+                    ),
                 )
+
+
+def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
+    """Refuse a gate that the sandbox makes red: it would be excused in each phase, or red for good."""
+    for check in run.result.commands:
+        if check.hindrance:
+            raise PlanError(
+                f"phase {phase.id} was not begun: the sandbox makes `{_show(check.command)}` red, whatever is done: "
+                f"{check.hindrance}",
+                path=files.plan_path,
+                line=phase.line,
+                hint="`relay gate` shows what it says; --unchecked goes on with it red, and ticks what nothing checks",
+            )
 
 
 def _advise(check: CommandCheck) -> Hint:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from relay.gate.model import GateResult
 from relay.git.modes import ABSENT
-from relay.git.objects import diff_trees, read_entries, write_paths_tree
+from relay.git.objects import read_entries, write_paths_tree
 from relay.git.patches import read_patch
 from relay.git.repository import Repo
 from relay.meters.prices import Price, worst_cost_usd
@@ -123,7 +123,7 @@ def review_work(
         Refused where faults were confirmed, where a session is still open, or where no reviewer could be asked.
     """
     leg, base = candidate.leg, _find_base(ctx, candidate)
-    if is_untouched(leg) and (merged := find_merged(ctx.repo, leg)):
+    if is_untouched(leg) and not leg.is_unchecked and (merged := find_merged(ctx.repo, leg)):
         return Reviewed(leg=leg, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW)))  # it was then
     if base is None:
         return Reviewed(leg=leg)
@@ -168,7 +168,6 @@ def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: b
 
 def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
     leg, number, author = candidate.leg, len(rounds) + 1, find_author(candidate.leg)
-    changed = frozenset(found.path for found in diff_trees(ctx.repo, change.base, change.tree))
     cap = ReviewCap(ctx)
 
     def begin_session() -> str:
@@ -182,7 +181,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
         reviewers = find_reviewers(
             ctx, workspace, phase_id=phase.id, new_id=begin_session, runner=phase.runner, cap=cap
         )
-        found = review(reviewers, _brief(ctx, candidate, rounds, change), changed)
+        found = review(reviewers, _brief(ctx, candidate, rounds, change))
     leg = _put_session(ctx.repo, leg, author, ctx.meter.unrecorded)
     if isinstance(found, Incomplete):
         return _end_incomplete(ctx, candidate, leg, found, is_capped=cap.met)

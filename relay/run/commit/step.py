@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
+from relay.gate.verdict import compare_gate
 from relay.git.command import GitError
 from relay.git.message import Message
 from relay.git.names import list_paths
@@ -17,11 +18,12 @@ from relay.git.operations import check_state
 from relay.git.patches import count_lines
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.hints import RUN, Command
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.commit.autorun import describe_autoruns
 from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit.doubts import check_phantom, find_doubts
+from relay.run.commit.doubts import Doubts, check_phantom, find_doubts
 from relay.run.commit.gates import (
     GateRun,
     GateTask,
@@ -37,11 +39,13 @@ from relay.run.commit.landing_leg import check_marks
 from relay.run.commit.message import list_subjects, make_commit_message
 from relay.run.commit.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.commit.plan_commit import tick_edited_plan
+from relay.run.commit.readiness import list_own
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.session.events import Committed, Noticed
 from relay.setup.context import PlanFiles, RunContext
+from relay.state.staleness import has_moved
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.store.environment import Environment, find_earlier_paths, load_environment, read_environment
@@ -53,6 +57,7 @@ from relay.store.surplus import Intent
 from relay.values import dataclass
 from relay.words import list_some
 
+_MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_GATE_RUNS = 3
 """A gate may format what it checks once, and a file may be saved beside it once; then it has to agree."""
 
@@ -92,7 +97,8 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     environment = load_environment(ctx.repo, leg.environment)
     changes = find_leg_changes(ctx.repo, leg, begin)
     user = find_user_paths(ctx.repo, leg) | find_earlier_paths(ctx.repo, environment, changes)
-    user |= find_persons(c.path for c in changes if c.kind is ChangeKind.ADDED)
+    # What a session finds it cannot write; who made commits elsewhere could.
+    user |= find_persons(c.path for c in changes if leg.is_unchecked or c.kind is ChangeKind.ADDED)
     owned = select_owned(ctx.plan_path, leg, user, changes)
     before, moved = begin, Moved()
     for _ in range(MAX_GATE_RUNS):
@@ -117,27 +123,29 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     """Return a red gate's words, with what the gate was not shown: it may be red for want of that."""
     verdict, run = work.run.verdict, work.run
     again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
+    red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again)
+    red = red if again else replace(red, then=Command(words=("gate", candidate.phase.id)))
     if not run.is_hidden:
-        return Refused(for_user=verdict.for_user, for_model=verdict.for_model, again=again)
+        return red
     if refusal := _check_left_out(ctx, candidate, work):
         return refusal
     users = work.user | {entry.path for entry in candidate.leg.skipped}
     left = describe_surplus(ctx.repo, run.surplus, users, work.after)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
-    return Refused(for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}", again=again)
+    return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
-    doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), was_green=_was_green(candidate))
+    doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if refusal := (
         check_marks(ctx.repo, candidate.leg, work.after.tree)
         or _check_plan(candidate)
         or _check_left_out(ctx, candidate, work)
         or _check_strange(ctx.repo)
         or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
-        or check_phantom(doubts)
+        or _check_phantom(ctx, candidate, doubts)
         or _check_secrets(ctx, candidate, work.owned, work.after)
     ):
         return refusal
@@ -152,13 +160,13 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
-    marks = tuple((trailers.DOUBT, words) for words in doubts.sentences) + reviewed.trailers
+    said = filter(None, (*doubts.sentences, work.run.surplus.shown))
+    marks = tuple((trailers.DOUBT, words) for words in said) + reviewed.trailers
     outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
-    if not outcome.rewritten:
-        seen = _read_seen(ctx.repo, candidate.leg)
-        ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)
+    seen = _read_seen(ctx.repo, candidate.leg)
+    ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # or on what hooks made of it
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 
@@ -193,9 +201,11 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
     )
 
 
-def _was_green(candidate: Candidate) -> bool:
-    """Say whether the gate was green before too; without commands it shows nothing at all."""
-    return not candidate.commands or (candidate.baseline is not None and candidate.baseline.passed)
+def _check_phantom(ctx: RunContext, candidate: Candidate, doubts: Doubts) -> Refused | None:
+    """Refuse ticks for which nothing speaks; what was done and committed before the session does."""
+    refused = None if candidate.leg.merges else check_phantom(doubts)
+    done_before = refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase)
+    return None if done_before else refused
 
 
 def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
@@ -209,7 +219,7 @@ def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now
             now=now,
             environment=_read_seen(ctx.repo, leg),
             baseline=candidate.baseline,
-            own=candidate.phase.own_verify,
+            own=list_own(candidate.phase, candidate.commands),
             is_unfinished=candidate.status == "handoff",
         ),
     )
@@ -276,6 +286,8 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     if work.run.surplus.paths and not work.run.is_hidden:
         words = describe_surplus(ctx.repo, work.run.surplus, work.user, work.after)
         ctx.observe(Noticed(text=f"the gate could see what the commit does not hold: {words}", warning=True))
+    if work.run.surplus.shown:
+        ctx.observe(Noticed(text=work.run.surplus.shown, warning=True))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if persons := find_persons(mixed):
         words = f"not committed, because only you write such a file: {list_paths(sorted(persons))}"
@@ -311,11 +323,16 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         refused = refused or _check_secrets(ctx, candidate, paths, now)
         if refused is not None:
             return refused.for_model
-        verdict = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now).verdict
-        return None if verdict.green else verdict.for_model
+        run = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now)
+        if run.rewritten:
+            return f"the verify commands rewrite what a commit hook has rewritten: {list_paths(tuple(run.rewritten))}"
+        if run.verdict.green and not run.result.green >= work.run.result.green:  # red as before the phase, by the hook
+            return compare_gate(None, run.result).for_model
+        return run.verdict.for_model or None
 
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace, recheck=recheck) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
+    ctx.memory.knows_hooks |= hooks is not None and outcome.commit is not None
     if outcome.hook:
         ctx.observe(render_hook_gate(candidate.phase.id, outcome))
     return outcome
@@ -324,7 +341,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
 def _explain(outcome: CommitOutcome) -> Refused:
     match outcome.end:
         case CommitEnd.HOOK_REFUSED:
-            return explain_hook(outcome.hook, outcome.output)
+            return explain_hook(outcome)
         case CommitEnd.RECHECK_REFUSED:
             words = "a commit hook rewrote files and the checks do not pass with them"
             first = (outcome.output.splitlines() or [""])[0]

@@ -69,6 +69,8 @@ class LegResult:
     """One line for the user."""
     ways: Hint = ""
     """What the user can do about it; shown after ``detail``."""
+    refused: Refused | None = None
+    """Why its work was not committed, where that ended it."""
     new_claims: int
     """Items this session ticked."""
     can_go_on: bool = False
@@ -149,12 +151,14 @@ class Leg:
                 hear=self._parts.keeper.hear,
             ),
             runner=handover.briefing.phase.runner,
+            writes=True,
         )
         return self._sessions.run(task, self._drive)
 
     def _drive(self, session: Session) -> LegResult:
         self._parts.keeper.show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
+        refused = Refused(for_user="")
         if said := self._parts.keeper.hear():
             message = f"{message}\n\n{said}"
         while True:
@@ -172,6 +176,7 @@ class Leg:
             made = self._commit(outcome, "done")
             if isinstance(made, PhaseCommit):
                 return self._end_done(outcome)
+            refused, made = made, made.hold_against(refused)
             attempts += 1
             allowed = self._sessions.settings.max_repairs
             if made.for_review or not made.for_model or attempts > allowed or self._interrupts.finish_turn:
@@ -182,9 +187,9 @@ class Leg:
         """End a session that is not asked to repair its work."""
         if made.for_review:
             return self._propose(outcome, made.for_user)
-        marks = () if made.for_model else render_proposal(_find_subject(outcome.text))
-        ended = self._keep(self._fail_kind(), outcome, made.for_user, marks)
-        return replace(ended, ways=made.ways, can_go_on=made.again)
+        # Finished all the same: a run looks first whether it can be committed now, whoever repaired it.
+        ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(_find_subject(outcome.text)))
+        return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
         """Return how the leg ended; None when the session may be asked for more or its work be checked."""

@@ -18,13 +18,14 @@ from relay.plan.model import Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
 from relay.run.commit.gates import GateTask, run_phase_gate
-from relay.run.commit.landing_leg import find_note, list_commands
+from relay.run.commit.hook_trial import require_hooks
+from relay.run.commit.landing_leg import find_note, is_untouched, list_commands
 from relay.run.commit.message import BATON_TITLE
 from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import find_plan, read_ledger
-from relay.run.commit.readiness import get_commands, require_programs, require_room, require_still_room
+from relay.run.commit.readiness import get_commands, list_own, require_programs, require_room, require_still_room
 from relay.run.commit.review import read_rounds
-from relay.sandbox.policy import Mechanism
+from relay.sandbox.run import Sandbox
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
@@ -32,10 +33,10 @@ from relay.setup.rules import load_folder_rules
 from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale, find_stale_claims
-from relay.store.environment import read_environment, save_environment
-from relay.store.history import find_beginning, read_plan_commits, was_made_here
+from relay.store.environment import Environment, load_environment, read_environment, save_environment
+from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, keep_snapshot, open_leg
-from relay.store.snapshot import write_snapshot_tree
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
 from relay.store.trailers import (
@@ -48,6 +49,7 @@ from relay.store.trailers import (
     NO_PROGRESS,
     SAID,
     TRIAL,
+    UNKNOWN,
     parse_count,
     parse_said,
     render_said,
@@ -102,24 +104,18 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     require_room(ctx, plan, phase, before, frozenset(dirty))
-    kept = keep_snapshot(ctx.repo, before, note) if dirty and commands else None
+    kept = keep_snapshot(ctx.repo, before, note) if dirty and (commands or not ctx.memory.knows_hooks) else None
     environment = read_environment(ctx.repo)
-    task = GateTask(
-        phase_id=phase.id,
-        commands=commands,
-        intent=Intent(head=head, paths=(), drafts=(ctx.plan_path, ctx.ledger_path)),
-        now=before,
-        environment=environment,
-        own=phase.own_verify,
-        is_baseline=True,
-    )
-    gate = run_phase_gate(ctx, task)
+    gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, before, environment))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
     require_programs(ctx, phase, gate)
+    is_touched = require_hooks(ctx, phase.id) or gate.is_fresh
+    if ctx.workspace.should_stop():
+        return None
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
     base = before
-    if gate.is_fresh:
+    if is_touched:
         base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # the gate's own caches too
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
@@ -137,6 +133,50 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     )
     leg = open_leg(ctx.repo, start, base=base)
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=gate.result)
+
+
+def _make_baseline_task(
+    files: PlanFiles, phase: Phase, commands: tuple[str, ...], now: TreeSnapshot, environment: Environment
+) -> GateTask:
+    """Return the gate on what HEAD holds."""
+    return GateTask(
+        phase_id=phase.id,
+        commands=commands,
+        intent=Intent(head=files.repo.head(), paths=(), drafts=(files.plan_path, files.ledger_path)),
+        now=now,
+        environment=environment,
+        own=list_own(phase, commands),
+        is_baseline=True,
+    )
+
+
+def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
+    """Return a landing leg with the gate as it is on what others landed, where nobody here has run that.
+
+    Args:
+        plan: As HEAD has it.
+    """
+    phase = plan.find_phase(leg.phase_id)
+    if phase is None or not is_untouched(leg) or BASELINE in dict(leg.trailers):
+        return leg
+    now, environment = (
+        write_snapshot_tree(ctx.repo),
+        load_environment(ctx.repo, leg.environment) or read_environment(ctx.repo),
+    )
+    commands = list_commands(ctx.repo, ctx.settings, leg, plan, phase)
+    gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, now, environment))
+    if any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
+        return leg
+    # A sandbox that cannot show the commit shows the merge instead: nothing red in it is from before.
+    baseline = render_baseline(gate.result) if gate.is_hidden or not gate.surplus.paths else UNKNOWN
+    start = LegStart(
+        session_id=leg.session_id,
+        phase_id=leg.phase_id,
+        plan_path=leg.plan_path,
+        environment=leg.environment,
+        trailers=((BASELINE, baseline),),
+    )
+    return continue_leg(ctx.repo, leg, start)
 
 
 def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
@@ -250,7 +290,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             plan=pending.plan,
             phase=phase,
             plan_path=ctx.plan_path,
-            environment=_describe_environment(leg.branch, ctx.workspace.sandbox.mechanism, ctx.settings),
+            environment=_describe_environment(leg.branch, ctx.workspace.sandbox, ctx.settings),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
             baton=baton,
             interruption=interruption,
@@ -330,7 +370,7 @@ def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
     commits = read_plan_commits(files.repo, files.plan_path)
     unfinished = tuple(takewhile(lambda commit: commit.status != "done", commits))
     phases = find_phases(files.repo, files.plan_path, plan, unfinished)
-    return sum((commit.spent for commit in unfinished if phases.get(commit.commit) == phase_id), start=Spent())
+    return add_spent(commit for commit in unfinished if phases.get(commit.commit) == phase_id)
 
 
 def _render_marks(number: int, no_progress: int) -> tuple[tuple[str, str], ...]:
@@ -342,13 +382,15 @@ def _describe_red(baseline: GateResult | None) -> str:
     return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
 
 
-def _describe_environment(branch: str, held: Mechanism, settings: Settings) -> tuple[str, ...]:
+def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
     hosts = ", ".join(settings.network.hosts)
+    shared = list(map(render_path, sandbox.guarded))
     network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
     return (
         f"Branch {branch}; your working directory is the repository's root.",
-        f"Commands run in a sandbox ({held}), {network}, without a terminal and without input.",
+        f"Commands run in a sandbox ({sandbox.mechanism}), {network}, without a terminal and without input.",
         "They can write here and in $TMPDIR; the home directory is empty.",
+        *([f"What they write in {list_some(shared)} is gone when they end."] if shared else []),
     )
 
 

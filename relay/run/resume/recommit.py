@@ -16,8 +16,9 @@ from relay.run.leg.start import get_leg_phase, read_baseline, read_number, read_
 from relay.run.resume.rescue import withdraw_proposal
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
-from relay.state.session_ends import find_proposal
+from relay.state.session_ends import find_proposal, has_ended_with
 from relay.store.legs import OpenLeg
+from relay.store.session_changes import watch_sessions
 
 
 def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
@@ -37,7 +38,8 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
     words = f"session {find_author(leg)} has finished phase {phase.id}; {then}"
     if is_untouched(leg):
-        words = f"phase {phase.id} is merged with what others have landed; its gate, and theirs, are run on that"
+        whose = "was done elsewhere and" if leg.is_unchecked else "is"
+        words = f"phase {phase.id} {whose} merged with what others have landed; its gate, and theirs, are run on that"
     ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,
@@ -53,7 +55,8 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
         baton="",
         in_session=False,
     )
-    made = _commit_twice(ctx, candidate)
+    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+        made = _commit_twice(ctx, candidate)
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(pending.plan, committed=pending.plan))
         return made
@@ -62,6 +65,8 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
         withdraw_proposal(ctx.files, leg, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
+    if made.once and has_ended_with(leg, "gate", made.for_user):
+        return replace(made, for_model="")  # its session was told, and so would the next one be
     return made
 
 

@@ -11,11 +11,12 @@ from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.ledger import Ledger, merge_entries
 from relay.plan.encoding import decode_text, encode_text
+from relay.plan.merge import merge_plans
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.run.commit.landing_leg import is_untouched
 from relay.run.commit.pending_plan import PendingPlan
-from relay.run.commit.plan_commit import read_ledger
+from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.leg.start import MAX_LEFTOVERS
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles
@@ -102,8 +103,10 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: 
         yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
 
 
-def carry_over(files: PlanFiles, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
-    """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
+def carry_over(
+    files: PlanFiles, plan: Plan, leg: OpenLeg, observe: Observe, *, discarded: tuple[str, ...] = ()
+) -> OpenLeg:
+    """Put an open leg on the commit that HEAD is at now, with the work, claims, amendments and baton it had.
 
     What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
     new start. Claims are taken over where the phase, wherever it stands by now, still has the item in the same words,
@@ -118,6 +121,7 @@ def carry_over(files: PlanFiles, plan: Plan, leg: OpenLeg, *, discarded: tuple[s
     reset = (*find_owned_paths(files.repo, files.plan_path, leg, last), *own)
     entries = read_entries(files.repo, head, reset)
     base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
+    plan = _amend_again(files, plan, leg, last.commit, observe)
     kept = find_claims(files.repo, leg, files.plan_path, plan)
     pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, leg, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
@@ -127,6 +131,17 @@ def carry_over(files: PlanFiles, plan: Plan, leg: OpenLeg, *, discarded: tuple[s
     record = WipRecord(spend=leg.spend, items=kept, replace=drafts, baton=leg.baton, trailers=marks)
     carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(files.repo, leg, plan))
     return save_wip(files.repo, carried, record)
+
+
+def _amend_again(files: PlanFiles, plan: Plan, leg: OpenLeg, last: str, observe: Observe) -> Plan:
+    """Return HEAD's plan with the items, notes and questions that the leg's sessions added; no claim is ticked."""
+    before, drafted = find_plan(files, leg.base_head), find_plan(files, last)
+    if before is None or drafted is None:
+        return plan
+    merged = merge_plans(before, plan, drafted.untick(find_ticks_of_leg(files.repo, leg, drafted)))
+    for words in merged.left:
+        observe(Noticed(text=f"phase {leg.phase_id} was amended, and so was its plan: {words}", warning=True))
+    return merged.plan
 
 
 def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:

@@ -81,7 +81,7 @@ def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: 
     """Return the leg as the next session finds it, with all that is in the work tree kept in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return carry_over(ctx.files, plan, leg, discarded=facts.discarded)
+        return carry_over(ctx.files, plan, leg, ctx.observe, discarded=facts.discarded)
     if point.case is ResumeCase.POWER_LOSS:
         return restore_saved(ctx.files, leg, ctx.observe)
     if facts.saved or point.case is ResumeCase.UNTOUCHED:

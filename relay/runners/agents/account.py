@@ -8,15 +8,16 @@ import time
 from dataclasses import replace
 
 from relay.meters.gauge import Gauge, Zone, open_gauge
-from relay.meters.prices import Price, answer_cost_usd, normalize_model, worst_cost_usd
+from relay.meters.prices import Price, charge_request, normalize_model, worst_cost_usd
 from relay.runners.agents.dialects import ModelRequest
 from relay.runners.agents.gateway import Passed
+from relay.runners.agents.tally import Tally
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.retry import RetryPolicy, Wait
-from relay.runners.turns import end_at_hard_line, end_by_turns, refuse_first_prompt
+from relay.runners.turns import end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 _BYTES_PER_TOKEN = 4
@@ -29,12 +30,12 @@ class Account:
 
     Args:
         max_wait_s: How long the endpoint may fail.
+        sets_limits: Whether a request that says nothing of its longest answer may be made to.
     """
 
-    _is_dearest = True
-    """Of a guess only the sum is known: it is counted as the dearest class of tokens."""
-
-    def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe, *, max_wait_s: float) -> None:
+    def __init__(
+        self, spec: SessionSpec, model: ModelInfo, observe: Observe, *, max_wait_s: float, sets_limits: bool = True
+    ) -> None:
         self.turn = 0
         """Main requests that were let go."""
         self.fault: Fault | None = None
@@ -51,11 +52,15 @@ class Account:
         self._max_wait_s = max_wait_s
         self._policy = RetryPolicy(max_wait_s=max_wait_s)
         self._refused = 0
+        self._sets_limits = sets_limits
         self._open: dict[int, tuple[ModelRequest, float]] = {}
-        """Requests that are waited for, with when they were sent."""
-        self._last_bytes = 0
-        room = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
-        self.gauge: Gauge = open_gauge(window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=room)
+        """Requests that are waited for, as they were sent, with when they were."""
+        self._last_bytes = self._cut_tokens = 0
+        self._most_tokens = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
+        """Of an answer."""
+        self.gauge: Gauge = open_gauge(
+            window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=self._most_tokens
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -68,18 +73,37 @@ class Account:
             more = max(0, request.prompt_bytes - self._last_bytes) // _BYTES_PER_TOKEN
             self.gauge = replace(self.gauge, appended_tokens=0).append(more)
 
-    def check(self, request: ModelRequest) -> SessionOutcome | None:
-        """Say why a request must not be sent; None when it may."""
+    def fit_first(self, prompt_tokens: int) -> int | SessionOutcome:
+        """Return how long answers may be as far as is known before there is a request, or why there must be none."""
+        fit = fit_answer(self._spec.check_budget, prompt_tokens, self._most_tokens)
+        if isinstance(fit, str):
+            return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
+        self._spec.check_budget(0, 0)  # nothing is sent yet, and nothing is to be noted as if it were
+        return fit
+
+    def check(self, request: ModelRequest) -> SessionOutcome | int | None:
+        """Return how long a request's answer may be, or why it must not be sent; None: as long as it asks for."""
         if self.ended is not None:
             return self.ended
         if not self._may_ask(request.model):
             words = f"the agent asked for {request.model}, whose price is not known to be within {self._spec.model}'s"
             return SessionOutcome(end=SessionEnd.DENIED, detail=words)
-        waiting = [(self._estimate(one), self._limit(one)) for one, _ in self._open.values()]
-        prompt, output = self._estimate(request), self._limit(request)
-        prompt, output = prompt + sum(p for p, _ in waiting), output + sum(o for _, o in waiting)
-        why = self._spec.check_budget(prompt, output)
-        return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
+        waiting = [sent for sent, _ in self._open.values()]
+        prompt = sum(map(self._estimate, (request, *waiting)))
+        besides = sum(map(self._limit, waiting))
+
+        def check(prompt_tokens: int, output_tokens: int) -> str | None:
+            return self._spec.check_budget(prompt_tokens, besides + output_tokens)
+
+        wanted = self._limit(request)
+        most = min(wanted, self._most_tokens)
+        if request.max_output_tokens is None and not self._sets_limits:
+            fit: int | str = check(prompt, wanted) or wanted
+        else:  # what is reserved for those that wait is free again in a moment
+            fit = check(prompt, most) or most if waiting else fit_answer(check, prompt, most)
+        if isinstance(fit, str):
+            return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
+        return fit if fit < wanted else None
 
     def _may_ask(self, model: str) -> bool:
         """Whether the cap, which is checked at the session's own price, holds for this model."""
@@ -90,13 +114,21 @@ class Account:
         return other is not None and worst_cost_usd(1_000_000, 1_000_000, other) <= own
 
     def _estimate(self, request: ModelRequest) -> int:
-        return self.gauge.least_tokens if request.is_main else -(-request.prompt_bytes // 3)
+        return self.gauge.least_tokens if request.is_main else count_most_tokens(request.prompt_bytes)
 
     def _limit(self, request: ModelRequest) -> int:
         return self._model.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens
 
-    def start(self, request: ModelRequest) -> None:
-        """Note that a request is sent."""
+    def check_cut(self) -> SessionOutcome | None:
+        """Say that the last main answer was cut where the caps left too little; None where it was not."""
+        if not self._cut_tokens:
+            return None
+        words = f"an answer was cut at {self._cut_tokens:,} tokens, the most that the caps leave"
+        why = self._spec.check_budget(self.gauge.least_tokens, self._most_tokens)  # and what would be enough is known
+        return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}")
+
+    def start(self, request: ModelRequest, most_tokens: int | None = None) -> None:
+        """Note that a request is sent, for an answer of so many tokens at most; None: as it asks for."""
         if request.is_main:
             again = self.fault is not None
             self.turn += not again
@@ -105,41 +137,51 @@ class Account:
                 self._observe(RetryScheduled(attempt=attempt, wait_s=0.0, reason=self.fault.message))
             self._observe(RequestStarted(turn=self.turn))
             self._last_bytes = request.prompt_bytes
-        self._open[id(request)] = (request, time.monotonic())
+        sent = request if most_tokens is None else replace(request, max_output_tokens=most_tokens)
+        self._open[id(request)] = (sent, time.monotonic())
 
     def finish(self, passed: Passed) -> None:
         """Account for an answer, or for its absence."""
-        request = passed.request
-        if id(request) not in self._open:
+        sent, sent_at = self._open.pop(id(passed.request), (None, 0.0))
+        if sent is None:
             return
-        duration_s = time.monotonic() - self._open.pop(id(request))[1]
-        usage = passed.tally.usage if passed.tally else None
-        if passed.fault is None and passed.tally is not None:
-            self._take_answer(request, usage, passed.tally.stop_reason)
-            model = passed.tally.model or request.model
-            known = usage or self._worst(request)
-            self._emit(model, known, passed.tally.stop_reason, duration_s, estimated=usage is None)
+        self._finish(sent, passed.tally, passed.fault, time.monotonic() - sent_at)
+        is_short = self._limit(sent) < min(self._limit(passed.request), self._most_tokens)
+        self._cut_tokens = self._limit(sent) if is_short and self.stop_reason == "max_tokens" else 0
+
+    def _finish(self, request: ModelRequest, tally: Tally | None, fault: Fault | None, duration_s: float) -> None:
+        if fault is None and tally is not None:
+            spent = self._settle(request, tally)
+            self._take_answer(request, tally, spent.usage)
+            self._emit(tally.model or request.model, spent, tally.stop_reason, duration_s)
             return
-        fault = passed.fault or Fault(kind=FaultKind.INFRA, message="the request was lost", may_be_billed=True)
-        self._charge(request, passed, fault, duration_s)
+        fault = fault or Fault(kind=FaultKind.INFRA, message="the request was lost", may_be_billed=True)
+        is_begun = tally is not None and tally.usage is not None
+        if is_begun or fault.may_be_billed:
+            model = (tally and tally.model) or request.model
+            self._emit(model, self._settle(request, tally), "cut" if is_begun else "lost", duration_s)
         if request.is_main:
             self._take_fault(fault, duration_s)
 
     def close(self) -> None:
         """Account for what is still waited for at the most that it can have cost."""
-        for request, _ in tuple(self._open.values()):
-            lost = Fault(kind=FaultKind.INTERRUPTED, message="the session has ended", may_be_billed=True)
-            self.finish(Passed(request=request, tally=None, fault=lost))
+        lost = Fault(kind=FaultKind.INTERRUPTED, message="the session has ended", may_be_billed=True)
+        for sent, sent_at in self._open.values():
+            self._finish(sent, None, lost, time.monotonic() - sent_at)
+        self._open.clear()
 
-    def _take_answer(self, request: ModelRequest, usage: Usage | None, stop_reason: str) -> None:
+    def _take_answer(self, request: ModelRequest, tally: Tally, counted: Usage) -> None:
         if not request.is_main:
             return
         self.fault = self.wait = None
-        self.stop_reason = stop_reason
+        self.stop_reason = tally.stop_reason
         self._policy, self._refused = RetryPolicy(max_wait_s=self._max_wait_s), 0
-        self.gauge = self.gauge.measure(usage)
-        # The next request holds this answer, which is in what was measured.
-        self._last_bytes += (usage.output_tokens if usage else 0) * _BYTES_PER_TOKEN
+        said = tally.usage or Usage()
+        if said.prompt_tokens == counted.prompt_tokens:
+            output = said.output_tokens if said.output_tokens == counted.output_tokens else 0
+            self.gauge = self.gauge.measure(replace(said, output_tokens=output))
+            # The next request holds this answer, which is in what was measured.
+            self._last_bytes += output * _BYTES_PER_TOKEN
 
     def _take_fault(self, fault: Fault, duration_s: float) -> None:
         self.fault = fault
@@ -161,33 +203,30 @@ class Account:
         else:
             self.wait = judged
 
-    def _charge(self, request: ModelRequest, passed: Passed, fault: Fault, duration_s: float) -> None:
-        """Account for a request without a usable answer: what it reported, or the most that it can have cost."""
-        tally = passed.tally
-        if tally is not None and tally.usage is not None:
-            said = min(self._limit(request), tally.passed_bytes // _BYTES_PER_TOKEN)
-            usage = replace(tally.usage, output_tokens=max(tally.usage.output_tokens, said))
-            self._emit(tally.model or request.model, usage, "cut", duration_s, estimated=True)
-        elif fault.may_be_billed:
-            self._emit(request.model, self._worst(request), "lost", duration_s, estimated=True)
+    def _settle(self, request: ModelRequest, tally: Tally | None) -> Spent:
+        """Return what a request counts as."""
+        return charge_request(
+            tally.usage if tally else None,
+            self._find_price((tally and tally.model) or request.model),
+            worst=Usage(input_tokens=self._estimate(request), output_tokens=self._limit(request)),
+            least=Usage(output_tokens=0 if tally and tally.stop_reason == "refusal" else 1),
+            most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
+        )
 
-    def _worst(self, request: ModelRequest) -> Usage:
-        return Usage(input_tokens=self._estimate(request), output_tokens=self._limit(request))
-
-    def _emit(self, model: str, usage: Usage, stop_reason: str, duration_s: float, *, estimated: bool) -> None:
+    def _emit(self, model: str, spent: Spent, stop_reason: str, duration_s: float) -> None:
         self._observe(
             ResponseReceived(
                 turn=self.turn,
                 model=model,
-                usage=usage,
-                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated and self._is_dearest),
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
                 window_tokens=self.gauge.window_tokens,
                 stop_reason=stop_reason,
                 duration_s=duration_s,
-                estimated=estimated,
+                estimated=spent.estimated,
             )
         )
 
@@ -204,3 +243,8 @@ class Account:
         if gauge.zone is not Zone.HARD:
             return None
         return end_at_hard_line(gauge) if self.turn else refuse_first_prompt(gauge, "or choose a leaner agent")
+
+
+def count_most_tokens(size_bytes: int) -> int:
+    """Return how many tokens a text of so many bytes has at most, as texts usually are."""
+    return -(-size_bytes // 3)

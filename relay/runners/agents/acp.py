@@ -20,6 +20,8 @@ _ENDED = frozenset({"completed", "failed"})
 _CLASSES = ("inputTokens", "cachedReadTokens", "cachedWriteTokens", "outputTokens")
 _SHOWN_CHARS = 20_000
 """Of a tool's result: it is compared with others and counted, no more."""
+_FIELD_CHARS = 1_000
+_MOST_PATHS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def read_update(params: Mapping[str, Any]) -> Update | None:
     if kind in _TEXTS:
         text = dig(update, "content.text")
         return Text(text=text, thinking=_TEXTS[kind]) if isinstance(text, str) and text else None
-    if kind in {"tool_call", "tool_call_update"} and isinstance(update.get("toolCallId"), str):
+    if kind in {"tool_call", "tool_call_update"} and _find_text(update, "toolCallId"):
         return _read_tool(update)
     return None
 
@@ -144,7 +146,7 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
     given, status = update.get("rawInput"), _find_text(update, "status")
     return ToolUpdate(
-        id=update["toolCallId"],
+        id=_find_text(update, "toolCallId"),
         name=_find_text(update, "name"),
         title=_find_text(update, "title"),
         kind=_find_text(update, "kind"),
@@ -160,13 +162,14 @@ def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
 def _find_paths(update: Mapping[str, Any]) -> list[str]:
     places = [update.get("locations"), update.get("content")]
     entries = [entry for place in places if isinstance(place, list) for entry in place if isinstance(entry, dict)]
-    found = [entry.get("path") for entry in entries]
-    return list(dict.fromkeys(path for path in found if isinstance(path, str) and path))[:100]
+    found = (entry.get("path") for entry in entries)
+    usable = (path for path in found if isinstance(path, str) and 0 < len(path) <= _FIELD_CHARS)
+    return list(dict.fromkeys(usable))[:_MOST_PATHS]
 
 
 def _find_text(source: Mapping[str, Any], name: str) -> str:
     value = source.get(name)
-    return value[:1_000] if isinstance(value, str) else ""
+    return value[:_FIELD_CHARS] if isinstance(value, str) else ""
 
 
 def _render(value: Any) -> str:

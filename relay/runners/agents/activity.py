@@ -11,14 +11,46 @@ from typing import Any
 from relay.regexes import regex
 from relay.runners.agents.acp import Text, ToolUpdate, Update
 from relay.runners.turns import render_summary, show_tool_end, show_tool_start
-from relay.session.events import Observe, TextShown, ToolStarted
+from relay.session.events import Noticed, Observe, TextShown, ToolStarted
 from relay.session.values import ToolCall, ToolResult
 from relay.values import dataclass
+from relay.words import count
+
+MOST_CHARS = 100_000
+"""Of what is said, and of what is thought, between two boundaries: the rest is counted."""
+MOST_TOOLS = 500
+"""Calls that are followed at a time; updates of further ones are counted."""
 
 _NAME = regex(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
 """A title that is a name, or begins with one: ``run_commands: make``. Others say what is done: ``Editing files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
 """Kinds of tools that change nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Words:
+    """What the model says, until it is shown. Mutable: it comes piece by piece."""
+
+    thinking: bool
+    pieces: list[str] = field(default_factory=list)
+    room: int = MOST_CHARS
+    """Characters that are still kept before the next boundary."""
+    more: int = 0
+    """Characters that were not."""
+
+    def add(self, text: str) -> bool:
+        """Keep what there is room for; say whether that is anything."""
+        kept = text[: self.room]
+        self.pieces.append(kept)
+        self.room -= len(kept)
+        self.more += len(text) - len(kept)
+        return bool(kept)
+
+    def take(self) -> str:
+        """Return what was kept since the last call."""
+        text = "".join(self.pieces).strip()
+        self.pieces.clear()
+        return text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,10 +100,11 @@ class AgentActivity:
         self._observe = observe
         self._root = root
         self._tools: dict[str, _Tool] = {}
-        self._over: set[str] = set()
+        self._over: dict[str, None] = {}
+        self._more = 0
+        """Updates of calls that are not followed."""
         self._is_told = False
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self._words = {thinking: _Words(thinking=thinking) for thinking in (True, False)}
         self.last_text = ""
         """What the model said last."""
 
@@ -80,20 +113,24 @@ class AgentActivity:
         """Whether a tool runs."""
         return any(not tool.told.ended for tool in self._tools.values())
 
-    def take(self, update: Update) -> None:
-        """Take an update in."""
+    def take(self, update: Update) -> bool:
+        """Take an update in; say whether it tells anything new."""
         if isinstance(update, Text):
-            (self._thought if update.thinking else self._said).append(update.text)
-            return
+            return self._words[update.thinking].add(update.text)
         if update.id in self._over:
-            return
+            return False
+        if update.id not in self._tools and len(self._tools) >= MOST_TOOLS:
+            self._more += 1
+            return False
         self._flush()
         self._is_told = True
         tool = self._tools.setdefault(update.id, _Tool(told=ToolUpdate(id=update.id)))
-        told = tool.told = tool.told.add(replace(update, name=update.name or self._find_name(update)))
+        before = tool.told
+        told = tool.told = before.add(replace(update, name=update.name or self._find_name(update)))
         if not self._is_own(tool) and not tool.shown and (told.input or told.ended) and not update.pending:
             tool.shown = True
             self._observe(tool.started)
+        return told != before
 
     def _is_own(self, tool: _Tool) -> bool:
         return self._own.fullmatch(tool.told.name) is not None
@@ -114,13 +151,14 @@ class AgentActivity:
             None when there was no sign of any tool.
         """
         self._flush()
+        self._tell_more()
         seen, self._is_told = self._is_told, False
         over = [tool for tool in self._tools.values() if tool.told.ended or tool.late]
         for tool in self._tools.values():
             tool.late = True
         for tool in over:
             del self._tools[tool.told.id]
-            self._over.add(tool.told.id)
+        self._over = dict.fromkeys((*self._over, *(tool.told.id for tool in over))[-2 * MOST_TOOLS :])
         return tuple(self._finish(tool) for tool in over if not self._is_own(tool)) if seen or over else None
 
     def close(self) -> None:
@@ -146,12 +184,20 @@ class AgentActivity:
         return tuple(str(place.relative_to(self._root)) for place in places if place.is_relative_to(self._root)) or None
 
     def _flush(self) -> None:
-        for pieces, thinking in ((self._thought, True), (self._said, False)):
-            text = "".join(pieces).strip()
-            pieces.clear()
-            if text:
-                self._observe(TextShown(text=text, thinking=thinking))
-                self.last_text = self.last_text if thinking else text
+        for words in self._words.values():
+            if text := words.take():
+                self._observe(TextShown(text=text, thinking=words.thinking))
+                self.last_text = self.last_text if words.thinking else text
+
+    def _tell_more(self) -> None:
+        """Say how much there was that is not shown, and begin to count anew."""
+        for words in self._words.values():
+            if words.more:
+                self._observe(TextShown(text=f"… {words.more:,} more characters", thinking=words.thinking))
+            words.room, words.more = MOST_CHARS, 0
+        if self._more:
+            self._observe(Noticed(text=f"… {count(self._more, 'more update')} of its tools, which are not shown"))
+        self._more = 0
 
     def run_own(self, call: ToolCall, run: Any) -> ToolResult:
         """Run a tool of relay's, and show it."""

@@ -72,6 +72,8 @@ class Boundary:
             return self._wait_for_endpoint(account.fault.message)
         said = str(answered.result.get("stopReason", ""))
         reason = account.stop_reason if account.stop_reason in _STOPS else said
+        if reason == "max_tokens" and (cut := account.check_cut()):
+            return replace(cut, text=self._activity.last_text)
         if account.turn and reason in _STOPS:
             return self._end(_STOPS[reason], f"the turn ended with {reason}")
         words = answered.error or ("" if account.turn else "it ended its turn without asking a model")

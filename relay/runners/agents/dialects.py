@@ -1,6 +1,7 @@
 """Requests of four dialects as they pass through the gateway: what they ask for, and of whom. Pure.
 
-Nothing that passes is changed: Messages, Responses, Chat Completions and Gemini each to an endpoint that speaks it.
+Nothing that passes is changed but for its longest answer, where the caps leave less: Messages, Responses, Chat
+Completions and Gemini each to an endpoint that speaks it.
 """
 
 import json
@@ -165,6 +166,22 @@ def _read_limit(request: Mapping[str, Any], dialect: Dialect) -> int | None:
     if dialect.has_limit:
         raise ValueError(f"the request has no {dialect.limits[0]}")
     return None
+
+
+def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
+    """Return the body of a request that asks for an answer of so many tokens."""
+    found = json.loads(body)
+    paths = [path for path in dialect.limits if dig(found, path) is not None] or dialect.limits[:1]
+    for path in paths:
+        *tables, name = path.split(".")
+        place = found
+        for table in tables:
+            place[table] = place = place[table] if isinstance(place.get(table), dict) else {}
+        place[name] = most_tokens
+    budget = dig(found, "thinking.budget_tokens")
+    if isinstance(budget, int) and budget >= most_tokens:  # an answer has to be longer than its thinking
+        found["thinking"]["budget_tokens"] = most_tokens // 2
+    return json.dumps(found).encode()
 
 
 def _require_plain(request: Mapping[str, Any], dialect: Dialect) -> None:

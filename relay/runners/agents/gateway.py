@@ -2,7 +2,8 @@
 
 Each request that a model answers is held until the session lets it go: nothing is sent that was not counted, and a
 request of the session's own conversation is where all of its tools have ended. What passes is not changed but for the
-key, which is relay's to hold and never the agent's; what an endpoint offers besides models is out of reach.
+key, which is relay's to hold and never the agent's, and for the longest answer, where the caps leave less; what an
+endpoint offers besides models is out of reach.
 
 The standard library's server: an ASGI server would bring its event loop into every run, for one client.
 """
@@ -13,17 +14,18 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request
+from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
 from relay.runners.agents.tally import Tally, describe_answer
 from relay.runners.messages.api import judge_event, judge_status, name_cause
-from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_error
+from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
 from relay.runners.messages.faults import Fault, FaultKind
+from relay.runners.messages.watchdog import most_answer_bytes
 from relay.sandbox.openings.sockets import listen
 from relay.secrets.patterns import redact
 from relay.session.tape import Keep
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of a request; endpoints take half of it."""
 _MAX_ERROR_BYTES = 256 * 1024
+_ANSWER_TOKENS = 128_000
+"""The longest answer of a model, for a request that does not limit it."""
+_EVENT_SHARE = 4
+"""How much larger an event may be than one of the Messages API: Chat's repeat the model, Responses' the text."""
 _HELD_BACK = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive", "upgrade", "te",
     "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "x-goog-api-key", "cookie",
@@ -58,8 +64,8 @@ class HeldRequest:
     """A request that waits."""
 
     request: ModelRequest
-    release: "Future[str]" = field(default_factory=Future)
-    """Set to the empty text it is sent; to another it is refused with these words."""
+    release: "Future[int | str | None]" = field(default_factory=Future)
+    """Set to words it is refused with them, to a number sent for an answer of so many tokens, to None sent as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,8 @@ class Route:
     """What kind of endpoint it is."""
     keep: Keep = lambda _: None
     """Takes what passes, request by request; what an endpoint sends besides its answer is left out."""
+    hide: Callable[[str], str] = str
+    """Takes out of a request what no model is told: an agent reads files itself."""
     turns: Lock = field(default_factory=Lock)
     """Held by the request of the session's own conversation: an agent has an answer before its cost has been told, and
     its next request would be judged without it."""
@@ -147,15 +155,18 @@ class _Handler(BaseHTTPRequestHandler):
         held = HeldRequest(request=request)
         self.way.tell(held)
         try:
-            words = held.release.result()
+            said = held.release.result()
         except CancelledError:
-            words = "the session has ended"
-        if words:
-            raise _TurnedAwayError(400, words)
+            said = "the session has ended"
+        if isinstance(said, str):
+            raise _TurnedAwayError(400, said)
+        sent = request
+        if said is not None:
+            sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
         tally: Tally | None = None
         fault: Fault | None = None
         try:
-            tally, fault = self._forward(body, request)
+            tally, fault = self._forward(body, sent)
         finally:
             self._keep(body, tally, fault)
             self.way.tell(Passed(request=request, tally=tally, fault=fault))
@@ -179,13 +190,14 @@ class _Handler(BaseHTTPRequestHandler):
         tally = None
         try:
             path = self.path.removeprefix(self.way.family.root)
+            body = self.way.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             with self.way.client.stream(self.command, path, content=body, headers=headers) as response:
                 if response.status_code not in _OK:
                     return None, self._pass_error(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 self._note(response)
-                heard = self._pass(response, tally)
+                heard = self._pass(response, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
                 self.came["cut"] = not heard
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
@@ -194,10 +206,20 @@ class _Handler(BaseHTTPRequestHandler):
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
-    def _pass(self, response: "httpx2.Response", tally: Tally) -> bool:
-        """Pass an answer on; False when the agent does not wait for it: the endpoint need not go on then."""
+    def _pass(self, response: "httpx2.Response", tally: Tally, output_tokens: int) -> bool:
+        """Pass an answer on; False when the agent does not wait for it: the endpoint need not go on then.
+
+        Raises:
+            httpx2.StreamError: It is longer than was asked for.
+        """
+        import httpx2
+
         heard = self._begin(response.status_code, response.headers)
+        left_bytes = _EVENT_SHARE * most_answer_bytes(output_tokens)
         for chunk in response.iter_raw():
+            left_bytes -= len(chunk)
+            if left_bytes < 0:
+                raise httpx2.StreamError(f"the answer is longer than the {output_tokens:,} tokens that it may have")
             tally.feed(chunk)
             self.came_body += chunk if len(self.came_body) < MAX_BODY_BYTES else b""  # of an answer without end
             if not (heard and self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))):
@@ -231,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _pass_error(self, response: "httpx2.Response") -> Fault:
-        said = self._clean(read_error(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
+        said = self._clean(read_beginning(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
         fault = judge_status(StatusError(response, said), self.way.family)
@@ -295,7 +317,7 @@ def _was_sent(error: Exception) -> bool:
 
 def _judge(tally: Tally, *, heard: bool) -> Fault | None:
     if tally.error is not None:
-        return judge_event({"error": tally.error}, tally.usage)
+        return judge_event({"error": tally.error}, tally.usage, has_begun=tally.parts > 1)
     if not tally.is_complete:
         return Fault(kind=FaultKind.INFRA, message="the answer broke off", usage=tally.usage, may_be_billed=True)
     if not heard:

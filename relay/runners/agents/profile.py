@@ -2,7 +2,7 @@
 
 In texts stand for what relay fills in: ``{base}`` the gateway's address, ``{model}`` the model, ``{home}`` the private
 home directory, ``{server}`` the command of relay's tool server as JSON, ``{tools}`` its socket, ``{window}`` and
-``{output}`` the model's limits in tokens.
+``{output}`` the model's limits in tokens, the latter as far as the caps leave it.
 """
 
 from collections.abc import Mapping
@@ -42,6 +42,8 @@ class Profile:
     """Other programs that it starts, by their names."""
     tested: str
     """The version that the agent told of itself when this profile was tried."""
+    own_tokens: int = 0
+    """What its first request has besides relay's words, about."""
     env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Path below the home directory, and text."""

@@ -14,6 +14,7 @@ CLAUDE = Profile(
     program="claude-agent-acp",
     needs=("node",),
     tested="0.100.0",
+    own_tokens=6_000,
     env=(
         ("IS_SANDBOX", "1"),  # else it refuses to run unasked as root
         ("ANTHROPIC_BASE_URL", "{base}"),
@@ -23,6 +24,7 @@ CLAUDE = Profile(
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("DISABLE_AUTOUPDATER", "1"),
         ("DISABLE_AUTO_COMPACT", "1"),
+        ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "{output}"),
     ),
     options={
         "_meta": {
@@ -38,7 +40,8 @@ CLAUDE = Profile(
 
 _OPENCODE_JSON = """\
 {"model": "anthropic/{model}", "small_model": "anthropic/{model}", "enabled_providers": ["anthropic"],
- "provider": {"anthropic": {"options": {"baseURL": "{base}/v1", "apiKey": "held-by-relay"}, "models": {"{model}": {}}}},
+ "provider": {"anthropic": {"options": {"baseURL": "{base}/v1", "apiKey": "held-by-relay"},
+  "models": {"{model}": {"limit": {"context": {window}, "output": {output}}}}}},
  "permission": {"edit": "allow", "bash": "allow"}, "snapshot": false, "autoupdate": false, "share": "disabled",
  "compaction": {"auto": false}, "agent": {"title": {"disable": true}}}
 """
@@ -50,6 +53,7 @@ OPENCODE = Profile(
     program="opencode",
     arguments=("acp",),
     tested="1.18.33",
+    own_tokens=9_500,
     env=(
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
@@ -86,6 +90,7 @@ CODEX = Profile(
     program="codex-acp",
     needs=("node",),
     tested="2.6.0",
+    own_tokens=9_000,
     env=(("MODEL_PROVIDER", "relay"), ("INITIAL_AGENT_MODE", "agent-full-access"), ("NO_BROWSER", "1")),
     names_sessions=True,
     ways=(
@@ -127,7 +132,8 @@ export default async function (pi) {
 
 def _render_pi(api: str, base: str) -> tuple[tuple[str, str], ...]:
     """Return the files of pi for one kind of endpoint."""
-    given = f'"baseUrl": "{base}", "api": "{api}", "apiKey": "{NO_KEY}", "models": [{{"id": "{{model}}"}}]'
+    model = '{"id": "{model}", "contextWindow": {window}, "maxTokens": {output}}'
+    given = f'"baseUrl": "{base}", "api": "{api}", "apiKey": "{NO_KEY}", "models": [{model}]'
     settings = '{"defaultProvider": "relay", "defaultModel": "{model}", "compaction": {"enabled": false}}'
     return (
         (".pi/agent/models.json", f'{{"providers": {{"relay": {{{given}}}}}}}'),
@@ -142,6 +148,7 @@ PI = Profile(
     program="pi-acp",
     needs=("pi", "node"),
     tested="0.0.34",
+    own_tokens=1_000,
     env=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0")),
     files=((".pi/agent/extensions/relay.js", _PI_EXTENSION),),
     ways=(
@@ -166,6 +173,8 @@ QWEN = Profile(
     arguments=("--acp", "--yolo"),
     needs=("node",),
     tested="0.24.4",
+    own_tokens=33_000,
+    env=(("QWEN_CODE_MAX_OUTPUT_TOKENS", "{output}"),),
     ways=(
         Way(
             family="openai",
@@ -198,6 +207,7 @@ KIMI = Profile(
     arguments=("acp",),
     needs=("node",),
     tested="2.1.0",
+    own_tokens=27_000,
     ways=tuple(
         Way(
             family=family,
@@ -209,7 +219,8 @@ KIMI = Profile(
 
 _GEMINI_JSON = """\
 {"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
- "general": {"enableAutoUpdate": false}}
+ "general": {"enableAutoUpdate": false}, "modelConfigs": {"customOverrides": [
+  {"match": {"model": "{model}"}, "modelConfig": {"generateContentConfig": {"maxOutputTokens": {output}}}}]}}
 """
 
 GEMINI = Profile(
@@ -220,6 +231,7 @@ GEMINI = Profile(
     arguments=("--acp", "--yolo"),
     needs=("node",),
     tested="0.61.0",
+    own_tokens=14_500,
     env=(
         ("GEMINI_API_KEY", NO_KEY),
         ("GOOGLE_GEMINI_BASE_URL", "{base}"),
@@ -244,6 +256,7 @@ COPILOT = Profile(
     ),
     needs=("node",),
     tested="1.0.102",
+    own_tokens=14_000,
     env=(
         ("COPILOT_MODEL", "{model}"),
         ("COPILOT_OFFLINE", "true"),
@@ -268,9 +281,11 @@ GOOSE = Profile(
     program="goose",
     arguments=("acp", "--with-builtin", "developer"),
     tested="1.52.0",
+    own_tokens=5_500,
     env=(
         ("GOOSE_MODEL", "{model}"),
         ("GOOSE_CONTEXT_LIMIT", "{window}"),
+        ("GOOSE_MAX_TOKENS", "{output}"),
         ("GOOSE_MODE", "auto"),
         ("GOOSE_DISABLE_KEYRING", "1"),
         ("GOOSE_DISABLE_SESSION_NAMING", "true"),
@@ -309,6 +324,7 @@ CLINE = Profile(
     arguments=("--acp", "--auto-approve", "true"),
     needs=("node",),
     tested="3.0.65",
+    own_tokens=3_500,
     env=(
         ("CLINE_API_KEY", NO_KEY),
         ("CLINE_MODEL", "{model}"),

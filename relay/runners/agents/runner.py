@@ -1,11 +1,10 @@
 """Sessions of one agent: what each of them needs is put up around it, and taken down behind it."""
 
 import json
-import queue
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from functools import partial
@@ -18,8 +17,8 @@ from relay.runners.agents.account import Account
 from relay.runners.agents.gateway import Route, open_gateway
 from relay.runners.agents.home import HOME_NAME, Installed, fill, get_installed, lend_login, make_home
 from relay.runners.agents.profile import NO_KEY, Profile, Way
-from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
-from relay.runners.agents.toolserver import BRIDGE, Offer, choose_offered, open_toolserver
+from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, turn_away
+from relay.runners.agents.toolserver import BRIDGE, MOST_CONNECTIONS, PATIENCE_S, Offer, choose_offered, open_toolserver
 from relay.runners.agents.tunnel import ToldAccount, TunnelSession
 from relay.runners.agents.wire import Wire
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
@@ -27,17 +26,20 @@ from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import Family, find_own_secrets, open_client
 from relay.runners.messages.limits import settle_limits
 from relay.sandbox.child import start_child
+from relay.sandbox.intake import Intake
 from relay.sandbox.openings.doors import hold_doors
-from relay.sandbox.openings.inquiries import Inquiries
-from relay.sandbox.policy import Door, Mechanism
+from relay.sandbox.openings.inquiries import Inquiries, Inquiry
+from relay.sandbox.openings.sockets import MOST
+from relay.sandbox.policy import Door, Level, Mechanism
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked
-from relay.session.tape import Keep
 from relay.values import dataclass
 
 PORT = 47_113
 """Of the gateway on the sandbox's loopback, in a network of its own."""
 _MODEL, _TOOLS = "model", "tools"
+Look = Callable[[], None]
+"""Tells what has become known since the last look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +84,18 @@ class AgentRunner:
             RunnerError: There is no sandbox that can hold an agent.
         """
         mark = f"relay-session {spec.session_id}-{secrets.token_hex(6)}"
-        inbox: Inbox = queue.SimpleQueue()
+        inbox: Inbox = Intake()
         with ExitStack() as stack:
-            sandbox, installed = self._put_up(stack, spec, inbox, mark)
+            stack.callback(lambda: turn_away(inbox.close()))
+            sandbox, installed, look = self._put_up(stack, spec, inbox, mark)
             context = AgentContext(
                 start=partial(self._start, stack, sandbox, spec, inbox, installed),
                 note_version=self.versions.append,
                 observe=self.given.observe,
                 interrupts=self.given.interrupts,
+                stop_s=self.given.settings.command_timeout_s,
+                idle_s=self.given.settings.agent_idle_timeout_s,
+                look=look,
                 root=sandbox.policy.root,
                 inbox=inbox,
                 mark=mark,
@@ -98,19 +104,21 @@ class AgentRunner:
             if self.profile.tunnelled:
                 yield TunnelSession(self.profile, spec, ToldAccount(spec, model, observe), context)
             else:
-                account = Account(spec, model, observe, max_wait_s=self.given.settings.max_wait_s)
+                wait_s, sets = self.given.settings.max_wait_s, not self.profile.is_lent
+                account = Account(spec, model, observe, max_wait_s=wait_s, sets_limits=sets)
                 yield AgentSession(self.profile, spec, account, context)
 
-    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str) -> tuple[Sandbox, Installed]:
-        """Open gateway, tool server and a sandbox with a door to each."""
+    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str) -> tuple[Sandbox, Installed, Look]:
+        """Open gateway, tool server and a sandbox with a door to each; return also what looks at its way out."""
         if spec.sandbox is None or spec.sandbox.mechanism is not Mechanism.BWRAP:
             raise RunnerError(
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",
             )
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
-        ways_out = self._open_way_out(stack, place, inbox, mark, spec.keep)
-        offer = Offer(tools=choose_offered(spec.tools), tell=inbox.put)
+        ways_out, look = self._open_way_out(stack, place, inbox, mark, spec)
+        hand_in = partial(inbox.put, most=MOST_CONNECTIONS, wait_s=PATIENCE_S)
+        offer = Offer(tools=choose_offered(spec.tools), tell=hand_in)
         stack.enter_context(open_toolserver(offer, place / _TOOLS))
         policy = spec.sandbox.policy
         installed = get_installed(self.profile, self.given.environ, policy.root)
@@ -122,15 +130,19 @@ class AgentRunner:
             readable=(*policy.readable, *installed.shown),
             network=False,
         )
-        return stack.enter_context(open_sandbox(policy, spec.sandbox.level)), installed
+        level = spec.sandbox.level if spec.writes else Level.READ_ONLY
+        return stack.enter_context(open_sandbox(policy, level)), installed, look
 
-    def _open_way_out(self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, keep: Keep) -> tuple[Door, ...]:
+    def _open_way_out(
+        self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
+    ) -> tuple[tuple[Door, ...], Look]:
         """Open the gateway, or for an agent that asks its vendor itself a proxy that knows the vendor's hosts."""
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
             held = stack.enter_context(hold_doors(self.profile.hosts, (), name))
-            stack.callback(self._tell_hosts, held.inquiries)
-            return held.doors
+            look = partial(self._tell_hosts, held.inquiries, set())
+            stack.callback(look)
+            return held.doors, look
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.is_lent
         keys = {self.family.keys[0]: NO_KEY} if lent else {}
@@ -141,21 +153,30 @@ class AgentRunner:
             client=client,
             mark=mark.encode(),
             secrets=find_own_secrets(environ),
-            tell=inbox.put,
+            tell=lambda told: turn_away(() if inbox.put(told, most=2 * MOST) else (told,)),
             family=self.family,
             passes_login=lent,
-            keep=keep,
+            keep=spec.keep,
+            hide=spec.hide,
         )
         stack.enter_context(open_gateway(route, place / _MODEL))
-        return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),)
+        return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
 
-    def _tell_hosts(self, inquiries: Inquiries) -> None:
-        """Tell, when the session has ended, which hosts the agent asked for; each once."""
+    def _tell_hosts(self, inquiries: Inquiries, told: set[Inquiry]) -> None:
+        """Tell which hosts the agent has asked for since the last look; each once in a session."""
         for asked in dict.fromkeys(inquiries.take()):
-            self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
+            if asked not in told:
+                self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
+            told.add(asked)
 
     def _start(
-        self, stack: ExitStack, sandbox: Sandbox, spec: SessionSpec, inbox: Inbox, installed: Installed
+        self,
+        stack: ExitStack,
+        sandbox: Sandbox,
+        spec: SessionSpec,
+        inbox: Inbox,
+        installed: Installed,
+        most_tokens: int,
     ) -> AgentProcess:
         assert spec.limits is not None  # noqa: S101  # it has a sandbox
         home = sandbox.tmp / HOME_NAME
@@ -168,7 +189,7 @@ class AgentRunner:
             "home": str(home),
             "tools": str(door),
             "window": str(model.window_tokens),
-            "output": str(model.max_output_tokens),
+            "output": str(most_tokens),
             "server": json.dumps(server),
         }
         make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)

@@ -1,20 +1,19 @@
 """One session of an agent: the order of it all.
 
 The gateway, the tool server and the agent's own words each come on threads of their own, and everything that counts
-happens on the run's: they put what they have into one queue, and whoever asks there waits for the answer. A request of
+happens on the run's: they put what they have into one intake, and whoever asks there waits for the answer. A request of
 the session's own conversation is the boundary between two turns: all of its tools have ended, nothing is running that
 relay would interrupt.
 """
 
-import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from relay.errors import SandboxError
 from relay.interrupts import Interrupts
-from relay.runners.agents.account import Account
+from relay.runners.agents.account import Account, count_most_tokens
 from relay.runners.agents.acp import (
     choose_option,
     find_version,
@@ -33,22 +32,24 @@ from relay.runners.agents.toolserver import Called, choose_offered
 from relay.runners.agents.wire import Answered, Gone, Incoming, Notification, Question, Wire
 from relay.runners.base import SessionSpec
 from relay.sandbox.child import Child
-from relay.session.events import Observe
+from relay.sandbox.intake import Intake
+from relay.session.events import Noticed, Observe
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
 from relay.values import dataclass
+from relay.words import render_span
 
 OPENING_S = 60.0
 """How long an agent may take to be ready; the slowest took five seconds on a busy machine."""
-SILENT_S = 600.0
-"""How long an agent may do nothing at all: no request, no tool, no word."""
-TOOL_S = 7_200.0
-"""How long one of its tools may run without a word."""
+TOOL_IDLES = 12
+"""So many times `agent_idle_timeout_s` one of its tools may run without a word."""
+FIRST_NOTICE_S = 60.0
+"""Silence that is told of, then told of again whenever it has doubled."""
 ENDING_S = 60.0
 """How long it may take to come to a boundary, or to cancel, once its session has ended."""
 _LOOK_S = 0.1
 
 Happening = Incoming | Gone | HeldRequest | Passed | Called
-Inbox = queue.SimpleQueue[Happening]
+Inbox = Intake[Happening]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +67,20 @@ class AgentProcess:
 class AgentContext:
     """Where a session takes place."""
 
-    start: Callable[[], AgentProcess]
-    """Starts the agent's process. Raises SandboxError."""
+    start: Callable[[int], AgentProcess]
+    """Starts the agent's process, for answers of so many tokens at most. Raises SandboxError."""
     note_version: Callable[[str], None]
     """Told what the agent says of its version; empty when it says nothing."""
     observe: Observe
     interrupts: Interrupts
+    stop_s: float
+    """How long it may take to come to a boundary once a stop was asked for."""
+    idle_s: float
+    """How long an agent may do nothing at all: no request, no tool, no word."""
+    look: Callable[[], None] = lambda: None
+    """Called now and then."""
+    clock: Callable[[], float] = time.monotonic
+    """Steady seconds."""
     root: Path
     """Of the repository."""
     inbox: Inbox
@@ -100,11 +109,18 @@ class AgentSession:
         self._takes_system = False
         self._prompt = 0
         """Of the running prompt; 0 for none."""
+        self._later: list[HeldRequest] = []
+        """Requests for which the caps have no room before others are answered."""
         self._outcome: SessionOutcome | None = None
         """How the session ends; set once, and then nothing more is sent."""
         self._words = ""
         """What is said next, once the turn has ended."""
-        self._last = time.monotonic()
+        self._clock = context.clock
+        self._last = self._looked = self._clock()
+        self._notice_s = FIRST_NOTICE_S
+        """The silence that is told of next."""
+        self._stop_at: float | None = None
+        """When a session ends that does not come to a boundary; None while no stop is asked for."""
 
     @property
     def _process(self) -> AgentProcess:
@@ -132,7 +148,12 @@ class AgentSession:
             self._started.child.thaw()
             self._say(message)
             return
-        self._started = self._context.start()
+        said = count_most_tokens(len(f"{self._spec.system}{message}".encode()))
+        fit = self._account.fit_first(said + self._profile.own_tokens)
+        if isinstance(fit, SessionOutcome):
+            self._outcome = fit
+            return
+        self._started = self._context.start(fit)
         self._open(self._started)
         if self._outcome is None:
             parts = ["" if self._takes_system else self._spec.system, message, self._context.mark]
@@ -157,15 +178,15 @@ class AgentSession:
     def _ask(self, method: str, params: dict[str, Any]) -> Mapping[str, Any] | None:
         """Ask and wait for the answer; None when there was none, and the session has ended."""
         number = self._process.wire.ask(method, params)
-        until = time.monotonic() + OPENING_S
+        until = self._clock() + OPENING_S
         while self._outcome is None:
-            found = self._take(until)
+            found = self._take()
             if isinstance(found, Answered) and found.id == number:
                 if found.error:
                     self._fail(f"{method}: {found.error}")
                     return None
                 return found.result
-            if found is None and time.monotonic() >= until:
+            if self._clock() >= until:
                 self._fail(f"no answer to {method} in {OPENING_S:.0f} s")
             elif found is not None:
                 self._handle(found)
@@ -173,70 +194,94 @@ class AgentSession:
 
     def _say(self, text: str) -> None:
         self._prompt = self._process.wire.ask("session/prompt", make_prompt(self._session_id, text))
-        self._last = time.monotonic()
+        self._note_life()
 
     def _work(self) -> None:
         """Take what comes until the turn is over, or the session is."""
         while self._outcome is None and self._prompt:
-            found = self._take(time.monotonic() + _LOOK_S)
-            if found is None:
-                self._look_around()
-            else:
+            found = self._take()
+            if found is not None:
                 self._handle(found)
-                self._last = time.monotonic()  # a tool of relay's may have waited for a person
         if self._outcome is not None:
             self._stop()
 
-    def _take(self, until: float) -> Happening | None:
+    def _take(self) -> Happening | None:
+        """Return what comes next; None for nothing in a moment. Now and then, also in a flood, looks around."""
         if self._context.interrupts.stop_now:
             self._end(SessionEnd.INTERRUPTED, "stopped at once")
             return None
-        try:
-            return self._context.inbox.get(timeout=max(0.0, min(_LOOK_S, until - time.monotonic())))
-        except queue.Empty:
-            return None
+        found = self._context.inbox.take(_LOOK_S)
+        if (now := self._clock()) >= self._looked + _LOOK_S:
+            self._looked = now
+            self._look_around(now)
+        return found
 
-    def _look_around(self) -> None:
-        """Look at what nobody tells: silence, memory."""
-        silent_s = time.monotonic() - self._last
+    def _note_life(self) -> None:
+        self._last, self._notice_s = self._clock(), FIRST_NOTICE_S
+
+    def _look_around(self, now: float) -> None:
+        """Look at what nobody tells: memory, a stop that is asked for, silence."""
+        self._context.look()
         if words := self._process.child.check_memory():
             self._fail(words)
-        if self._account.is_waiting:
-            return  # the gateway's own deadlines hold
+        if self._context.interrupts.finish_turn:
+            self._await_stop(now)
+        if self._prompt and not self._account.is_waiting:  # else the gateway's own deadlines hold
+            self._judge_silence(now - self._last)
+
+    def _await_stop(self, now: float) -> None:
+        """Give the agent so long to come to a boundary, and then end it as at the hard line."""
+        title, span = self._profile.title, render_span(self._context.stop_s)
+        if self._stop_at is None:
+            self._stop_at = now + self._context.stop_s
+            words = f"{title} has {span} to come to the end of its step (command_timeout_s), then it is ended"
+            self._context.observe(Noticed(text=words))
+        elif now >= self._stop_at:
+            self._end(SessionEnd.INTERRUPTED, f"asked to stop; {title} was ended in mid-step after {span}")
+
+    def _judge_silence(self, silent_s: float) -> None:
+        most_s = self._context.idle_s * (TOOL_IDLES if self._activity.is_busy else 1)
         if self._boundary.is_last and silent_s > ENDING_S:
             self._end(SessionEnd.ENDED_BY_TOOL, "")
         elif self._words and silent_s > ENDING_S:
             self._fail("it does not cancel its turn")
-        elif silent_s > (TOOL_S if self._activity.is_busy else SILENT_S):
-            self._fail(f"silent for {silent_s / 60:.0f} minutes")
+        elif silent_s > most_s:
+            self._fail(f"silent for more than {render_span(most_s)} (agent_idle_timeout_s)")
+        elif silent_s >= self._notice_s:
+            self._notice_s *= 2
+            what = "a tool of it runs" if self._activity.is_busy else "no request, no tool, no word"
+            words = f"{self._profile.title} is silent for {render_span(silent_s)} ({what})"
+            self._context.observe(Noticed(text=f"{words}; given up at {render_span(most_s)}"))
 
     def _handle(self, found: Happening) -> None:
         match found:
             case HeldRequest():
                 self._handle_request(found)
             case Passed():
-                self._account.finish(found)
-                self._outcome = self._outcome or self._account.ended
+                self._handle_passed(found)
             case Called():
                 self._handle_call(found)
             case Notification():
-                self._handle_update(found)
+                return self._handle_update(found)
             case Question():
                 known = found.method == "session/request_permission"
                 self._process.wire.answer(found, choose_option(found.params) if known else None)
             case Answered():
                 self._handle_answer(found)
             case Gone():
-                self._fail(f"its process has ended{self._find_last_error()}")
+                self._fail(self._find_last_words())
+        return self._note_life()  # now: a tool of relay's may have waited for a person
 
-    def _find_last_error(self) -> str:
+    def _find_last_words(self) -> str:
+        if self._process.child.is_deaf:
+            return "it does not read what it is told"
         words = self._process.child.read_errors().splitlines()
-        return f": {words[-1][:300]}" if words else ""
+        return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
     def _handle_update(self, said: Notification) -> None:
         update = read_update(said.params) if said.method == "session/update" else None
-        if update is not None:
-            self._activity.take(update)
+        if update is not None and self._activity.take(update):
+            self._note_life()  # who tells nothing new is silent
 
     def _handle_call(self, called: Called) -> None:
         if self._boundary.is_last or self._outcome is not None:
@@ -246,18 +291,34 @@ class AgentSession:
         called.answer.set_result(result)
         self._boundary.is_last = result.ends_session
 
+    def _handle_passed(self, passed: Passed) -> None:
+        self._account.finish(passed)
+        self._outcome = self._outcome or self._account.ended
+        later, self._later = self._later, []
+        for held in later:
+            self._release(held)
+
     def _handle_request(self, held: HeldRequest) -> None:
-        request = held.request
-        if self._outcome is None and request.is_main and not self._words:
-            self._account.look_at(request)
+        if self._outcome is None and held.request.is_main and not self._words:
+            self._account.look_at(held.request)
             self._cross_boundary()
-        if self._outcome is None and not self._words:
-            self._outcome = self._account.check(request)
-        if self._outcome is not None or (self._words and request.is_main):
-            held.release.set_result("the session has ended" if self._outcome else "the turn was cancelled")
-            return
-        self._account.start(request)
-        held.release.set_result("")
+        self._release(held)
+
+    def _release(self, held: HeldRequest) -> None:
+        """Let a request go, or not; one for which the caps have no room waits until those before it are answered."""
+        request = held.request
+        is_over = bool(self._words) and request.is_main
+        found = self._outcome or (None if is_over else self._account.check(request))
+        if isinstance(found, SessionOutcome) and found.end is SessionEnd.BUDGET and self._account.is_waiting:
+            self._later.append(held)
+        elif isinstance(found, SessionOutcome):
+            self._outcome = found
+            held.release.set_result("the session has ended")
+        elif is_over:
+            held.release.set_result("the turn was cancelled")
+        else:
+            self._account.start(request, found)
+            held.release.set_result(found)
 
     def _cross_boundary(self) -> None:
         """Look at what there is in the middle of a turn, while its next request is held.
@@ -292,27 +353,21 @@ class AgentSession:
 
     def _settle(self) -> None:
         """Take what still comes of a turn that the agent calls ended: answers of its side requests, late updates."""
-        until = time.monotonic() + ENDING_S
-        while self._outcome is None and (self._account.is_waiting or not self._context.inbox.empty()):
-            found = self._take(until)
-            if found is not None:
+        until = self._clock() + ENDING_S
+        while self._outcome is None and (self._account.is_waiting or len(self._context.inbox)):
+            if (found := self._take()) is not None:
                 self._handle(found)
-            elif time.monotonic() >= until:
+            if self._clock() >= until:
                 return
 
     def _stop(self) -> None:
         """End what runs: the request that is held is never sent, and every process is gone when this returns."""
-        self._process.child.end()
-        while not self._context.inbox.empty():
-            match self._context.inbox.get():
-                case Passed() as passed:
-                    self._account.finish(passed)
-                case HeldRequest() as held:
-                    held.release.cancel()
-                case Called() as called:
-                    called.answer.cancel()
-                case _:
-                    pass
+        if self._started is not None:
+            self._started.child.end()
+        left = (*self._later, *self._context.inbox.close())
+        for passed in (found for found in left if isinstance(found, Passed)):
+            self._account.finish(passed)
+        turn_away(left)
         self._account.close()
         self._activity.close()
 
@@ -321,3 +376,15 @@ class AgentSession:
 
     def _fail(self, words: str) -> None:
         self._end(SessionEnd.AGENT_FAILED, f"{self._profile.title} failed: {words}")
+
+
+def turn_away(found: Iterable[Happening]) -> None:
+    """Let go who waits for an answer: the session has ended."""
+    for one in found:
+        match one:
+            case HeldRequest():
+                one.release.cancel()
+            case Called():
+                one.answer.cancel()
+            case _:
+                pass

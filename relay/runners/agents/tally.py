@@ -7,20 +7,12 @@ from typing import Any
 
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
 from relay.runners.agents.wire import dig
-from relay.runners.messages.answers import parse_api_usage
+from relay.runners.messages.answers import name_stop_reason, parse_api_usage
 from relay.session.usage import Usage
 from relay.values import dataclass
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 """Of a line of a stream, or of a whole answer; nothing is read of one that is longer."""
-_REASONS = {
-    "max_output_tokens": "max_tokens", "length": "max_tokens", "MAX_TOKENS": "max_tokens",
-    "content_filter": "refusal", "SAFETY": "refusal", "PROHIBITED_CONTENT": "refusal", "BLOCKLIST": "refusal",
-    "RECITATION": "refusal", "SPII": "refusal", "MODEL_ARMOR": "refusal", "JAILBREAK": "refusal",
-    "stop": "end_turn", "STOP": "end_turn", "completed": "end_turn",
-    "tool_calls": "tool_use", "function_call": "tool_use",
-}  # fmt: skip
-"""What the dialects call a reason to stop, and what the Messages API calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +104,16 @@ class Tally:
     error: Mapping[str, Any] | None = None
     """The error that ended a stream."""
     passed_bytes: int = 0
+    parts: int = 0
+    """Events of a stream."""
     _usage: dict[str, Any] = field(default_factory=dict)
     _held: bytearray = field(default_factory=bytearray)
 
     @property
     def usage(self) -> Usage | None:
-        """What was used as far as it was reported; None when nothing was."""
-        return parse_api_usage(name_usage(self._usage, self.dialect.usage))
+        """What was reported; of the answer only at its end: before that no count of it is final. None for nothing."""
+        named = name_usage(self._usage, self.dialect.usage)
+        return parse_api_usage(named if self.is_complete else {**named, "output_tokens": 0})
 
     def feed(self, chunk: bytes) -> None:
         """Take what has passed."""
@@ -142,6 +137,7 @@ class Tally:
 
     def _read_line(self, line: bytes) -> None:
         _, words = _HEAR[self.dialect.name]
+        self.parts += line.startswith(b"data:")
         if line.startswith(b"data:") and any(word in line for word in words):
             for part in _parse(line[5:]):
                 self._take(part)
@@ -152,7 +148,7 @@ class Tally:
         if isinstance(heard.model, str):
             self.model = heard.model[:200]
         if isinstance(heard.reason, str):
-            self.stop_reason = _REASONS.get(heard.reason, heard.reason)[:100]
+            self.stop_reason = name_stop_reason(heard.reason)[:100]
         if isinstance(heard.usage, dict):
             self._usage |= {name: value for name, value in heard.usage.items() if value is not None}
         if heard.error:

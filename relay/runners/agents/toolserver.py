@@ -4,6 +4,7 @@ The agent starts `BRIDGE`, which carries its standard streams to the socket. The
 pydantic, anyio and an ASGI server, speaks no Unix sockets, and relay would use four methods of it.
 """
 
+import hashlib
 import json
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from relay.runners.agents.wire import Question, parse_incoming, render_answer
+from relay.runners.agents.wire import MAX_LINE_BYTES, Question, parse_incoming, render_answer
 from relay.sandbox.openings.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
@@ -32,7 +33,9 @@ while data := os.read(0, 65536):
     there.sendall(data)
 """
 """The server as the agent starts it: ``python -I -S -c BRIDGE SOCKET``."""
-MAX_LINE_BYTES = 16 * 1024 * 1024
+MOST_CONNECTIONS = 16
+MOST_LATE = 32
+"""Calls without an answer that are remembered; an agent has one or two."""
 PATIENCE_S = 45.0
 """How long a call is left without an answer. Source: Codex, Cline and all that is built on the official TypeScript SDK
 give a call up after 60 seconds by default; a person, or a server of the user's, may take longer."""
@@ -56,11 +59,11 @@ class Offer:
     """What is offered. Mutable: it keeps what was called and is not answered yet."""
 
     tools: tuple[ToolSpec, ...]
-    tell: Callable[[Called], None]
-    """Told of each call, on a thread of the connection's own."""
+    tell: Callable[[Called], bool]
+    """Told of each call, on a thread of the connection's own; False: nobody has the time to take it."""
     patience_s: float = PATIENCE_S
-    late: dict[tuple[str, str], Called] = field(default_factory=dict)
-    """Calls that were answered with `LATE`, by name and input; the same call again takes the result."""
+    late: "dict[str, Future[ToolResult]]" = field(default_factory=dict)
+    """Results of calls that were answered with `LATE`, by a hash of name and input: the same call again takes one."""
 
 
 def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -70,7 +73,7 @@ def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 def open_toolserver(offer: Offer, place: Path) -> AbstractContextManager[None]:
     """Listen on a new Unix socket until the block ends."""
-    return listen(place, lambda peer: _serve(peer, offer))
+    return listen(place, lambda peer: _serve(peer, offer), MOST_CONNECTIONS)
 
 
 def _serve(peer: socket.socket, offer: Offer) -> None:
@@ -121,15 +124,19 @@ def _call(params: Mapping[str, Any], offer: Offer) -> dict[str, Any]:
         known = ", ".join(tool.name for tool in offer.tools)
         return _say(f"There is no tool {str(name)[:100]!r}. Tools: {known}.", is_error=True)
     call = ToolCall(id="", name=str(name), input=given if isinstance(given, dict) else {})
-    key = call.name, json.dumps(call.input, sort_keys=True)
-    called = offer.late.pop(key, None)
-    if called is None:
+    key = hashlib.sha256(json.dumps([call.name, call.input], sort_keys=True).encode()).hexdigest()
+    answer = offer.late.pop(key, None)
+    if answer is None:
         called = Called(call=call)
-        offer.tell(called)
+        if not offer.tell(called):
+            return _say(LATE, is_error=False)
+        answer = called.answer
     try:
-        result = called.answer.result(offer.patience_s)
+        result = answer.result(offer.patience_s)
     except TimeoutError:
-        offer.late[key] = called
+        for old in list(offer.late)[: max(0, len(offer.late) + 1 - MOST_LATE)]:
+            offer.late.pop(old, None)
+        offer.late[key] = answer
         return _say(LATE, is_error=False)
     except CancelledError:
         return _say("The session has ended.", is_error=True)

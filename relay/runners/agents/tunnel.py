@@ -8,6 +8,7 @@ meanwhile may be lost.
 import time
 from typing import Any
 
+from relay.meters.prices import cost_usd
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import ToolUpdate, read_fill, read_update, read_usage
 from relay.runners.agents.profile import Profile
@@ -15,19 +16,17 @@ from relay.runners.agents.session import AgentContext, AgentSession
 from relay.runners.agents.wire import Answered, Notification
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.session.events import Observe, RequestStarted
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 
 class ToldAccount(Account):
     """Counts what an agent tells. Mutable."""
 
-    _is_dearest = False
-
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
         super().__init__(spec, model, observe, max_wait_s=0.0)
-        self._fills: list[int] = []
-        """Of the turn that runs, one for each request that the agent tells of, in tokens."""
+        self._fill = self._largest = self._before = 0
+        """Of the turn that runs, in tokens: the fill that was told last, the largest, and the sum of those before."""
         self._begun = time.monotonic()
 
     def begin(self) -> None:
@@ -36,10 +35,14 @@ class ToldAccount(Account):
         self._begun = time.monotonic()
         self._observe(RequestStarted(turn=self.turn))
 
-    def tell_fill(self, fill_tokens: int) -> None:
-        """Take in how full the agent says that its context is."""
-        self._fills.append(fill_tokens)
+    def tell_fill(self, fill_tokens: int) -> bool:
+        """Take in how full the agent says that its context is; say whether that is anything new."""
+        if fill_tokens == self._fill:
+            return False
+        self._before += self._fill
+        self._fill, self._largest = fill_tokens, max(self._largest, fill_tokens)
         self.gauge = self.gauge.measure(Usage(input_tokens=fill_tokens))
+        return True
 
     def check_told(self) -> SessionOutcome | None:
         """Say that what was told by now is over a cap; None when it is not."""
@@ -49,17 +52,19 @@ class ToldAccount(Account):
     def end(self, usage: Usage | None) -> None:
         """Account for a turn by what the agent tells; None: by how full its context was."""
         known = usage or self._guess()
-        self._fills.clear()
-        self._emit(self._spec.model, known, "told", time.monotonic() - self._begun, estimated=True)
+        self._fill = self._largest = self._before = 0
+        usd = None if self._spec.price is None else cost_usd(known, self._spec.price)
+        spent = Spent(usage=known, cost_usd=usd, estimated=True)
+        self._emit(self._spec.model, spent, "told", time.monotonic() - self._begun)
 
     def close(self) -> None:
         """Account for a turn that did not come to its end."""
-        if self._fills:
+        if self._fill:
             self.end(None)
 
     def _guess(self) -> Usage:
         """Return what the prompts were together: each holds the one before it, which comes from the cache."""
-        return Usage(input_tokens=max(self._fills, default=0), cache_read_tokens=sum(self._fills[:-1]))
+        return Usage(input_tokens=self._largest, cache_read_tokens=self._before)
 
 
 class TunnelSession(AgentSession):
@@ -75,8 +80,8 @@ class TunnelSession(AgentSession):
 
     def _handle_update(self, said: Notification) -> None:
         super()._handle_update(said)
-        if (fill := read_fill(said.params)) is not None:
-            self._told.tell_fill(fill)
+        if (fill := read_fill(said.params)) is not None and self._told.tell_fill(fill):
+            self._note_life()
         update: Any = read_update(said.params)
         ended = isinstance(update, ToolUpdate) and update.ended and not self._activity.is_busy
         if ended and self._prompt and self._outcome is None and not self._words:

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 over a child's streams, one message in a line.
 
-Lenient where the other side is concerned: a line that is none is counted and passed over. The official Python SDK of
-the protocol is strict where this is lenient (it drops kinds of updates that are newer than itself), and its import
-takes half a second.
+Lenient where the other side is concerned: a line that is none is passed over. The official Python SDK of the protocol
+is strict where this is lenient (it drops kinds of updates that are newer than itself), and its import takes half a
+second.
 """
 
 import json
@@ -10,11 +10,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Protocol
 
+from relay.regexes import regex
 from relay.values import dataclass
 
-MAX_LINE_BYTES = 32 * 1024 * 1024
-"""A longer line is passed over; a message with a whole file in it is far shorter."""
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""A longer line is passed over, unread; a message with a whole file in it is shorter."""
+MAX_PARTS = 100_000
+"""Of one message: lists, tables and what they hold. Read, four megabytes of ``[],[],…`` would be a hundred."""
 METHOD_NOT_FOUND = -32601
+_TEXTS = regex(rb'"(?:[^"\\]|\\.)*+"?')
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -68,10 +72,11 @@ class Wire:
     """The way to a child. Mutable: counts what was asked.
 
     Args:
-        put: Given everything that comes, in order, on a thread of the wire's own; `Gone` is the last.
+        put: Given everything that comes, in order, on a thread of the wire's own; `Gone` is the last. While it waits
+            nothing is read, and the other side waits as well.
     """
 
-    def __init__(self, peer: Peer, put: Callable[[Incoming | Gone], None]) -> None:
+    def __init__(self, peer: Peer, put: Callable[[Incoming | Gone], object]) -> None:
         self._peer = peer
         self._put = put
         self._asked = 0
@@ -134,7 +139,7 @@ def _read_some(stream: IO[bytes]) -> bytes:
 def parse_incoming(line: bytes) -> Incoming | None:
     """Return the message of a line; None for anything that is none."""
     try:
-        found = json.loads(line)
+        found = load_json(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -149,6 +154,22 @@ def parse_incoming(line: bytes) -> Incoming | None:
         result = found.get("result")
         return Answered(id=number, result=result if isinstance(result, dict) else {}, error=_describe(found))
     return None
+
+
+def load_json(data: bytes) -> Any:
+    """Read what somebody else wrote.
+
+    Raises:
+        ValueError: It is no JSON, or has more than `MAX_PARTS`.
+        RecursionError: It is nested too deeply.
+    """
+    if _count_parts(data) > MAX_PARTS and _count_parts(_TEXTS.sub(b"", data)) > MAX_PARTS:
+        raise ValueError(f"more than {MAX_PARTS:,} parts")
+    return json.loads(data)
+
+
+def _count_parts(data: bytes) -> int:
+    return sum(map(data.count, (b",", b"[", b"{")))
 
 
 def dig(source: Any, path: str) -> Any:

@@ -14,8 +14,14 @@ from relay.session.usage import Usage
 from relay.session.values import ToolCall
 from relay.values import dataclass
 
-CHARS_PER_TOKEN = 4
-"""For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""
+_REASONS = {
+    "max_output_tokens": "max_tokens", "length": "max_tokens", "MAX_TOKENS": "max_tokens",
+    "content_filter": "refusal", "SAFETY": "refusal", "PROHIBITED_CONTENT": "refusal", "BLOCKLIST": "refusal",
+    "RECITATION": "refusal", "SPII": "refusal", "MODEL_ARMOR": "refusal", "JAILBREAK": "refusal",
+    "stop": "end_turn", "STOP": "end_turn", "completed": "end_turn",
+    "tool_calls": "tool_use", "function_call": "tool_use",
+}  # fmt: skip
+"""What other dialects call a reason to stop, and what the Messages API calls it; gateways pass theirs on."""
 
 _T = TypeVar("_T")
 
@@ -45,7 +51,7 @@ class Answer:
     stop_details: Mapping[str, Any]
     """For a refusal: ``category`` and ``explanation``; else empty."""
     usage: Usage | None
-    """None when the endpoint reported none or only zeros: unknown."""
+    """None when the endpoint reported none or only zeros: unknown. So is a prompt, or an answer, of 0 tokens."""
     streamed: bool = True
     """It came piece by piece; False: whole, at its end."""
 
@@ -88,13 +94,17 @@ class AnswerBuilder:
     _usage: dict[str, Any] = field(default_factory=dict)
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     _open: dict[int, _OpenBlock] = field(default_factory=dict)
-    _received_chars: int = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any of the answer has come."""
+        return self._message is not None
 
     @property
     def usage(self) -> Usage | None:
-        """What was used so far: as reported, but no less output than was received. None when nothing was reported."""
-        found = parse_api_usage(self._usage)
-        return found and replace(found, output_tokens=max(found.output_tokens, self._received_chars // CHARS_PER_TOKEN))
+        """What was reported; of the answer only at its end: before that no count of it is final. None for nothing."""
+        has_ended = self._message is not None and self._message.get("stop_reason")
+        return parse_api_usage(self._usage if has_ended else {**self._usage, "output_tokens": 0})
 
     def feed(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take one event; return the block it closed, if any.
@@ -140,9 +150,9 @@ class AnswerBuilder:
             content=blocks,
             calls=find_calls(blocks, broken),
             broken_calls=broken,
-            stop_reason=_get(self._message, "stop_reason", str),
+            stop_reason=name_stop_reason(_get(self._message, "stop_reason", str)),
             stop_details=_find(self._message, "stop_details") or {},
-            usage=parse_api_usage(self._usage),
+            usage=self.usage,
             streamed=self.streamed,
         )
 
@@ -151,6 +161,8 @@ class AnswerBuilder:
             raise StreamBrokenError("a second answer began in the same stream")
         self._message = dict(message)
         self._usage = dict(_find(message, "usage") or {})
+        if self.streamed:
+            self._usage.pop("output_tokens", None)  # a stream begins with a count that says nothing of its end
 
     def _end(self, event: Mapping[str, Any]) -> None:
         if self._message is None:
@@ -174,9 +186,7 @@ class AnswerBuilder:
         kind = delta.get("type")
         if kind in _JOINED:
             name = _JOINED[kind]
-            piece = _get(delta, name, str)
-            block.pieces.setdefault(name, []).append(piece)
-            self._received_chars += len(piece)
+            block.pieces.setdefault(name, []).append(_get(delta, name, str))
         elif kind == "signature_delta":
             block.body["signature"] = _get(delta, "signature", str)
         elif kind == "citations_delta":
@@ -285,8 +295,16 @@ def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) ->
     )
 
 
+def name_stop_reason(reason: str) -> str:
+    """Return what the Messages API calls a reason to stop; one that nobody knows stays as it is."""
+    return _REASONS.get(reason, reason)
+
+
 def parse_api_usage(usage: Mapping[str, Any]) -> Usage | None:
-    """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero."""
+    """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero.
+
+    A prompt of 0 tokens was not reported either, and what was of the answer is kept.
+    """
 
     def count(source: Any, key: str) -> int:
         value = source.get(key) if isinstance(source, Mapping) else None
@@ -296,15 +314,16 @@ def parse_api_usage(usage: Mapping[str, Any]) -> Usage | None:
     long, short = (count(parts, f"ephemeral_{life}_input_tokens") for life in ("1h", "5m"))
     # The sum may be missing, and so may the parts.
     written = max(count(usage, "cache_creation_input_tokens"), long + short)
+    output = count(usage, "output_tokens")
     found = Usage(
         input_tokens=count(usage, "input_tokens"),
         cache_read_tokens=count(usage, "cache_read_input_tokens"),
         cache_write_5m_tokens=written - long,
         cache_write_1h_tokens=long,
-        output_tokens=count(usage, "output_tokens"),
-        thinking_tokens=count(usage.get("output_tokens_details"), "thinking_tokens"),
+        output_tokens=output,
+        thinking_tokens=min(output, count(usage.get("output_tokens_details"), "thinking_tokens")),
     )
-    return None if found.prompt_tokens == 0 else found
+    return found if found.context_tokens else None
 
 
 def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:

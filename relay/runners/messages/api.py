@@ -25,8 +25,10 @@ from relay.runners.messages.endpoint import (
     Family,
     StatusError,
     find_own_secrets,
+    find_proxy,
     open_client,
     quote_model,
+    read_beginning,
     require_success,
 )
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
@@ -45,9 +47,12 @@ if TYPE_CHECKING:
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
+_MODEL_BYTES = 1024 * 1024
+"""Of the description of a model, which has some hundreds."""
 NOT_FOUND = 404
 _UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
+_ERROR_STATUSES = range(400, 600)
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
 _SWITCH_S = 0.0005
@@ -114,10 +119,11 @@ class MessagesApi:
                 open_within(self._opening_s),
                 self._get_client().stream("GET", quote_model(model, self._family)) as response,
             ):
-                require_success(response).read()
+                body = read_beginning(require_success(response), _MODEL_BYTES)
             rehearsed = _REHEARSAL_HEADER in response.headers
-            found = read_limits(response.json())
-            return settle_limits(model, own, found, rehearsed=rehearsed, user_file=self._user_file)
+            found = read_limits(json.loads(body))
+            complaint = f"the endpoint {self._address} gives no limits for"
+            return settle_limits(model, own, found, rehearsed=rehearsed, complaint=complaint, user_file=self._user_file)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
         except StatusError as error:
@@ -125,14 +131,16 @@ class MessagesApi:
                 # A gateway without it, or one that knows the model under another name there: the first request tells.
                 said = _get_error(error)
                 known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
-                return settle_limits(model, own, NOTHING_SET, known=known, user_file=self._user_file)
+                what = "gives no limits for" if known else "does not know the model"
+                complaint = f"the endpoint {self._address} {what}"
+                return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
             return _judge_model_error(error, self._family)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
-                f"the endpoint {self._address} cannot be reached: {name_cause(error)}",
+                f"the endpoint {self._address} cannot be reached: {self._name_cause(error)}",
                 hint=f"check {self._family.base} and the network; `relay demo` needs neither",
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} does not answer like a Messages API: {error}",
                 hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
@@ -194,9 +202,9 @@ class MessagesApi:
             wire.refuse(error)
             return judge_status(error)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
-            return Fault(kind=FaultKind.INFRA, message=name_cause(error))
+            return Fault(kind=FaultKind.INFRA, message=self._name_cause(error))
         except (httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
-            return _fault(FaultKind.INFRA, name_cause(error), builder)
+            return _fault(FaultKind.INFRA, self._name_cause(error), builder)
         except (StreamBrokenError, ValueError, RecursionError) as error:
             fault = _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
             return replace(
@@ -241,16 +249,22 @@ class MessagesApi:
             wire.begin(response.status_code, response.headers)
             chunks = stack.enter_context(closing(wire.listen(response.iter_bytes())))
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
-                return judge_event(error, builder.usage)
+                return judge_event(error, builder.usage, has_begun=builder.has_begun)
             # The answer counts whatever happens here: it is paid for.
-            with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
-                deque(chunks, maxlen=0)
+            broken = (OpeningTimeoutError, StreamBrokenError, httpx2.HTTPError, httpx2.StreamError)
+            with suppress(Interrupted, *broken), open_within(END_S):
+                deque(watchdog.watch(chunks), maxlen=0)
         return builder.build()
 
     @property
     def _address(self) -> str:
         """The endpoint, for messages."""
         return str(self._client.base_url) if self._client else self._environ.get(self._family.base, "")
+
+    def _name_cause(self, error: Exception) -> str:
+        """Name what went wrong on the way, and who else is on it."""
+        proxy = find_proxy(self._address)
+        return f"{name_cause(error)}{f' (through the proxy of {proxy})' if proxy else ''}"
 
     def _get_client(self) -> "httpx2.Client":
         # The thread that prepares the client and the first request may both get here.
@@ -265,19 +279,25 @@ def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
     return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
 
 
-def judge_event(data: Mapping[str, Any], usage: Usage | None) -> Fault:
-    """Say what an error in mid-stream means; `usage` is what the answer had reported until then."""
+def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool) -> Fault:
+    """Say what an error with the status of a success means.
+
+    Args:
+        usage: What the answer had reported until then.
+        has_begun: Some of an answer came before it: the request was worked on, and was well-formed.
+    """
     found = data.get("error")
-    error: Mapping[str, Any] = found if isinstance(found, dict) else {}
-    text, name = str(error.get("message") or ""), _find_text(error, "type")
-    kind = classify_error(status=200, error_type=name, error_code=_find_code(error), text=text)
-    # A request that had begun to be answered was well-formed.
+    error: Mapping[str, Any] = found if isinstance(found, dict) else {"message": found}
+    text, name, code = str(error.get("message") or ""), _find_text(error, "type"), error.get("code")
+    status = code if isinstance(code, int) and code in _ERROR_STATUSES else 200
+    kind = classify_error(status=status, error_type=name, error_code=_find_code(error), text=text)
     lasting = kind is FaultKind.REQUEST
+    where = "in mid-stream" if has_begun else "instead of an answer"
     return Fault(
         kind=FaultKind.INFRA if lasting else kind,
-        message=f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}",
+        message=f"{name or (f'error {code}' if status == code else 'an error')} {where}: {text[:_SHOWN_CHARS]}",
         usage=usage,
-        may_be_billed=True,
+        may_be_billed=has_begun,
         lasting=lasting,
     )
 

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import Price, answer_cost_usd, normalize_model
+from relay.meters.prices import Price, charge_request, normalize_model
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
@@ -17,15 +16,14 @@ from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
 from relay.runners.messages.warmer import Warmer, WarmPrompt
 from relay.runners.messages.wire_notes import describe_result
+from relay.runners.turns import fit_answer
 from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.tokens import estimate_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
-LEAST_OUTPUT_TOKENS = 4_000
-"""A request whose answer may not be as long as this is not worth sending: where the caps leave less, it is not sent."""
 LEAST_READY_S = 0.03
 """A model that took less for its last answer leaves no time to make a command's sandbox."""
 LEAST_BELIEVED = 1 / 3
@@ -115,15 +113,17 @@ class ContextWindow:
 
         Where the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
         """
-        self.allowed_tokens, least = self.max_output_tokens, self.gauge.least_tokens + self.warmer.pending_tokens
-        why = self.spec.check_budget(least, self.allowed_tokens)
-        shorter = self.allowed_tokens // 2
-        while why and shorter >= LEAST_OUTPUT_TOKENS:
-            if not self.spec.check_budget(least, shorter):
-                self.allowed_tokens = shorter
-                return None
-            shorter //= 2
-        return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
+        fit = fit_answer(self.spec.check_budget, self._least_prompt_tokens, self.max_output_tokens)
+        self.allowed_tokens = self.max_output_tokens if isinstance(fit, str) else fit
+        return SessionOutcome(end=SessionEnd.BUDGET, detail=fit) if isinstance(fit, str) else None
+
+    def check_longest(self) -> str | None:
+        """Say why a request for the longest answer must not be sent; None when it may."""
+        return self.spec.check_budget(self._least_prompt_tokens, self.max_output_tokens)
+
+    @property
+    def _least_prompt_tokens(self) -> int:
+        return self.gauge.least_tokens + self.warmer.pending_tokens
 
     def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
         """Leave out what the endpoint refuses and relay can do without; False where there is nothing of the kind."""
@@ -167,29 +167,54 @@ class ContextWindow:
         return request
 
     def _charge(self, fault: Fault, duration_s: float) -> None:
-        """Account for a request that gave no answer: what it reported, or the most that it can have cost."""
-        if fault.usage is not None:
-            self._emit(self.spec.model, fault.usage, "cut", duration_s)
-        elif fault.may_be_billed:
-            self._emit(self.spec.model, self._worst_usage(), "lost", duration_s, estimated=True)
+        """Account for a request that gave no answer, where the endpoint may have worked on it."""
+        if fault.usage is not None or fault.may_be_billed:
+            spent = self._settle(self.spec.model, fault.usage, least_output=1)
+            self._emit(self.spec.model, spent, "cut" if fault.usage else "lost", duration_s)
 
-    def _worst_usage(self) -> Usage:
-        """Return the most that the request that was just sent can have used."""
-        return Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens)
+    def _settle(self, model: str, said: Usage | None, *, least_output: int) -> Spent:
+        """Return what the request that was just sent counts as."""
+        return charge_request(
+            said,
+            self._find_price(model),
+            worst=Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens),
+            least=Usage(input_tokens=int(LEAST_BELIEVED * self._own_tokens), output_tokens=least_output),
+            most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
+        )
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before anything of it is used."""
-        said = sum(map(_estimate_said, answer.content))
-        usage, worst = self._correct(answer.usage, said), self._worst_usage()
-        self.gauge = self.gauge.measure(usage)
-        if usage is None:
-            self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
-        self._own_tokens += said
-        estimated = usage is None or usage != answer.usage
         self._look_at_model(answer.model)
-        self._emit(
-            answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated, streamed=answer.streamed
-        )
+        seen = sum(map(_estimate_seen, answer.content))
+        least = max(int(LEAST_BELIEVED * seen), bool(answer.content))
+        spent = self._settle(answer.model, answer.usage, least_output=least)
+        self._measure(answer, spent.usage, seen)
+        self._own_tokens += seen
+        self._emit(answer.model, spent, answer.stop_reason, duration_s, streamed=answer.streamed)
+
+    def _measure(self, answer: Answer, counted: Usage, seen_tokens: int) -> None:
+        """Tell the gauge of an answer: what the endpoint said of it that is believed, else what relay sees."""
+        said = answer.usage
+        if said is None or not said.prompt_tokens:
+            self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
+            return
+        prompt, output = said.prompt_tokens, said.output_tokens
+        if output != counted.output_tokens:
+            output = seen_tokens
+        if prompt != counted.prompt_tokens:
+            self._doubt(prompt)
+            prompt = self._own_tokens
+        self.gauge = self.gauge.measure(Usage(input_tokens=prompt, output_tokens=output))
+
+    def _doubt(self, prompt_tokens: int) -> None:
+        """Say once that the endpoint's count of a prompt is not believed."""
+        if not self._doubted:
+            words = (
+                f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
+                "relay goes by its own count, for the reset line and, at most, for the cost"
+            )
+            self._connection.observe(Noticed(text=words, warning=True))
+        self._doubted = True
 
     def _look_at_model(self, model: str) -> None:
         """Say once that another model answers than the one that was asked; its price is the one that counts."""
@@ -201,28 +226,6 @@ class ContextWindow:
         )
         self._connection.observe(Noticed(text=f"{model} answers, not {self.spec.model}; {words}", warning=True))
 
-    def _correct(self, usage: Usage | None, said_tokens: int) -> Usage | None:
-        """Return a usage with the prompt, and the answer, as relay counts them where the endpoint has counted a part.
-
-        Args:
-            usage: As reported; None stays None.
-            said_tokens: What is seen of the answer, by estimate.
-        """
-        if usage is None:
-            return None
-        if usage.output_tokens < LEAST_BELIEVED * said_tokens:
-            usage = replace(usage, output_tokens=said_tokens)
-        if usage.prompt_tokens >= LEAST_BELIEVED * self._own_tokens:
-            return usage
-        if not self._doubted:
-            self._doubted = True
-            words = (
-                f"the endpoint reports {usage.prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
-                "relay goes by its own count, for the reset line and, at most, for the cost"
-            )
-            self._connection.observe(Noticed(text=words, warning=True))
-        return replace(usage, input_tokens=usage.input_tokens + self._own_tokens - usage.prompt_tokens)
-
     def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
         broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
@@ -231,9 +234,9 @@ class ContextWindow:
 
     def _hold(self, answer: Answer, request: Mapping[str, Any], at: float) -> None:
         """Have what was sent kept in the cache while the run waits, where it is there."""
-        usage, takes = answer.usage, self._connection.dialect.takes
+        usage, takes = answer.usage or Usage(), self._connection.dialect.takes
         budget = (request.get("thinking") or {}).get("type") == "enabled"  # is below max_tokens, which would be 0
-        if usage is None or budget or self._doubted or not takes(RequestPart.REFRESH):
+        if not usage.prompt_tokens or budget or self._doubted or not takes(RequestPart.REFRESH):
             self.warmer.forget()
             return
         self.warmer.hold(
@@ -241,6 +244,7 @@ class ContextWindow:
                 request=request,
                 turn=self.turn,
                 tokens=usage.prompt_tokens,
+                window_tokens=self._model.window_tokens,
                 cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
                 hour=usage.cache_write_1h_tokens > 0 or (bool(self._ttl) and takes(RequestPart.HOUR)),
                 at=at,
@@ -252,29 +256,20 @@ class ContextWindow:
         """Return the price of the model that answers."""
         return self._others.get(model) or self.spec.price
 
-    def _emit(
-        self,
-        model: str,
-        usage: Usage,
-        stop_reason: str,
-        duration_s: float,
-        *,
-        estimated: bool = False,
-        streamed: bool = True,
-    ) -> None:
+    def _emit(self, model: str, spent: Spent, stop_reason: str, duration_s: float, *, streamed: bool = True) -> None:
         self._connection.observe(
             ResponseReceived(
                 turn=self.turn,
                 model=model,
-                usage=usage,
-                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated),
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
                 window_tokens=self.gauge.window_tokens,
                 stop_reason=stop_reason,
                 duration_s=duration_s,
-                estimated=estimated,
+                estimated=spent.estimated,
                 streamed=streamed,
             )
         )
@@ -285,7 +280,7 @@ class ContextWindow:
             self._connection.observe(TextShown(text=text, thinking=block["type"] == "thinking"))
 
 
-def _estimate_said(block: Mapping[str, Any]) -> int:
+def _estimate_seen(block: Mapping[str, Any]) -> int:
     """Estimate what a block of an answer adds to the next prompt; what is not shown of it counts as nothing."""
     if block.get("type") == "tool_use":
         return estimate_tokens(json.dumps(block["input"], default=str))

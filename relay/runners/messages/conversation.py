@@ -204,8 +204,8 @@ class Conversation:
             case "model_context_window_exceeded":
                 return SessionOutcome(end=SessionEnd.OVERFLOW, detail="the model's window is full", text=answer.text)
             case reason:
-                words = f"the answer ended with {reason!r}, which relay does not know; nothing of it was run"
-                return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
+                words = f"the endpoint ended its answer with {reason!r}, which is no stop reason of the Messages API"
+                return SessionOutcome(end=SessionEnd.DENIED, detail=f"{words}: nothing of it was run")
 
     def _finish(self, answer: Answer) -> SessionOutcome | None:
         if not answer.content:
@@ -234,7 +234,8 @@ class Conversation:
         """Ask again with more room once; after that keep what is whole, run nothing and say so."""
         if self._context.allowed_tokens < self._context.max_output_tokens:
             words = f"an answer was cut at {self._context.allowed_tokens:,} tokens, the most that the caps leave"
-            return SessionOutcome(end=SessionEnd.BUDGET, detail=words, text=answer.text)
+            why = self._context.check_longest()  # and what would be enough is known
+            return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}", text=answer.text)
         if self._context.raise_output_limit():
             limit = self._context.max_output_tokens
             self._connection.observe(

@@ -1,6 +1,6 @@
 """What one endpoint takes of a request: as set, else learnt from its refusals. Gateways know the API of some day."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +22,8 @@ class RequestPart(StrEnum):
     DISPLAY = "thinking.display"
     THINKING = "thinking"
     UNSIGNED = "thinking without a signature"
+    EARLIER = "thinking of earlier answers"
+    """It was signed by another, where a gateway changes whom it asks."""
     HOUR = "cache_control.ttl"
     AUTOMATIC_CACHE = "cache_control of the request"
     """The last block is marked instead."""
@@ -87,8 +89,10 @@ class EndpointDialect:
     def _find_part(self, words: str, request: Mapping[str, Any]) -> RequestPart | None:
         if request["messages"][-1]["role"] == "system":
             return RequestPart.SYSTEM_MESSAGE
-        if "signature" in words and _drop_unsigned(request["messages"]) != request["messages"]:
-            return RequestPart.UNSIGNED
+        if "signature" in words and self.takes(RequestPart.EARLIER):
+            has_unsigned = _drop(_is_unsigned, request["messages"]) != request["messages"]
+            has_any = _drop(_is_thinking, request["messages"]) != request["messages"]
+            return RequestPart.UNSIGNED if has_unsigned else RequestPart.EARLIER if has_any else None
         if self.answered:
             return None
         sent = _list_parts(request)
@@ -96,7 +100,9 @@ class EndpointDialect:
 
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return messages as the endpoint takes them."""
-        return messages if self.takes(RequestPart.UNSIGNED) else _drop_unsigned(messages)
+        if not self.takes(RequestPart.EARLIER):
+            return _drop(_is_thinking, messages)
+        return messages if self.takes(RequestPart.UNSIGNED) else _drop(_is_unsigned, messages)
 
     def say_learnt(self) -> Compat:
         """Return what was set and learnt, as settings."""
@@ -149,12 +155,17 @@ def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
     })  # fmt: skip
 
 
-def _drop_unsigned(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages without the thinking that nobody has signed; something always follows it."""
+def _drop(
+    is_dropped: Callable[[Mapping[str, Any]], bool], messages: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return messages without some of their thinking; something always follows it."""
     return [
-        {**message, "content": [block for block in message["content"] if not _is_unsigned(block)]}
-        for message in messages
+        {**message, "content": [block for block in message["content"] if not is_dropped(block)]} for message in messages
     ]
+
+
+def _is_thinking(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in {_THINKING, "redacted_thinking"}
 
 
 def _is_unsigned(block: Mapping[str, Any]) -> bool:

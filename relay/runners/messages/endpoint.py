@@ -104,11 +104,11 @@ def require_success(response: "httpx2.Response") -> "httpx2.Response":
     """
     if response.is_success:
         return response
-    raise StatusError(response, read_error(response))
+    raise StatusError(response, read_beginning(response))
 
 
-def read_error(response: "httpx2.Response", most_bytes: int = MAX_ERROR_BYTES) -> bytes:
-    """Return the body of an error, as far as it is looked at."""
+def read_beginning(response: "httpx2.Response", most_bytes: int = MAX_ERROR_BYTES) -> bytes:
+    """Return a body as far as it is looked at; by default that of an error."""
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk
@@ -188,11 +188,12 @@ def open_client(
     import httpx2
 
     key_name = get_key_name(environ, (family,))
-    proxies = getproxies()
+    address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
+    # What is on this machine is asked without a proxy, which may be on another.
+    proxies = {} if _is_loopback(address) else getproxies()
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
-    address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
     with _explaining_certificates(), _explaining_socks():
         # Reading all certificates takes 20 ms. Without TLS nobody shows one; if one did, none would be believed.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
@@ -205,6 +206,32 @@ def open_client(
             transport=transport
             or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_keep_alive())),
         )
+
+
+def _is_loopback(address: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_proxy(address: str) -> str:
+    """Return the proxy on the way to an address, as ``HTTPS_PROXY=host:port``; empty without one."""
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    try:
+        scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+    kind = next((kind for kind in (scheme, "all") if kind in proxies), "")
+    if not kind or _is_loopback(address) or proxy_bypass(host):
+        return ""
+    # Without its scheme, and the password in front of the @.
+    return f"{kind.upper()}_PROXY={proxies[kind].rpartition('//')[2].rpartition('@')[2]}"
 
 
 @contextmanager

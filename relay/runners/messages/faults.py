@@ -44,7 +44,7 @@ class Fault:
     usage: Usage | None = None
     """What an answer that broke off had reported; it is billed all the same."""
     may_be_billed: bool = False
-    """The endpoint may have worked on the request; without `usage` the most that it can cost is charged."""
+    """The endpoint may have worked on the request: what `usage` does not say counts as the most that it can be."""
     lasting: bool = False
     """It will most likely be the same again: sent again a few times only."""
 

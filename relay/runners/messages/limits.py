@@ -3,22 +3,23 @@
 from dataclasses import replace
 from typing import Any
 
-from relay.config.model import ModelSettings
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.model_table import render_model_table
 from relay.errors import RunnerError
 from relay.meters.gauge import LEAST_WINDOW_TOKENS
-from relay.meters.prices import PRICES_SEEN, find_limits
+from relay.meters.prices import PRICES_SEEN, find_limits, suggest_models
 from relay.runners.base import ModelInfo
 
 
 def read_limits(body: Any) -> ModelSettings:
     """Read what Anthropic's, OpenAI's or Google's Models API says: window and output limit, as far as it gives them.
 
-    Raises:
-        ValueError: It is no such answer.
+    Gateways have forms of their own, which say nothing here.
     """
-    if not isinstance(body, dict) or not ("id" in body or "name" in body):
-        raise ValueError("the model's description is not a JSON object")
+    if isinstance(body, dict) and isinstance(body.get("data"), dict):
+        body = body["data"]
+    if not isinstance(body, dict):
+        return NOTHING_SET
     names = ("inputTokenLimit", "outputTokenLimit") if "name" in body else ("max_input_tokens", "max_tokens")
     limits = [body.get(name) for name in names]
     window, output = (value if type(value) is int and value > 0 else None for value in limits)
@@ -31,7 +32,7 @@ def settle_limits(
     found: ModelSettings,
     *,
     rehearsed: bool = False,
-    known: bool = True,
+    complaint: str = "the endpoint gives no limits for",
     user_file: str,
 ) -> ModelInfo:
     """Put a model's limits together.
@@ -40,7 +41,7 @@ def settle_limits(
         own: What the user's settings say of it.
         found: What the endpoint says.
         rehearsed: The endpoint is a rehearsal server.
-        known: The endpoint has not said that it does not know the model.
+        complaint: What an error says of the endpoint, up to the model's name.
         user_file: Where the user's own settings are, for the hint.
 
     Raises:
@@ -50,11 +51,10 @@ def settle_limits(
     window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
     output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
     if not window or not output:
-        what = "gives no limits for" if known else "does not know the model"
         so_far = replace(own, window_tokens=window or None, max_output_tokens=output or None)
         raise RunnerError(
-            f"the endpoint {what} {model!r}, and relay's table of {PRICES_SEEN} does not know it",
-            hint=f"if it is the model that you want, put what it can do into {user_file}:\n"
+            f"{complaint} {model!r}{suggest_models(model)}, and relay's table of {PRICES_SEEN} does not know it",
+            hint=f"if address and name are right, put what the model can do into {user_file}:\n"
             f"{render_model_table(model, so_far)}",
         )
     if window < LEAST_WINDOW_TOKENS:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError
-from relay.runners.messages.sse import MAX_EVENT_BYTES, ServerEvent, parse_events
+from relay.runners.messages.sse import ServerEvent, parse_events
 from relay.runners.messages.watchdog import Watchdog
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -83,7 +83,7 @@ def _iter_events(chunks: Iterator[bytes], watchdog: Watchdog, builder: AnswerBui
         raise PageError("it is a web page")
     if first == b"{":
         builder.streamed = False
-        yield from _iter_message(b"".join(_bound(chunks)))
+        yield from _iter_message(b"".join(chunks))
         return
     for event in parse_events(chunks):
         watchdog.note_event(progress=event.name != "ping")
@@ -97,7 +97,9 @@ def _parse_event(event: ServerEvent) -> _Event:
         return StreamBrokenError(str(error))
     if not isinstance(data, dict):
         return StreamBrokenError("event data is not an object")
-    return {**data, "type": "error"} if event.name == "error" else data
+    # Gateways write what they mean by an error as their own dialect has it.
+    is_error = event.name == "error" or ("type" not in data and data.get("error"))
+    return {**data, "type": "error"} if is_error else data
 
 
 def _iter_message(body: bytes) -> Iterator[dict[str, Any]]:
@@ -110,7 +112,7 @@ def _iter_message(body: bytes) -> Iterator[dict[str, Any]]:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise StreamBrokenError(str(error)) from error
-    if isinstance(message, dict) and "error" in message:
+    if isinstance(message, dict) and message.get("error"):
         yield {**message, "type": "error"}
         return
     content = message.get("content") if isinstance(message, dict) else None
@@ -131,17 +133,3 @@ def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
         if text := chunk.lstrip(_BLANK):
             return text[:1], chain(seen, chunks)
     return b"", iter(seen)
-
-
-def _bound(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Pass a body on, up to the size that an event may have.
-
-    Raises:
-        StreamBrokenError: There is more.
-    """
-    size_bytes = 0
-    for chunk in chunks:
-        size_bytes += len(chunk)
-        if size_bytes > MAX_EVENT_BYTES:
-            raise StreamBrokenError(f"a message of more than {MAX_EVENT_BYTES:,} bytes")
-        yield chunk

@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator
 from relay.regexes import regex
 from relay.values import dataclass
 
-MAX_EVENT_BYTES = 64 * 1024 * 1024
-"""An event beyond this is not an answer's: a whole request may have 32 MiB."""
-
 _LINE_END = regex(rb"\r\n|\n|\r")
 
 
@@ -26,12 +23,8 @@ class ServerEvent:
 
 
 def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield complete events; an unfinished last one is dropped, as the format says.
-
-    Raises:
-        ValueError: An event has more than `MAX_EVENT_BYTES`.
-    """
-    name, data, size_bytes = b"", list[bytes](), 0
+    """Yield complete events; an unfinished last one is dropped, as the format says."""
+    name, data = b"", list[bytes]()
     for line in _split_lines(chunks):
         if not line:
             if data:
@@ -39,10 +32,8 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
                     name=name.decode("utf-8", "replace") or "message",
                     data=b"\n".join(data).decode("utf-8", "replace"),
                 )
-            name, data, size_bytes = b"", [], 0
+            name, data = b"", []
             continue
-        size_bytes += len(line)
-        _require_size(size_bytes)
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"event":
@@ -53,20 +44,13 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
 
 def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines without their ends; what follows the last line end is not a line."""
-    pieces, size_bytes, after_cr = list[bytes](), 0, False
+    pieces, after_cr = list[bytes](), False
     for raw in chunks:
         # A LF right behind a CR belongs to it, even where the network cut between them.
         chunk = raw.removeprefix(b"\n") if after_cr else raw
         after_cr = raw.endswith(b"\r") if raw else after_cr
         first, *more = _LINE_END.split(chunk)
         pieces.append(first)
-        size_bytes += len(first)
-        _require_size(size_bytes)
         for piece in more:
             yield b"".join(pieces)
-            pieces, size_bytes = [piece], len(piece)
-
-
-def _require_size(size_bytes: int) -> None:
-    if size_bytes > MAX_EVENT_BYTES:
-        raise ValueError(f"an event of more than {MAX_EVENT_BYTES:,} bytes")
+            pieces = [piece]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
 
-from relay.meters.prices import Price, answer_cost_usd
+from relay.meters.prices import Price, charge_request
 from relay.meters.warmth import DUE_SHARE, LEAST_USD, Waits, find_saving_usd
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.cache import KEPT_SHARE, LONG_TTL_S, SHORT_TTL_S
@@ -19,7 +19,7 @@ from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.dialect import RequestPart
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import CacheRefreshed
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 from relay.values import dataclass
 
 LAST_S = 2.0
@@ -33,6 +33,8 @@ class WarmPrompt:
     request: Mapping[str, Any]
     turn: int
     tokens: int
+    window_tokens: int
+    """Of the model."""
     cached_tokens: int
     hour: bool
     """Whether its entries live for an hour."""
@@ -157,24 +159,30 @@ class Warmer:
         going.thread.join(wait_s)
         silent = Fault(kind=FaultKind.INFRA, message="no answer before the wait was over", may_be_billed=True)
         found = going.found[0] if going.found else silent
-        worst = Usage(input_tokens=going.held.tokens)
-        usage = found.usage or (worst if isinstance(found, Answer) or found.may_be_billed else Usage())
         failure = self._judge(going.held, found)
         if self._held is not None and self._held.request is going.held.request:  # and no answer came meanwhile
             self._held = None if failure else going.held
             going.held.note(going.began)
         model = (found.model if isinstance(found, Answer) else "") or str(going.held.request["model"])
+        spent = self._settle(going.held, model, found)
         self._connection.observe(
             CacheRefreshed(
                 turn=going.held.turn,
                 model=model,
-                usage=usage,
-                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=usage is worst),
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
                 duration_s=self._connection.clock() - going.began,
-                estimated=usage is worst,
+                estimated=spent.estimated,
                 failure=failure,
             )
         )
+
+    def _settle(self, held: WarmPrompt, model: str, found: Answer | Fault) -> Spent:
+        if isinstance(found, Fault) and found.usage is None and not found.may_be_billed:
+            return Spent()
+        worst = Usage(input_tokens=held.tokens)
+        most = Usage(input_tokens=held.window_tokens, output_tokens=held.window_tokens)
+        return charge_request(found.usage, self._find_price(model), worst=worst, least=Usage(), most=most)
 
     def _judge(self, held: WarmPrompt, found: Answer | Fault) -> str:
         """Say why the prompt is not worth keeping any longer; an endpoint that knows no refresh is asked for none."""

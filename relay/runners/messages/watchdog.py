@@ -1,4 +1,4 @@
-"""Time limits for an endpoint that hold even while it sends bytes.
+"""Limits for an endpoint that hold even while it sends bytes: of time, and of how much it sends.
 
 The HTTP client's own timeouts are for silence: one byte every now and then holds them off for ever. So progress is
 measured in events, an answer has a longest time, and what comes before its first byte runs under an alarm.
@@ -21,6 +21,16 @@ PATIENCE = 10
 """How many times the idle limit an answer may take that is only pings: 15 minutes by default, as `LEAST_ANSWER_S`."""
 SLOWEST_TOKENS_PER_S = 20.0
 """An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
+
+_EVENTS_BYTES = 1024 * 1024
+"""What an answer may have besides its tokens: pings, the starts and ends of its blocks."""
+_TOKEN_BYTES = 256
+"""The most that a token takes on the wire, on average: one that comes alone takes an event of 130 to 180 bytes."""
+
+
+def most_answer_bytes(output_tokens: int) -> int:
+    """Return how large the body of an answer can be for which so many tokens were asked."""
+    return _EVENTS_BYTES + _TOKEN_BYTES * output_tokens
 
 
 class StalledError(StreamBrokenError):
@@ -46,6 +56,8 @@ class Watchdog:
         self._whole_s = max(LEAST_ANSWER_S, output_tokens / SLOWEST_TOKENS_PER_S)
         self._started = self._alive = self._progress = clock()
         self._begun = False
+        self._output_tokens = output_tokens
+        self._left_bytes = most_answer_bytes(output_tokens)
 
     def note_event(self, *, progress: bool) -> None:
         """Note an event.
@@ -66,10 +78,14 @@ class Watchdog:
 
         Raises:
             StalledError: No event, or only pings, for too long, or no end in sight.
+            StreamBrokenError: It is more than the answer can be that was asked for.
         """
         self._alive = self._progress = self._clock()
         for chunk in chunks:
             now = self._clock()
+            self._left_bytes -= len(chunk)
+            if self._left_bytes < 0:
+                raise StreamBrokenError(f"it is longer than the {self._output_tokens:,} tokens that were asked for")
             if now - self._alive > self._idle_s:
                 words = "only pings or pieces of an event" if not self._begun else "only pieces of an event"
                 raise StalledError(f"no progress for {self._idle_s:g} s, {words}")

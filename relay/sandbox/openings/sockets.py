@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST = 128
-"""Connections at once; further ones wait."""
+"""Connections at once, where nothing else is said."""
 IDLE_S = 3600.0
 """A connection that says nothing in one direction for so long is closed."""
 _CHUNK_BYTES = 64 * 1024
@@ -19,20 +19,24 @@ Serve = Callable[[socket.socket], object]
 
 
 @contextmanager
-def listen(place: Path, serve: Serve) -> Iterator[None]:
-    """Serve every connection to a new socket until the block ends. Nothing of it keeps relay from ending."""
+def listen(place: Path, serve: Serve, most: int = MOST) -> Iterator[None]:
+    """Serve every connection to a new socket until the block ends. Nothing of it keeps relay from ending.
+
+    Args:
+        most: Connections at once; further ones wait.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(place))
         listener.listen(_WAITING)
-        _start_serving(listener, serve)
+        _start_serving(listener, serve, most)
         try:
             yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)  # else whoever waits at it would never know
 
 
-def _start_serving(listener: socket.socket, serve: Serve) -> None:
-    free = threading.BoundedSemaphore(MOST)
+def _start_serving(listener: socket.socket, serve: Serve, most: int) -> None:
+    free = threading.BoundedSemaphore(most)
 
     def attend(peer: socket.socket) -> None:
         try:

@@ -1,0 +1,44 @@
+"""`relay notify`: whom a run would call, and whether it can."""
+
+import os
+
+import click
+
+from relay.cli.boundary import note_place
+from relay.cli.screen import say
+from relay.errors import ConfigError, ExitCode
+from relay.setup.place import find_settings
+
+_WAIT_S = 20.0
+
+
+@click.command("notify", short_help="Show whom a run calls; --test calls them.")
+@click.option("--test", "is_test", is_flag=True, help="Send one message to each, and say what came back.")
+def command(*, is_test: bool) -> int:
+    """Show whom a run calls, and about what, as `notify` in your own settings says (docs/news.md).
+
+    With --test each is sent a message, whatever it wants to be told of, and what came back is said. The exit code is 1
+    where somebody cannot be told.
+    """
+    from relay.news.courier import TRIAL, Courier, Newsroom
+
+    place = note_place(needs_repo=False)
+    channels = find_settings({}, os.environ, place.root, plan=None).notify
+    if not channels:
+        raise ConfigError("a run calls nobody", hint="docs/news.md says how notify in your own settings names somebody")
+    courier = Courier()
+    room = Newsroom(channels, os.environ, str, courier)
+    for channel in channels:
+        if is_test:
+            room.tell(channel, TRIAL)
+        else:
+            say(channel.text)
+            room.check(channel)
+    courier.close(_WAIT_S)
+    answers = courier.take_ends()
+    for answer in answers:
+        say(f"{answer.name}: {answer.words}", style="green" if answer.reached else "red")
+    odd = room.take_failures()
+    for event in odd:
+        say(event.text, style="red")
+    return ExitCode.USER if odd or not all(answer.reached for answer in answers) else ExitCode.DONE

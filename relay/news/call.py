@@ -1,0 +1,125 @@
+"""One call, as a process of its own: what a service answers, and how long it takes for that, is not the run's.
+
+The file is run by itself and imports nothing of relay. It reads a job as JSON from standard input, says what came back
+on standard output, a line each, and ends with 0 where somebody was told. What it says holds nothing of an address but
+its host.
+"""
+
+import contextlib
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+GIVE_UP_S = 90
+"""After these seconds a call ends by itself, whoever keeps it waiting."""
+MEMORY_BYTES = 512 << 20
+"""Ten times what Apprise needs; an answer of gigabytes ends at it."""
+PROGRAM_S = 10.0
+"""What a program has for one try."""
+_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+
+
+def main() -> int:
+    """Do a job; return the exit code."""
+    job = json.load(sys.stdin)
+    signal.alarm(GIVE_UP_S)
+    return not (start_program(**job) if "words" in job else tell_service(**job))
+
+
+def _hear(words: str) -> None:
+    sys.stdout.write(f"{' '.join(words.split())}\n")
+    sys.stdout.flush()
+
+
+def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
+    """Start a program, again after each wait where it fails; return whether it did what it is for."""
+    for wait_s in (*waits_s, None):
+        try:
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                timeout=PROGRAM_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            _hear(f"{words[0]} did not end in {PROGRAM_S:g} s")
+            return False
+        except OSError as error:
+            _hear(f"{words[0]} cannot be started: {error.strerror}")
+            return False
+        _hear(f"{words[0]} ended with {done.returncode}")
+        if not done.returncode or wait_s is None:
+            return not done.returncode
+        time.sleep(wait_s)
+    raise AssertionError
+
+
+def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequence[float]) -> bool:
+    """Have Apprise tell a service; return whether it took the news."""
+    with contextlib.suppress(ValueError, OSError):  # a Mac knows no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    _use_adapter(waits_s)
+    import apprise
+
+    # Without its pictures, which would be fetched from elsewhere.
+    plain: Mapping[str, Any] = {
+        "app_id": "relay",
+        "app_desc": "relay",
+        "app_url": "",
+        "image_url_mask": "",
+        "image_url_logo": "",
+    }
+    asset = apprise.AppriseAsset(http_redirects=False, async_mode=False, **plain)
+    service = apprise.Apprise.instantiate(url, asset=asset)
+    if service is None:
+        _hear("Apprise knows no service of this address, or needs another package for it")
+        return False
+    desk = apprise.Apprise(asset=asset)
+    desk.add(service)
+    return bool(desk.notify(body=text, title=title, notify_type=kind, body_format="text"))
+
+
+def _use_adapter(waits_s: Sequence[float]) -> None:
+    """Have every HTTP request of this process tried again where that may help, and what came back said.
+
+    Apprise makes its sessions itself and has no place for an adapter: its own retries are all alike, whatever the
+    service answered.
+    """
+    import requests.sessions
+    from requests.adapters import HTTPAdapter
+    from urllib3.util.retry import Retry
+
+    class Tries(Retry):
+        """Waits as long as the service says (Retry-After), else as long as `waits_s` says."""
+
+        def get_backoff_time(self) -> float:
+            return waits_s[len(self.history) - 1]
+
+        def increment(self, *args: Any, **given: Any) -> Any:  # as it is called
+            response, error = given.get("response"), given.get("error")
+            _hear(f"answered with {response.status}" if response else f"no answer: {str(error).rpartition(': ')[2]}")
+            return super().increment(*args, **given)
+
+    class Adapter(HTTPAdapter):
+        def __init__(self) -> None:
+            tries = Tries(len(waits_s), status_forcelist=_AGAIN, allowed_methods=None, raise_on_status=False)
+            super().__init__(max_retries=tries)
+
+        def send(self, *args: Any, **given: Any) -> requests.Response:
+            response = super().send(*args, **given)
+            _hear(f"answered with {response.status_code}")
+            try:
+                response.content  # noqa: B018  # it is read now
+            except MemoryError:
+                _hear("answered with more than anybody reads")
+                raise
+            return response
+
+    requests.sessions.HTTPAdapter = Adapter  # type: ignore[assignment, attr-defined]  # a process of its own, which does nothing else
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""What sessions changed of what git ignores: no commit has it, and no gate is to be green by it in silence.
+
+While code runs that a session may have written, the span is noted in the git directory, where no command writes. The
+kernel dates each change of a file (its ctime) and lets no program set that date: what is dated in a span was changed in
+it. Setup commands and the gate before a phase run outside of the spans, and so does the user between two runs.
+"""
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+
+from relay.errors import RepoError
+from relay.git.names import render_path, with_parents
+from relay.git.notes import read_note, write_note
+from relay.git.repository import Repo
+from relay.plan.files import STATE_DIR
+from relay.sandbox.links import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages
+from relay.values import dataclass
+from relay.words import count, list_some
+
+_NOTE = "spans"
+_MOST_SPANS = 2_000
+"""More than a plan has sessions; the oldest become one then."""
+_NAMED = 3
+_END = 1 << 63
+_PAUSE_S = 0.001
+_OWN = frozenset({".git", STATE_DIR})
+_ENVIRONMENTS = ("/pyvenv.cfg", "/conda-meta")
+_TAG = "CACHEDIR.TAG"
+"""Says that a directory can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
+_Test = Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpan:
+    """A time in which sessions could change files; in nanoseconds by the clock of the file system."""
+
+    start: int
+    end: int | None = None
+    """None while it lasts."""
+    guarded: tuple[str, ...] = ()
+    """Directories that the sandbox kept as they were. Their dates say nothing: somebody who installs the same package
+    elsewhere gives files that are shared by hard links another name, and so another date."""
+
+
+@contextlib.contextmanager
+def watch_sessions(repo: Repo, guarded: Sequence[str]) -> Iterator[None]:
+    """Note that what is changed meanwhile is changed by a session.
+
+    Args:
+        guarded: Directories that the sandbox keeps as they are.
+    """
+    end_span(repo)
+    _, start = _read_clock(repo)
+    _save_spans(repo, (*read_spans(repo), SessionSpan(start=start, guarded=tuple(guarded))))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, RepoError):  # on a full disk it lasts until the next run
+            end_span(repo)
+
+
+def end_span(repo: Repo) -> None:
+    """End the span that lasts, if one does: a relay that was killed left it so."""
+    spans = read_spans(repo)
+    if spans and spans[-1].end is None:
+        end, _ = _read_clock(repo)
+        _save_spans(repo, (*spans[:-1], replace(spans[-1], end=end)))
+
+
+def _read_clock(repo: Repo) -> tuple[int, int]:
+    """Return a time by which the file system dates changes, and the next one, when that has come.
+
+    A file server has a clock of its own. Most clocks move on some hundred times a second, some once or less.
+    """
+    dates: list[int] = []
+    while not dates or dates[0] == dates[-1]:
+        with tempfile.TemporaryFile(dir=repo.make_relay_dir()) as file:
+            dates.append(os.fstat(file.fileno()).st_ctime_ns)
+        time.sleep(_PAUSE_S)
+    return dates[0], dates[-1]
+
+
+def read_spans(repo: Repo) -> tuple[SessionSpan, ...]:
+    """Return the spans in which sessions ran in this work tree; none where the note is gone, or is not relay's."""
+    try:
+        rows = json.loads(read_note(repo, _NOTE) or "[]")
+        return tuple(
+            SessionSpan(start=int(start), end=None if end is None else int(end), guarded=tuple(map(str, guarded)))
+            for start, end, guarded in rows
+        )
+    except (ValueError, TypeError):
+        return ()
+
+
+def _save_spans(repo: Repo, spans: tuple[SessionSpan, ...]) -> None:
+    if len(spans) > _MOST_SPANS:
+        spans = (SessionSpan(start=spans[0].start, end=spans[1].end), *spans[2:])
+    write_note(repo, _NOTE, json.dumps([[span.start, span.end, span.guarded] for span in spans]))
+
+
+def find_changed(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return those of some files that sessions changed."""
+    is_changed, changed = _make_test(read_spans(repo)), []
+    for path in paths:
+        with contextlib.suppress(OSError):  # it went meanwhile
+            changed += [path] if is_changed(os.lstat(repo.root / path).st_ctime_ns) else []
+    return tuple(changed)
+
+
+def _make_test(spans: Sequence[SessionSpan]) -> _Test:
+    """Return a test for whether a date, in nanoseconds, lies in one of the spans."""
+    times: list[tuple[int, int]] = []
+    # Somebody may have set the clock back.
+    for start, end in sorted(sorted((span.start, span.end or _END)) for span in spans):
+        if times and start <= times[-1][1]:
+            times[-1] = (times[-1][0], max(end, times[-1][1]))
+        else:
+            times.append((start, end))
+    starts = [start for start, _ in times]
+
+    def is_changed(date: int) -> bool:
+        at = bisect_right(starts, date)
+        return at > 0 and date <= times[at - 1][1]
+
+    return is_changed
+
+
+def _is_folder(found: os.stat_result) -> bool:
+    return stat.S_ISDIR(found.st_mode)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Folder:
+    """A directory that git ignores. Mutable: notes what is in it."""
+
+    path: str
+    kept: int = 0
+    """Entries that no session changed."""
+    changed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionChanges:
+    """What sessions changed of what a gate may see beside its commit. Mutable: notes what it is shown."""
+
+    root: str
+    """The work tree."""
+    spans: tuple[SessionSpan, ...]
+    hidden: list[str] = field(default_factory=list)
+    """Paths that a gate is not to see."""
+    shown: dict[str, list[str]] = field(default_factory=dict)
+    """By directory, what it sees all the same: packages, for nothing runs without them, submodules, and files that lie
+    among very many others."""
+
+    def look(self, path: str, *, is_module: bool = False) -> None:
+        """Note what was changed at a path that git ignores, or below it.
+
+        Args:
+            is_module: It is a submodule: a gate sees all of that.
+        """
+        if not self.spans or path.partition("/")[0] in _OWN:
+            return
+        name, is_changed = path.rpartition("/")[2], _make_test(self.spans)
+        try:
+            found = os.lstat(f"{self.root}/{path}")
+            if not _is_folder(found):
+                self.hidden += [path] if is_changed(found.st_ctime_ns) else []
+            elif is_module or name in INSTALLED:
+                self._look_at_packages(path)
+            elif name in TOOL_CACHES:
+                self._look_at_cache(path, found, is_changed)
+            else:
+                self._look_at_files(path, is_changed)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except OSError:  # made so deep that nobody can name what is in it
+            self.hidden.append(path)
+
+    def render(self) -> str:
+        """Return what a gate saw all the same as a sentence; empty for nothing."""
+        parts = [
+            f"{render_path(top)} ({count(len(paths), 'change')}: {list_some(list(map(render_path, paths)), _NAMED)})"
+            for top, paths in sorted(self.shown.items())
+        ]
+        return f"the gate saw what sessions changed and no commit has: {list_some(parts, joint='; ')}" if parts else ""
+
+    def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
+        try:
+            with os.scandir(f"{self.root}/{folder}") as entries:
+                return [(f"{folder}/{entry.name}", entry.stat(follow_symlinks=False)) for entry in entries]
+        except (PermissionError, FileNotFoundError):
+            return []  # what relay cannot read, its commands cannot
+
+    def _look_at_cache(self, top: str, found: os.stat_result, is_changed: _Test) -> None:
+        """Hide a cache in which anything was changed: its tool makes it again."""
+        pending = [(top, found)]
+        while pending:
+            path, found = pending.pop()
+            if is_changed(found.st_ctime_ns):
+                self.hidden.append(top)
+                return
+            pending += self._list(path) if _is_folder(found) else []
+
+    def _look_at_packages(self, top: str) -> None:
+        """Note what was changed in a directory that a gate is shown, and hide the caches of packages that were."""
+        spans = [span for span in self.spans if top not in span.guarded]
+        is_changed, changed, pending = _make_test(spans), list[str](), [(top, False)]
+        while pending:
+            folder, is_dated = pending.pop()
+            below = self._list(folder)
+            for path, found in below:
+                if not _is_folder(found):
+                    changed += [path] if is_changed(found.st_ctime_ns) else []
+                elif is_cache_of_packages(path):
+                    self._look_at_cache(path, found, _make_test(self.spans))
+                elif spans:
+                    pending.append((path, is_changed(found.st_ctime_ns)))
+            if is_dated and not any(is_changed(found.st_ctime_ns) for _, found in below):
+                changed.append(folder)  # something was taken out of it, or it got another name
+        if changed:
+            self.shown[top] = sorted(changed)
+
+    def _look_at_files(self, top: str, is_changed: _Test) -> None:
+        """Hide the files of a directory that were changed, unless to hide them is to lay out very many others."""
+        folders = [_Folder(path=top)]
+        for folder in folders:
+            folders += map(_make_folder, self._look_at_folder(folder, is_changed))
+        hidden = [path for folder in folders for path in folder.changed]
+        opened = with_parents(folder.path for folder in folders if folder.changed)
+        if sum(folder.kept for folder in folders if folder.path in opened) <= MOST:
+            self.hidden += hidden
+        elif os.path.lexists(f"{self.root}/{top}/{_TAG}"):
+            self.hidden.append(top)
+        else:
+            self.shown[top] = sorted(hidden)
+
+    def _look_at_folder(self, folder: _Folder, is_changed: _Test) -> list[str]:
+        """Note what was changed in a directory; return those in it that are to be looked at."""
+        below, inner = self._list(folder.path), []
+        if any(path.endswith(_ENVIRONMENTS) for path, _ in below):
+            self._look_at_packages(folder.path)
+            return []
+        for path, found in below:
+            is_folder = _is_folder(found)
+            if _is_other(found, is_changed) if is_folder else is_changed(found.st_ctime_ns):
+                folder.changed.append(path)
+                continue
+            folder.kept += 1
+            if is_folder and path.rpartition("/")[2] in GENERATED:
+                self.look(path)
+            elif is_folder:
+                inner.append(path)
+        return inner
+
+
+def _make_folder(path: str) -> _Folder:
+    return _Folder(path=path)
+
+
+def _is_other(found: os.stat_result, is_changed: _Test) -> bool:
+    """Say whether a directory got another name, which dates itself and nothing that is in it, or cannot be listed."""
+    is_dated_inside = is_changed(found.st_mtime_ns) and found.st_mode & stat.S_IRUSR and found.st_mode & stat.S_IXUSR
+    return is_changed(found.st_ctime_ns) and not is_dated_inside

@@ -1,0 +1,268 @@
+"""What an agent may not do: fill relay's memory, hold up a stop, be silent for ever."""
+
+import io
+import itertools
+import json
+import queue
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.interrupts import Interrupts, Urgency
+from relay.meters.gauge import parse_reset_at
+from relay.runners.agents.account import Account
+from relay.runners.agents.acp import Text, ToolUpdate
+from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS, AgentActivity
+from relay.runners.agents.dialects import MESSAGES, ModelRequest
+from relay.runners.agents.gateway import HeldRequest, Passed
+from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
+from relay.runners.agents.wire import MAX_LINE_BYTES, MAX_PARTS, Wire, parse_incoming
+from relay.runners.base import Callbacks, ModelInfo, SessionSpec
+from relay.sandbox.child import Child
+from relay.sandbox.intake import MOST_WAITING, Intake
+from relay.sandbox.policy import Limits
+from relay.sandbox.start import Launch, Started
+from relay.session.events import Noticed, TextShown
+from relay.session.values import ToolResult
+from tests.agents.conftest import make_profile
+from tests.waiting import wait_until
+
+begin = ThreadPoolExecutor().submit
+CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * 12_000}}
+PLAN = {"sessionUpdate": "plan", "entries": []}
+CALL = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "make", "kind": "execute", "rawInput": {"a": "b"}}
+
+
+def say(**message):
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def tell(update):
+    return say(method="session/update", params={"update": update})
+
+
+class Endless(io.RawIOBase):
+    """Says the same again and again, and counts it."""
+
+    given = 0
+
+    def __init__(self, line):
+        self._lines = itertools.cycle([line[at : at + 65_536] for at in range(0, len(line), 65_536)])
+
+    def read1(self, _size=-1, /):
+        data = next(self._lines)
+        self.given += len(data)
+        return data
+
+
+class FakeChild:
+    """An agent without a process: it answers what opens a session, then says `lines` again and again."""
+
+    def __init__(self, *lines):
+        self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.output: Any = self
+        self.is_deaf, self.ended, self._lines, self._flows = False, False, lines, False
+
+    def send(self, data):
+        asked = json.loads(data)
+        if asked.get("method") == "session/prompt":
+            self.said.put(b"\n")
+            self._flows = bool(self._lines)
+        elif "id" in asked and "method" in asked:
+            self.said.put(say(id=asked["id"], result={"sessionId": "s1"}))
+        return True
+
+    def read1(self, _size=-1, /):
+        if self._flows:
+            return b"" if self.ended else b"".join(self._lines)
+        return self.said.get()
+
+    def check_memory(self):
+        return None
+
+    def read_errors(self):
+        return ""
+
+    def end(self):
+        self.ended = True
+        self.said.put(b"")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+class Leaping:
+    """A clock that is so many seconds further at each look."""
+
+    def __init__(self, by_s):
+        self.now, self._by_s = 0.0, by_s
+
+    def __call__(self):
+        self.now += self._by_s
+        return self.now
+
+
+@pytest.fixture
+def enter(tmp_path):
+    """Return a session with an agent that says `lines` without end, and what it has around it."""
+
+    def make(*lines, by_s=10.0, check=lambda *_: None):
+        child: Any = FakeChild(*lines)
+        told: list[Any] = []
+        inbox, interrupts = Inbox(), Interrupts()
+        spec = SessionSpec(
+            session_id="s", model="m", system="", tools=(), price=None, reset_at=parse_reset_at("100k"),
+            callbacks=Callbacks(run_tool=lambda _: ToolResult(text=""), render_soft_notice=lambda *_: ""),
+            check_budget=check,
+        )  # fmt: skip
+        model = ModelInfo(id="m", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
+        context = AgentContext(
+            start=lambda _most: AgentProcess(child=child, wire=Wire(child, inbox.put), cwd=tmp_path, servers=()),
+            note_version=lambda _: None, observe=told.append, interrupts=interrupts, stop_s=120.0, idle_s=600.0,
+            clock=Leaping(by_s), root=tmp_path, inbox=inbox, mark="mark",
+        )  # fmt: skip
+        account = Account(spec, model, told.append, max_wait_s=0)
+        return AgentSession(make_profile(), spec, account, context), context, told, child
+
+    return make
+
+
+@pytest.fixture
+def held(enter):
+    """Holds such a session; returns how it ended and what was told."""
+
+    def hold(*lines, by_s=10.0, stops=False):
+        session, context, told, child = enter(*lines, by_s=by_s)
+        if stops:
+            context.interrupts.request(Urgency.FINISH_TURN)
+        outcome = session.advance("work")
+        context.interrupts.close()
+        assert child.ended
+        assert not len(context.inbox)
+        return outcome, told
+
+    return hold
+
+
+def test_a_request_for_which_the_caps_have_no_room_waits_for_those_before_it(enter):
+    """What is reserved for a title is free again in a moment."""
+    asked: list[tuple[int, int]] = []
+
+    def check(prompt, output):
+        asked.append((prompt, output))
+        return "no room" if output > 8_000 else None
+
+    session, context, _, _ = enter(by_s=0.0, check=check)
+    ended = begin(session.advance, "work")
+    made = ModelRequest(dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=6_000)
+    title, work, more = (HeldRequest(request=replace(made, is_main=n == 1)) for n in range(3))
+    context.inbox.put(title)
+    assert title.release.result(20) is None
+    context.inbox.put(work)
+    wait_until(lambda: asked[-1][1] == 12_000)
+    assert not work.release.done()
+    context.inbox.put(Passed(request=title.request, tally=None, fault=None))
+    assert work.release.result(20) is None
+    context.inbox.put(more)
+    wait_until(lambda: asked[-1][1] == 12_000)
+    context.interrupts.request(Urgency.NOW)
+
+    assert ended.result(20).end == "interrupted"
+    assert more.release.cancelled()
+    assert asked[1] == (0, 0)  # behind the look before there was a request: nothing of it is noted as if it were sent
+
+
+def test_what_is_not_taken_is_not_read():
+    """So many messages wait, one more was read, and what the pipe gave besides is a part of a line."""
+    line = tell({**CHUNK, "content": {"type": "text", "text": "x" * 1_000_000}})
+    inbox: Intake[Any] = Intake()
+    peer: Any = type("Peer", (), {"output": Endless(line), "send": lambda *_: True})()
+    Wire(peer, inbox.put)
+
+    for taken in range(20):
+        wait_until(lambda: len(inbox) == MOST_WAITING)
+        assert peer.output.given <= (taken + MOST_WAITING + 1) * len(line) + 2 * 65_536
+        assert inbox.take(0) is not None
+    assert len(inbox.close()) <= MOST_WAITING
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b'{"a":1},', b"1,", b'"\\"",'])
+def test_a_message_of_many_parts_is_no_message(part):
+    """Read, four megabytes of them would be hundreds."""
+    few, many = (b'{"method": "m", "params": {"a": [' + part * n + b"0]}}" for n in (10, MAX_PARTS))
+    assert parse_incoming(few) is not None
+    assert len(many) < MAX_LINE_BYTES
+    assert parse_incoming(many) is None
+
+
+def test_a_text_is_no_number_of_parts():
+    file = json.dumps({"method": "m", "params": {"text": '[{"a", "b"}, \\' * 100_000}}).encode()
+    assert parse_incoming(file) is not None
+
+
+def test_of_words_and_tools_so_much_is_kept_between_two_boundaries_and_the_rest_counted():
+    told: list[Any] = []
+    view = AgentActivity(told.append, Path("/repo"), ())
+    for turn in "12":
+        told.clear()
+        assert [view.take(Text(text="x" * 60_000, thinking=False)) for _ in range(3)] == [True, True, False]
+        new = [view.take(ToolUpdate(id=f"{turn} {n}", input="{}", ended=True)) for n in range(2 * MOST_TOOLS)]
+        assert new.count(True) == MOST_TOOLS
+        assert not view.take(ToolUpdate(id=f"{turn} 0", input="{}", ended=True))
+        calls: Any = view.begin_turn()
+        assert len(calls) == MOST_TOOLS
+        texts = [event.text for event in told if isinstance(event, TextShown)]
+        assert [len(texts[0]), *texts[1:]] == [MOST_CHARS, "… 80,000 more characters"]
+        assert view.last_text == texts[0]
+        notices = [event.text for event in told if isinstance(event, Noticed)]
+        assert notices == [f"… {MOST_TOOLS:,} more updates of its tools, which are not shown"]
+
+
+@pytest.mark.parametrize("lines", [(), (tell(CHUNK), tell(CALL)), (tell(PLAN),)], ids=["silence", "flood", "plans"])
+def test_a_stop_waits_for_a_boundary_as_long_as_for_a_command(held, lines):
+    outcome, told = held(*lines, stops=True)
+    assert (outcome.end, outcome.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 2 min")
+    [said] = [event.text for event in told if isinstance(event, Noticed) and "step" in event.text]
+    assert said == "Fake has 2 min to come to the end of its step (command_timeout_s), then it is ended"
+
+
+@pytest.mark.parametrize("lines", [(), (tell(CHUNK),), (tell(PLAN),)], ids=["silence", "flood", "plans"])
+def test_one_that_does_nothing_new_is_silent_and_given_up(held, lines):
+    outcome, told = held(*lines, by_s=30.0)
+    assert outcome.end == "agent_failed"
+    assert outcome.detail.startswith("Fake failed: silent for more than 10 min (agent_idle_timeout_s)")
+    notices = [event.text for event in told if isinstance(event, Noticed) and "silent" in event.text]
+    spans = [text.split(" (")[0].removeprefix("Fake is silent for ") for text in notices]
+    assert spans == ["1 min", "2 min", "4 min", "8 min"]
+    assert all(text.endswith("(no request, no tool, no word); given up at 10 min") for text in notices)
+
+
+def test_while_a_tool_runs_it_may_be_silent_for_longer(held):
+    outcome, told = held(tell(CALL), by_s=100.0)
+    assert "silent for more than 2 h 0 min (agent_idle_timeout_s)" in outcome.detail
+    assert any("(a tool of it runs); given up at 2 h 0 min" in e.text for e in told if isinstance(e, Noticed))
+
+
+def test_one_that_does_not_read_what_it_is_told_is_ended(tmp_path):
+    """It has a part of it: the next would stand behind that, as one message."""
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(["sleep", "600"], stdin=theirs.fileno(), stdout=subprocess.PIPE)
+    ours.settimeout(0.01)
+    started = Started(process=process, speak=ours, launch=Launch(argv=(), env={}))
+    child = Child(started, Limits(timeout_s=1), tmp_path / "errors")
+
+    assert child.send(b"short\n")
+    assert not child.send(b"x" * 50_000_000)
+
+    assert child.is_deaf
+    assert process.wait() != 0
+    child.output.close()
+    theirs.close()

@@ -1,0 +1,109 @@
+"""What commands print with --json is what docs/json.md says, and has a version."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.cli.views.claim_lines import render_claims
+from relay.errors import ExitCode
+from relay.fleet.claim import ClaimState, PhaseClaim
+from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_faults, read_document
+from tests.cli.reference import render
+from tests.scripts import serving
+
+PLAN = """\
+# Hello
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+After: 1
+Runner: api
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+RECORD = {"claim": "hello.txt greets", "kind": "decision", "because": "it was asked for", "sources": ["PLAN.md:3-5"]}
+SCRIPT = f"""\
+sessions:
+  - turns:
+      - tools: [{{name: record, input: {RECORD}}}]
+      - tools: [{{name: defer, input: {{question: "Which port?", assumed: "8080"}}}}]
+      - tools: [{{name: write, input: {{path: hello.txt, content: "hello"}}}}]
+      - tools: [{{name: tick, input: {{item: "1.1", evidence: "wrote it"}}}}]
+      - text: "Commit: Say hello"
+  - turns:
+      - tools: [{{name: tick, input: {{item: "2.1", evidence: "not so"}}}}]
+      - {{text: Done., repeat: 4}}
+"""
+
+
+def test_the_page_is_what_the_code_says():
+    page = Path(__file__).parents[2] / "docs/json.md"
+    assert page.read_text(encoding="utf-8") == render(), "make docs"
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"id": "1", "text": "x", "done": 1, "line": 1, "paths": []}, ".done: 1"),
+        ({"id": "1", "text": "x", "done": True, "line": True, "paths": []}, ".line: True"),
+        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [2]}, ".paths[0]: 2"),
+        ({"id": "1", "text": "x", "done": True, "line": 1}, ".paths is missing"),
+        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [], "new": 1}, ".new is not documented"),
+    ],
+)
+def test_what_is_not_documented_is_found(value, fault):
+    assert find_faults(PlanItem, value) == [fault]
+
+
+def test_what_commands_print_is_documented(relay, project, commit, doctor):
+    (project / "PLAN.md").write_text(PLAN)
+    commit()
+
+    def read(command, *words, code=0, at=relay):
+        ran = at(*words, "--json")
+        assert ran.code == code, ran
+        return read_document(command, ran.out or ran.err)
+
+    before = read("relay check", "check")
+    assert before["parallel"]
+    read("any command that ends with 1", "ledger", "show", "c000", code=ExitCode.USER)
+    with serving(SCRIPT) as (server, env):
+        ran = relay("run", env={**env, "RELAY_MAX_REPAIRS": "1"})
+        assert (ran.code, server.errors) == (ExitCode.STOPPED, [])
+        tried = relay("doctor", "--model", "claude-opus-5-5", "--json", env=env)
+    read_document("relay doctor --model ID", tried.out)
+    stands = read("relay status", "status")
+    assert stands["last_run"]["gate"]["checks"]
+    assert stands["questions"]
+    read("relay gate --last", "gate", "--last", code=ExitCode.STOPPED)
+    (claim,) = read("relay ledger list", "ledger", "list")["claims"]
+    assert claim["sources"]
+    read("relay ledger show", "ledger", "show", claim["id"])
+    read("relay ledger why", "ledger", "why", claim["id"])
+    read("relay ledger compact", "ledger", "compact")
+    read("relay ledger graph", "ledger", "graph")
+    read("relay ledger add, retract, confirm, nogood", "ledger", "add", "more", "--because", "so")
+    read("relay ledger check", "ledger", "check")
+    read("relay tune", "tune")
+    read("relay agents", "agents", code=ExitCode.USER)
+    read("relay doctor", at=doctor, code=ExitCode.USER)
+    read("relay sandbox --show", "sandbox", "--show")
+    session = stands["last_run"] and relay("replay", "--list").out.split()[0]
+    read("relay replay", "replay", session)
+    assert read("relay replay --list", "replay", "--list")["sessions"][0]["session"] == session
+
+
+def test_what_other_machines_claim_is_documented():
+    claim = PhaseClaim(
+        phase_id="1", worker="w", attempt=1, state=ClaimState.WAITS, expires_s=7, reserved_usd=None, seen_usd=0.0
+    )
+    assert find_faults(list[StatusClaim], render_claims((claim, replace(claim, state=ClaimState.HELD)))) == []
+
+
+def test_each_document_is_held_against_its_page_somewhere():
+    here = {path: path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")}
+    assert [name for name in DOCUMENTS if not any(f'"{name}"' in text for text in here.values())] == []

@@ -1,0 +1,121 @@
+"""What others pushed for a phase, or somebody committed by hand, lands only behind the checks of this clone."""
+
+import subprocess
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.fleet.landing import LandingCase, find_landing
+from relay.fleet.work import work
+from relay.fleet.worktrees import ensure_job
+from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
+from relay.git.repository import open_repo
+from relay.interrupts import Interrupts
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.session.events import GateFinished, Noticed
+from relay.session.usage import Spent
+from relay.store import trailers
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, open_leg
+from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
+from tests.fleet.test_work import RED, Field, field, go
+
+__all__ = ["field"]
+TICKED = PLAN.replace("[ ] Write one.txt", "[x] Write one.txt")
+JOB = "relay-jobs/main/1"
+NO_EVIL = "test ! -e evil"
+
+
+class Mallory:
+    """Somebody who may push what is relay's, and not the plan's branch."""
+
+    def __init__(self, field: Field) -> None:
+        self.root, self._field = field.clone("mallory"), field
+        self.git("switch", "-q", "-c", JOB)
+
+    def git(self, *args):
+        return self._field.stage.git("-C", str(self.root), *args)
+
+    def push(self, files):
+        for path, text in files.items():
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / path).write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-qm", "x")
+        self.git("push", "-q", "origin", f"HEAD:refs/heads/{JOB}")
+
+
+def test_a_phase_that_somebody_pushed_as_done_is_checked_before_it_lands(field):
+    """Its gate runs here, what only a person writes stays as the plan's branch has it, what runs by itself is named."""
+    rules = field.git("show", "main:AGENTS.md")
+    Mallory(field).push(
+        {"PLAN.md": TICKED, "one.txt": "1", "AGENTS.md": "Obey.\n", ".github/workflows/x.yml": "on: push"}
+    )
+    tip, told = field.git("rev-parse", "main"), list[object]()
+    with serve(parse_script(SCRIPT)) as server:
+        end = work(field.task(field.clone("ann"), server, phase_id="1"), told.append, Interrupts())
+        assert end.exit_code == ExitCode.DONE, end.reason
+        assert not any(request.body for request in server.requests)
+    assert [event.passed for event in told if isinstance(event, GateFinished)] == [False, True]
+    assert any("CI starts it" in event.text for event in told if isinstance(event, Noticed))
+    assert field.git("rev-parse", "main^1") == tip
+    assert field.git("show", "main:AGENTS.md") == rules
+    assert "Relay-Gate: pass " in field.git("log", "-1", "--format=%B", "main")
+
+
+@pytest.mark.parametrize("files", [
+    {"PLAN.md": TICKED},  # without its file
+    {"PLAN.md": TICKED.replace("test -s one.txt", "true")},  # with another gate
+    {"PLAN.md": TICKED, "one.txt": "1", "key.txt": "ghp_" + "x7Kq2M9vRt4Lw8Zb3Nc6Yd1Hs5Jf0Pg7Aa2B"},  # with a secret
+], ids=["red", "another gate", "secret"])  # fmt: skip
+def test_what_does_not_pass_here_does_not_land(field, files):
+    Mallory(field).push(files)
+    tip = field.git("rev-parse", "main")
+    with serve(parse_script(RED)) as server:
+        end = go(field.task(field.clone("ann"), server, phase_id="1"))
+    assert end.exit_code == ExitCode.STOPPED, end.reason
+    assert field.git("rev-parse", "main") == tip
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
+    """A hand-off's commits, and checkpoints; what somebody says was red before excuses nothing."""
+    text = PLAN.replace("# Field", f"---\nrelay: {{verify: ['{NO_EVIL}']}}\n---\n# Field")
+    field.stage.write("PLAN.md", text)
+    field.stage.commit("a gate for all")
+    field.stage.git("push", "-q", str(field.away), "main")
+    tip, mallory = field.git("rev-parse", "main"), Mallory(field)
+    repo = open_repo(mallory.root)
+    red = CommandCheck(command=NO_EVIL, status=Outcome.FAILED, exit_code=1, duration_s=0.0, output_tail="")
+    if is_committed:
+        mallory.push({"evil": "x"})
+    said = ((trailers.BASELINE, render_baseline(GateResult(commands=(red,)))),)
+    leg = open_leg(repo, LegStart(session_id="00000001", phase_id="1", plan_path="PLAN.md", trailers=said))
+    if not is_committed:
+        (mallory.root / "evil").touch()
+        save_wip(repo, leg, WipRecord(spend=Spent()))
+    mallory.git("push", "-q", "origin", f"HEAD:refs/heads/{JOB}", "+refs/relay/*:refs/relay/*")
+    with serve(parse_script("sessions:\n" + write_session("one", 1) + RED.removeprefix("sessions:\n"))) as server:
+        end = go(field.task(field.clone("ann"), server, phase_id="1"))
+        assert server.requests
+    assert end.exit_code == ExitCode.STOPPED, end.reason
+    assert field.git("rev-parse", "main") == tip
+
+
+def test_a_branch_that_somebody_made_by_hand_is_checked_by_a_run_with_jobs(stage):
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+    main = open_repo(stage.root)
+    stage.git("switch", "-q", "-c", JOB)
+    stage.write("PLAN.md", TICKED)
+    stage.commit("by hand")
+    stage.git("switch", "-q", "main")
+    made = ensure_job(main, "1", "PLAN.md", copied=(), busy=())
+    assert made is not None
+    assert find_landing(main, made).case is LandingCase.APART
+    own = ensure_job(main, "2", "PLAN.md", copied=(), busy=())
+    assert own is not None
+    (own.repo.root / "PLAN.md").write_text(PLAN.replace("[ ] Write two.txt", "[x] Write two.txt"))
+    subprocess.run(["git", "commit", "-qam", "by hand in the work tree"], cwd=own.repo.root, check=True)
+    assert find_landing(main, own).case is LandingCase.APART
