@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.errors import ExitCode
+from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
+from relay.store.home import note_checked
 from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_ticked, find_versions
 from tests.crash.scenario import git, make_environ
@@ -116,6 +118,7 @@ class LandingRig:
         (main / "notes/untracked.txt").write_text("mine\n")
         for phase_id in PHASES:
             self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(find_place(top, phase_id)))
+            note_checked(open_repo(find_place(top, phase_id)), self.git(top, "rev-parse", "HEAD").strip())  # as a run does
             output = self.home / f"{top.name}.out"
             args = ("run", "--allow-dirty", "--phase", phase_id)
             start = Start(root=find_place(top, phase_id), output=output, environ=self.environ, args=args)

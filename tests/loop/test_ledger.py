@@ -160,7 +160,7 @@ def test_what_a_person_writes_is_committed_by_the_next_run(arc):
         True,
     )
     back = stage.relay("ledger", "confirm", new, "--because", "it is not", "--json")
-    assert json.loads(back.stdout) == {"id": new, "path": "PLAN.ledger.yaml"}
+    assert json.loads(back.stdout) == {"version": 1, "id": new, "path": "PLAN.ledger.yaml"}
     stage.write(
         "PLAN.md",
         (stage.root / "PLAN.md").read_text()
