@@ -14,7 +14,7 @@ from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.state.plan_edit import parse_at
 from relay.store import branch_move
-from relay.store.home import find_checked
+from relay.store.home import is_checked
 from relay.store.legs import OpenLeg, get_branch, read_leg
 from relay.store.texts import find_text
 from relay.values import dataclass
@@ -128,7 +128,7 @@ def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
         return LandingCase.WORKING
     if is_ancestor(main, own, tip):
         return LandingCase.LANDED
-    return LandingCase.FORWARD if find_checked(job.repo) == own and is_ancestor(main, tip, own) else LandingCase.APART
+    return LandingCase.FORWARD if is_checked(job.repo, own) and is_ancestor(main, tip, own) else LandingCase.APART
 
 
 def get_tip(repo: Repo) -> str:

@@ -30,7 +30,7 @@ from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
 from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.environment import read_environment, save_environment
-from relay.store.home import find_checked, note_checked
+from relay.store.home import is_checked, note_checked
 from relay.store.leg_snapshots import WipRecord, save_snapshots
 from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -101,7 +101,7 @@ def _merge(job: Job, landing: Landing) -> _Merged:
     base = find_common(repo, plan_path, landing.tip, landing.own)
     before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
     # Who made commits elsewhere could write what no session can: gates, settings, other phases.
-    stripped = PlanMerge(plan=own) if find_checked(repo) == landing.own else strip_rewrites(before, own)
+    stripped = PlanMerge(plan=own) if is_checked(repo, landing.own) else strip_rewrites(before, own)
     ledgers = [parse_ledger(find_text(repo, commit, ledger_path) or "") for commit in (base, landing.tip, landing.own)]
     merged = merge_plans(before, tip, stripped.plan)
     phase_id = find_lineage(own, merged.plan).phases.get(job.phase_id, "")
@@ -132,15 +132,16 @@ def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
 
 def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
     """Open the leg, or find the one that a parent opened which was killed; any other one is given up."""
-    repo, leg, checked = job.repo, read_leg(job.repo), find_checked(job.repo)
-    if leg is not None and checked == landing.tip and (leg.merges, leg.base_head) == (landing.own, landing.tip):
+    repo, leg = job.repo, read_leg(job.repo)
+    if leg is not None and is_checked(repo, landing.tip) and (leg.merges, leg.base_head) == (landing.own, landing.tip):
         return leg
     now = write_snapshot_tree(repo)
     _require_free(repo, landing, merged, now)
     if leg is not None:
         give_up_leg(repo, leg)
-    marks = _render_baseline(repo, landing) if checked == landing.own else ((trailers.UNCHECKED, landing.own),)
-    note_checked(repo, landing.tip)  # what leg there is from now on was opened here
+    checked = is_checked(repo, landing.own)
+    marks = _render_baseline(repo, landing) if checked else ((trailers.UNCHECKED, landing.own),)
+    note_checked(repo, landing.tip, *([landing.own] if checked else []))  # a leg from now on was opened here
     others = _list_changes(repo, landing.own, now.tree)
     start = LegStart(
         session_id=new_id(),

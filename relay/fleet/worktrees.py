@@ -146,7 +146,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
     with hold_worktree(free.repo):
         old, own = get_branch(free.repo), get_tip(free.repo)
-        note_checked(free.repo, "")  # of the phase that has landed
+        note_checked(free.repo)  # of the phase that has landed
         refs.move_ref(main, ref, own, None)
         put_on_branch(free.repo, branch)
         refs.drop_ref(main, f"refs/heads/{old}", own)

@@ -21,7 +21,7 @@ from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.store import staging
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
-from relay.store.home import find_checked, note_checked
+from relay.store.home import is_checked, note_checked
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
 from relay.values import dataclass
@@ -347,8 +347,8 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     # Before the branch moves: a note without its commit is harmless, a commit without its note may leave index and
     # files behind for good.
     note_pending(repo, commit, request.head)
-    if request.head and find_checked(repo) == request.head:
-        note_checked(repo, commit)
+    if request.head and is_checked(repo, request.head):
+        note_checked(repo, commit, request.head)
     if repo.branch != request.branch or not refs.move_ref(
         repo, ref, commit, request.head, identity=identity, reason=reason
     ):

@@ -60,14 +60,17 @@ def find_home(repo: Repo) -> Path:
     return noted if noted.is_absolute() and os.path.lexists(noted / ".git") else repo.root
 
 
-def note_checked(repo: Repo, commit: str) -> None:
-    """Note that a job's branch may land at `commit`: the plan's branch has it, or relay checked and made it here."""
-    write_note(repo, _CHECKED, commit, synced=False)  # lost in a power cut, it is checked once more
+def note_checked(repo: Repo, *commits: str) -> None:
+    """Note where a job's branch may land: the plan's branch has these commits, or relay checked and made them here.
 
-
-def find_checked(repo: Repo) -> str:
-    """Return the newest commit of a job's branch that was checked in this work tree, with all below it; else empty.
-
-    What somebody else committed there, or a fetch brought, is not.
+    Name the commit that the branch is about to move to and the one that it is at: a kill leaves it at either.
     """
-    return read_note(repo, _CHECKED)
+    write_note(repo, _CHECKED, " ".join(commits), synced=False)  # lost in a power cut, they are checked once more
+
+
+def is_checked(repo: Repo, commit: str) -> bool:
+    """Whether a job's branch may land at a commit: it was checked in this work tree, with all below it.
+
+    What somebody else committed there, or a fetch brought, was not.
+    """
+    return commit in read_note(repo, _CHECKED).split()
