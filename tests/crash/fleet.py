@@ -36,13 +36,12 @@ from tests.crash.queue import (
     try_submitter,
     try_worker,
 )
-from tests.crash.steps import STEPS, StepRig, open_step_rig
+from tests.crash.steps import STEPS, StepRig, find_left, open_step_rig, read_told
 from tests.crash.tracer import leave_mounts
 
 PHASES = 4
 CAP_USD = 20.0
 _HOOK = "#!/bin/sh\necho no space left on device >&2\nexit 1\n"
-_COST = re.compile(r"^Relay-Cost: ~?([0-9.]+) USD$", re.MULTILINE)
 _LIMIT_S = 240.0
 
 
@@ -154,8 +153,7 @@ class Fleet:
 
     def read_spent(self) -> float:
         """Return what the commits of the plan's branch say, and what was booked besides."""
-        booked = self.git(self.away, "for-each-ref", "--format=%(contents)", "refs/relay/spent/main/")
-        return sum(map(float, _COST.findall(self.git(self.away, "log", "--format=%B", "main") + booked)))
+        return read_told(partial(self.git, self.away))
 
     def check(self) -> list[str]:
         """Return in words what does not hold in the end."""
@@ -168,8 +166,7 @@ class Fleet:
         fsck = self.git(self.away, "fsck", "--strict", "--no-dangling", "--no-progress").strip()
         wrong += [f"fsck: {fsck}"] if fsck else []
         listed = self.git(self.away, "for-each-ref", "--format=%(refname)").split()
-        left = [ref for ref in listed if "/account" not in ref and "/spent/main/booked-" not in ref]
-        return wrong + ([f"left: {left}"] if left != ["refs/heads/main"] else [])
+        return wrong + find_left(listed)
 
 
 def try_seed(seed: int, kills: int) -> list[str]:

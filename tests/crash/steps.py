@@ -9,8 +9,9 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -46,6 +47,8 @@ Verify: `test -s 2.txt`
 """
 PHASES = 2
 _COST = re.compile(r"^Relay-Cost: ~?([0-9.]+) USD$", re.MULTILINE)
+_STAYS = re.compile(r"refs/heads/main|refs/relay/claims/\w+/account|refs/relay/spent/main/booked-\w+")
+"""What a remote keeps of a plan that is done: its branch, what is reserved, what lost claims cost."""
 _HERE, _AWAY = "/{top}/ann/.git/", "/{top}/away.git/./"
 _JOB = "refs/heads/relay-jobs/main/1"
 _CLAIM = f"rename {_AWAY}refs/relay/claims/"
@@ -267,7 +270,7 @@ class StepRig:
         )  # noted, then moved
         wrong += [f"{len(moves)} pushes of the plan's branch"] if len(moves) != PHASES else []
         refs = self.git(away, "for-each-ref", "--format=%(refname)").split()
-        wrong += [f"left: {ref}" for ref in refs if ref != "refs/heads/main" and not ref.endswith("/account")]
+        wrong += find_left(refs)
         clone = clone or top / "ann"
         for place in (away, clone, top / "bob"):
             fsck = self.git(place, *FSCK, check=False).strip()
@@ -279,12 +282,26 @@ class StepRig:
     def _check_money(self, top: Path, since: int) -> list[str]:
         usages = [parse_api_usage(one.usage) for one in self.server.requests[since:] if one.usage]
         billed = sum(cost_usd(usage, PRICE) for usage in usages if usage)
-        texts = self.git(top / "away.git", "log", "--format=%B", "main")
-        spent = sum(float(cost) for cost in _COST.findall(texts))
+        spent = read_told(partial(self.git, top / "away.git"))
         claims = self.desk(top).read()
         words = f"{billed:.4f} USD are billed, {spent:.4f} told, {claims.reserved_usd:.4f} reserved of {CAP_USD:g}"
         is_told = billed <= spent + claims.reserved_usd + 1e-4
         return [] if is_told and spent + claims.reserved_usd <= CAP_USD + 1e-4 else [words]
+
+
+def find_left(refs: Iterable[str]) -> list[str]:
+    """Return in words which refs of a remote nobody needs any more, of a plan that is done."""
+    return [f"left: {ref}" for ref in refs if not _STAYS.fullmatch(ref)]
+
+
+def read_told(git_away: Callable[..., str]) -> float:
+    """Return what a remote tells of a plan's cost, in USD: in commits of its branch, and booked besides.
+
+    Args:
+        git_away: Runs git in the remote.
+    """
+    booked = git_away("for-each-ref", "--format=%(contents)", "refs/relay/spent/main/")
+    return sum(map(float, _COST.findall(git_away("log", "--format=%B", "main") + booked)))
 
 
 @contextlib.contextmanager
