@@ -118,8 +118,8 @@ class LandingRig:
         (main / "notes/untracked.txt").write_text("mine\n")
         for phase_id in PHASES:
             self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(find_place(top, phase_id)))
-            start = self.git(top, "rev-parse", "HEAD").strip()
-            note_checked(open_repo(find_place(top, phase_id)), start)  # as `run --jobs` begins one
+            head = self.git(top, "rev-parse", "HEAD").strip()
+            note_checked(open_repo(find_place(top, phase_id)), head)  # as `run --jobs` begins one
             output = self.home / f"{top.name}.out"
             args = ("run", "--allow-dirty", "--phase", phase_id)
             start = Start(root=find_place(top, phase_id), output=output, environ=self.environ, args=args)
