@@ -261,7 +261,9 @@ def _read(plan: Plan) -> tuple[object, ...]:
 
 
 def _read_phase(phase: Phase) -> tuple[object, ...]:
-    return (phase.id, phase.verify, phase.own_verify, phase.files, phase.after, tuple(map(_read_item, phase.items)))
+    gates = (phase.verify, phase.own_verify)
+    said = (phase.files, phase.after, phase.runner, phase.tools)
+    return (phase.id, gates, said, tuple(map(_read_item, phase.items)))
 
 
 def _read_item(item: Item) -> tuple[object, ...]:

@@ -20,6 +20,11 @@ Verify: `pytest -q`, `ruff check .`
 
 ## Phase 2 — Routes
 After: 1
+Runner: claude-code
+Tools: web-docs
+**Files:**
+- `src/a-b.py`
+
 * [ ] Serve — app/web.py
 """
 
@@ -50,6 +55,9 @@ def test_the_form_is_free(old, new):
         ("[ ] Add", "[x] Add"),
         ("[x] Migrate", "[ ] Migrate"),
         ("db/schema.py", "db/schema..py"),
+        ("src/a-b.py", "src/a_b.py"),
+        ("claude-code", "claude_code"),
+        ("web-docs", "web_docs"),
         ("[ ] Serve", "[ ]* Serve"),
         ("* [x] Migrate", "  * [x] Migrate"),
         ("max_legs: 3", 'max_legs: "3"'),

@@ -79,6 +79,7 @@ def test_ticks_and_notes_are_legal(old, new):
         ("- first", "- First", 11, "Notes were changed"),
         ("- first\n", "- zeroth\n- first\n", 11, "Notes were changed"),
         ("- first", "- first, and more", 11, "Notes were changed"),
+        ("- first\n", "- first, until Friday\n\n", 11, "Notes were changed"),
         ("- first\n\n", "- first\n", 11, "Notes were changed"),
         ("- first\n\n", "- first\n- second\n", 11, "Notes were changed"),
         ("- r\n", "- r\n- s\n", 16, "`- s` was added"),
