@@ -15,7 +15,7 @@ from relay.words import count
 
 if TYPE_CHECKING:
     from relay.figures.statistics import Interval
-    from relay.figures.tuning import Advice, ArmDifference, TrialFigures
+    from relay.figures.tuning import ArmDifference, BandRates, TrialFigures
     from relay.figures.values import Figures
     from relay.telemetry.logs import LogEntry
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 def command(*, as_json: bool) -> None:
     """Say from the logs of this repository where sessions should be reset.
 
-    Without a trial: failed calls, duplicate reads, edits from memory and red gates by how full sessions were, with 95 %
-    intervals; a line is advised only where the data carry it. With `trial` in the settings: what came of each line,
-    phases of the same plan in pairs, and how many more phases it takes to see a difference of that size.
+    Only a trial can say it (`trial` in the settings): what came of each line, phases of the same plan in pairs, and how
+    many more phases it takes to see a difference of that size. All of its intervals hold at once, in 95 % of trials.
+    Failed calls, duplicate reads, edits from memory and red gates are shown by how full sessions were.
     """
-    from relay.figures.tuning import judge_lines, judge_trial
+    from relay.figures.tuning import judge_trial, measure_bands
 
     found = [*_read_plans(get_entries())]
-    advice, trial = judge_lines(found), judge_trial(found)
+    rates, trial = measure_bands(found), judge_trial(found)
     if as_json:
-        say_document({"advice": asdict(advice), "trial": asdict(trial)})
+        say_document({"rates": [asdict(one) for one in rates], "trial": asdict(trial)})
         return
-    for line in (*_render_advice(advice), "", *_render_trial(trial)):
+    for line in (*_render_rates(rates), "", *_render_trial(trial)):
         say(line)
 
 
@@ -52,24 +52,15 @@ def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
         yield figures
 
 
-def _render_advice(advice: "Advice") -> Iterator[str]:
-    yield f"Without a trial: {count(advice.legs, 'session')}"
+def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
+    yield "What went wrong by how full sessions were"
     titles = "".join(f"{title:<16}" for title in ("failed calls", "seen again", "ghost edits"))
     yield f"  {'fill':<12}{'sessions':>8}  {'turns':>6}  {titles}red gates"
-    for rates in advice.rates:
-        cells = (rates.errors, rates.duplicates, rates.ghosts, rates.repairs)
+    for one in rates:
+        cells = (one.errors, one.duplicates, one.ghosts, one.repairs)
         shown = "".join(f"{_render_rate(cell):<16}" for cell in cells)
-        yield f"  {rates.band.value:<12}{rates.legs:>8}  {rates.turns:>6}  {shown}".rstrip()
-    if advice.part is not None and advice.difference is not None:
-        more = _render_change(advice.difference)
-        yield f"advice: reset at {advice.part:.0%} of the present line. Above it, trouble per call is {more} more."
-        yield "It is no trial: phases that are hard are longer too. `trial` in the settings finds out."
-    elif advice.legs_missing:
-        yield f"no advice: {count(advice.legs_missing, 'more session')} must get past a fifth of the line"
-    elif advice.difference is not None:
-        yield f"no advice: above no line is there more trouble for sure ({_render_change(advice.difference)} per call)"
-    else:
-        yield "no advice: nothing was called on one side of every line"
+        yield f"  {one.band.value:<12}{one.legs:>8}  {one.turns:>6}  {shown}".rstrip()
+    yield "No line can be advised by it: files are seen again, and gates run, late in every session. A trial finds out."
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:
@@ -92,7 +83,7 @@ def _render_difference(one: "ArmDifference") -> str:
     words = f"{one.outcome}, {one.other} against {one.one}: "
     if one.difference is None:
         return f"{words}{count(one.pairs, 'pair')}, too few to say anything"
-    verdict = "a difference" if one.difference.excludes_zero else "no difference for sure"
+    verdict = "a difference" if one.difference.excludes_zero else "no sure difference"
     more = ""
     if not one.difference.excludes_zero and one.phases_missing is not None:
         more = f"; {count(one.phases_missing, 'more phase')} would show one of this size"

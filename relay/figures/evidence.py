@@ -155,11 +155,6 @@ class BandCounts:
     gates: int = 0
     red_gates: int = 0
 
-    @property
-    def trouble(self) -> int:
-        """Failed calls, duplicate reads, ghost edits and red gates together."""
-        return self.errors + self.duplicates + self.ghosts + self.red_gates
-
 
 def find_break_even(
     context_tokens: int, fresh_tokens: int, *, read: float = READ_SHARE, write: float = WRITE_SHARE

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 
 from relay.cli.screen import JSON_VERSION
 from relay.errors import ErrorKind
-from relay.figures.tuning import Advice, TrialFigures
+from relay.figures.tuning import BandRates, TrialFigures
 from relay.ledger import ClaimStatus, Kind
 from relay.sandbox.inventory import Inventory
 from relay.session.shapes import BoxState, CheckResult
@@ -433,7 +433,7 @@ class TuneDocument(TypedDict):
     """Where sessions should be reset."""
 
     version: int
-    advice: Advice
+    rates: list[BandRates]
     trial: TrialFigures
 
 

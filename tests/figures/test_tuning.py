@@ -1,12 +1,14 @@
 """What logs say of reset lines: rates with intervals, paired differences, and silence where there is too little."""
 
+from statistics import fmean, stdev
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.figures.fold import fold_records
-from relay.figures.statistics import count_needed, find_mean_difference, find_rate, resample
-from relay.figures.tuning import LEAST_LEGS, OUTCOMES, judge_lines, judge_trial
+from relay.figures.statistics import count_needed, find_mean_difference, find_rate
+from relay.figures.tuning import OUTCOMES, judge_trial, measure_bands
 from relay.figures.values import Figures
 from relay.meters.reset_trial import assign_line, parse_reset_line
 from relay.session.events import Event
@@ -33,17 +35,26 @@ def test_a_rate_is_within_its_interval(hits: int, n: int) -> None:
     assert 0 <= rate.low <= rate.estimate <= rate.high <= 1
 
 
-def test_differences_of_pairs_have_an_interval_once_there_are_enough() -> None:
-    assert find_mean_difference([1.0] * 4) is find_mean_difference([]) is None
-    found = find_mean_difference([1.0, 1.2, 0.8, 1.1, 0.9, 1.0])
-    assert found
-    assert found.excludes_zero
-    assert 0.85 < found.low < 1.0 < found.high < 1.15
-    unsure = find_mean_difference([1.0, -1.0, 0.5, -0.5, 0.1])
-    assert unsure
-    assert not unsure.excludes_zero
-    assert find_mean_difference([1.0, 1.2, 0.8, 1.1, 0.9, 1.0]) == found
-    assert resample([1.0] * 9, lambda _: None) is None
+def test_differences_of_pairs_have_student_s_interval_once_there_are_enough() -> None:
+    """Tables of t: 2.776 for five pairs, 2.365 for eight, 4.604 and 3.499 where all of five hold at once."""
+    assert find_mean_difference([1.5] * 4) is find_mean_difference([]) is None
+    for n, among, t in ((5, 1, 2.776), (8, 1, 2.365), (5, 5, 4.604), (8, 5, 3.499), (2_000, 1, 1.962)):
+        values = [0.5 + 1.5 * (-1) ** k for k in range(n)]
+        found = find_mean_difference([value + 0.25 for value in values], among=among)
+        assert found
+        assert found.estimate == pytest.approx(fmean(values) + 0.25)
+        assert (found.high - found.low) / 2 == pytest.approx(t * stdev(values) / n**0.5, rel=1e-3)
+        assert found.high - found.estimate == pytest.approx(found.estimate - found.low)
+
+
+def test_counts_that_are_all_alike_do_not_say_that_the_next_one_is_too() -> None:
+    """Eight times nothing is at most about one in three: the rule of three says 3 / 8."""
+    none, always = find_mean_difference([0.0] * 8), find_mean_difference([1.0] * 8)
+    assert none
+    assert always
+    assert (none.estimate, none.excludes_zero, always.excludes_zero) == (0, False, True)
+    assert 0.3 < none.high < 0.5
+    assert always.low < 0.7
 
 
 def test_how_many_pairs_it_takes() -> None:
@@ -52,6 +63,7 @@ def test_how_many_pairs_it_takes() -> None:
     assert count_needed(differences) == 32
     assert (count_needed([1.0]), count_needed([1.0, -1.0]), count_needed([1.0, 1.0])) == (None, None, 5)
     assert count_needed([1e-9, 1.0, -1.0]) == 1_000_000
+    assert count_needed(differences, among=18) == 59  # (2.991 + 0.842)² x 4
 
 
 def work(n: int, *, late_errors: int) -> tuple[Event, ...]:
@@ -72,42 +84,16 @@ def fold(*events: Event) -> Figures:
     return fold_records(log((start(), *events, end())))
 
 
-def test_a_line_is_advised_where_the_data_carry_it() -> None:
-    trouble = fold(*(event for n in range(LEAST_LEGS) for event in work(n, late_errors=6)))
-    advice = judge_lines([trouble])
-    assert (advice.part, advice.legs_missing, advice.legs) == (0.5, 0, LEAST_LEGS)
-    assert advice.difference
-    assert advice.difference.low > 0
-    rates = {rates.band.value: rates for rates in advice.rates}
+def test_what_went_wrong_is_told_by_how_full_sessions_were() -> None:
+    trouble = fold(*(event for n in range(20) for event in work(n, late_errors=6)))
+    rates = {rates.band.value: rates for rates in measure_bands([trouble])}
     assert rates["orient"].errors
     assert rates["orient"].errors.estimate == 0
     assert rates["execute"].errors
     assert rates["execute"].errors.estimate == pytest.approx(0.6)
     assert rates["execute"].repairs
     assert rates["execute"].repairs.estimate == 1.0
-    assert (rates["execute"].legs, rates["explore"].legs, rates["hand-off"].legs) == (LEAST_LEGS, 0, LEAST_LEGS)
-
-
-def test_no_line_is_advised_without_data_or_without_a_difference() -> None:
-    few = judge_lines([fold(*work(1, late_errors=10))])
-    assert (few.part, few.legs_missing) == (None, LEAST_LEGS - 1)
-    empty = judge_lines([])
-    assert (empty.part, empty.legs, empty.legs_missing, empty.difference) == (None, 0, LEAST_LEGS, None)
-    calm = [event for n in range(LEAST_LEGS) for event in (leg(f"s{n}"), *turn(1, 70_000), over(f"s{n}"))]
-    silent = judge_lines([fold(*calm)])
-    assert (silent.part, silent.difference, silent.legs_missing) == (None, None, 0)
-    mixed = [
-        event
-        for n in range(LEAST_LEGS)
-        for event in (
-            leg(f"s{n}"), *turn(1, 10_000), *call("a", "b", 1, is_error=n % 2 == 0), *turn(2, 70_000),
-            *call("c", "d", 1, is_error=n % 2 == 1), over(f"s{n}"),
-        )
-    ]  # fmt: skip
-    even = judge_lines([fold(*mixed)])
-    assert even.part is None
-    assert even.difference
-    assert not even.difference.excludes_zero
+    assert (rates["execute"].legs, rates["explore"].legs, rates["hand-off"].legs) == (20, 0, 20)
 
 
 def phase(n: int, line: str, usd: float, *, red: bool = False) -> tuple[Event, ...]:
@@ -115,6 +101,12 @@ def phase(n: int, line: str, usd: float, *, red: bool = False) -> tuple[Event, .
         leg(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=usd), gate(str(n), passed=not red),
         *turn(2, 9_100, cost_usd=0.0), commit(str(n), (f"{n}.1",)), over(f"s{n}", str(n)),
     )  # fmt: skip
+
+
+def stopped(n: int, line: str, result: str, code: int = 4) -> tuple[Event, ...]:
+    """A run that ends with a phase that nobody finishes."""
+    one = (leg(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=1.0), over(f"s{n}", str(n), result))
+    return start(f"r{n}"), *one, end(exit_code=code)
 
 
 def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
@@ -139,6 +131,27 @@ def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
     assert by_outcome["turns"].difference.estimate == 0
     assert by_outcome["turns"].phases_missing is None
     assert trial.dead_weight == ("60k",)
+
+
+@pytest.mark.parametrize("result", ["blocked", "failed", "handoff"])
+def test_a_phase_that_a_run_gave_up_is_an_outcome_of_its_line(result: str) -> None:
+    """A line under which phases fail looked the better for it: only what was finished was counted."""
+    ends = [event for n in range(20) for event in (stopped(n, "60k", result) if n % 2 else phase(n, "none", 2.0))]
+    trial = judge_trial([fold_records(log((start(), *ends)))])
+    assert {arm.reset_at: (arm.phases, arm.means["not finished"]) for arm in trial.arms} == {
+        "none": (10, 0.0), "60k": (10, 1.0),
+    }  # fmt: skip
+    first = trial.differences[0]
+    assert (first.outcome, first.pairs, first.difference and first.difference.low > 0) == ("not finished", 10, True)
+
+
+@pytest.mark.parametrize(("result", "code"), [("interrupted", 4), ("review", 4), ("handoff", 130), ("failed", 1)])
+def test_a_phase_that_goes_on_is_no_outcome_yet(result: str, code: int) -> None:
+    """It was stopped by a person, waits for a yes, or could not be worked on."""
+    assert judge_trial([fold_records(log(stopped(1, "60k", result, code)))]).arms == ()
+    later = (*stopped(1, "60k", "failed"), start(), *phase(1, "60k", 2.0), end())
+    (arm,) = judge_trial([fold_records(log(later))]).arms
+    assert (arm.phases, arm.means["not finished"]) == (1, 0.0)
 
 
 def test_resets_that_prevent_red_gates_are_no_dead_weight() -> None:
