@@ -1,11 +1,12 @@
 """`relay doctor`: what is there, what is missing, and what to do about it."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from relay.cli.completion import offer_models
+from relay.cli.completion import offer_models, offer_runners
 from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_document
 from relay.errors import ExitCode
@@ -24,36 +25,39 @@ _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow"
     shell_complete=offer_models,
     help="Try this model instead, with two or three small requests, which cost.",
 )
+@click.option("--runner", metavar="NAME", shell_complete=offer_runners, help="Who would run the sessions.")
+@click.option("--settings", "with_settings", is_flag=True, help="Show each setting too, and where it comes from.")
 @json_option
-def command(*, model: str | None, as_json: bool) -> int:
-    """Show what relay finds here and what is missing: git, identity, key, model, sandbox, settings, rules.
+def command(*, model: str | None, runner: str | None, with_settings: bool, as_json: bool) -> int:
+    """Show what relay finds here and what is missing: git, identity, key, model, sandbox, rules.
 
-    The sandbox is judged by what it really refuses: every act listed has just been tried. The key itself is never
-    shown. Exit status 1 when something that `relay run` needs is missing.
+    What is missing stands first, then what is doubtful, then what is there. The sandbox is judged by what it really
+    refuses: acts that it must refuse, or allow, have just been tried. The key itself is never shown. Exit status 1
+    when something that `relay run` needs is missing.
 
     With --model it tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and says
     what was used. It prints the model's table for your settings. That is a paid request; what it costs is said first.
     """
     if model is not None:
-        return _try_model(model, as_json=as_json)
+        return _try_model({"model": model, "runner": runner}, as_json=as_json)
     from relay.setup.doctor import examine
 
-    report = examine(Path.cwd(), os.environ)
+    report = examine(Path.cwd(), os.environ, {"runner": runner})
     if as_json:
         say_document(render_json(report))
     else:
-        show_report(report)
+        show_report(report, with_settings=with_settings)
     return ExitCode.USER if report.missing else ExitCode.DONE
 
 
-def _try_model(model: str, *, as_json: bool) -> int:
+def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     from relay.config.model_table import show_user_file
     from relay.runners.registry import get_kind, list_runners
     from relay.setup.model_trial import estimate_trial, try_model
     from relay.setup.place import find_settings, get_place
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
-    settings = find_settings({"model": model}, os.environ, place.root, plan=None)
+    settings = find_settings(flags, os.environ, place.root, plan=None)
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
     kind.get_key(os.environ)
     complain(estimate_trial(settings))
@@ -70,11 +74,11 @@ def _try_model(model: str, *, as_json: bool) -> int:
     return ExitCode.USER if missing else ExitCode.DONE
 
 
-def show_report(report: Report) -> None:
+def show_report(report: Report, *, with_settings: bool) -> None:
     """Print the report, one finding per line."""
     for finding in report.findings:
         show_finding(finding, report.caller.write(finding.hint))
-    if report.settings:
+    if with_settings and report.settings:
         say()
         width = max(len(key) for key, _, _ in report.settings)
         say("settings, strongest source first: flag, RELAY_*, plan, relay.toml, your config, default", style="dim")
@@ -88,7 +92,7 @@ def show_report(report: Report) -> None:
 def show_finding(finding: Finding, hint: str) -> None:
     """Print a finding, with what to do about it."""
     say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
-    for detail in finding.details:
+    for detail in finding.details if finding.state is not State.OK else ():
         say(f"{'':<21}{detail}", style="dim")
     if hint:
         first, *more = hint.splitlines()

@@ -44,6 +44,7 @@ from relay.store.home import get_jobs_place
 from relay.values import dataclass
 from relay.words import count
 
+_BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0
 """How long an endpoint may take to answer before the doctor goes on without it."""
 
@@ -53,6 +54,7 @@ class Report:
     """Everything that was looked at."""
 
     findings: tuple[Finding, ...]
+    """The gravest first."""
     caller: Caller
     """Writes what they hint at."""
     settings: tuple[tuple[str, str, str], ...]
@@ -64,8 +66,14 @@ class Report:
         return tuple(finding for finding in self.findings if finding.state is State.MISSING)
 
 
-def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
-    """Look at everything; never raises for what it finds."""
+def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Report:
+    """Look at everything; never raises for what it finds.
+
+    Args:
+        cwd: Where it was typed.
+        environ: The user's.
+        flags: Settings that were typed, as a run's are.
+    """
     findings: list[Finding] = []
     repo: Repo | None = None
     try:
@@ -73,7 +81,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     except RepoError as error:
         findings.append(make_missing("repository", error))
     root = repo.root if repo else cwd
-    settings, place, plan, about = _examine_settings(root, environ)
+    settings, place, plan, about = _examine_settings(root, environ, flags)
     chosen = settings or Settings()
     request = _make_request(repo, chosen, place, plan, environ) if repo else None
     runner = request.runners[0] if request else chosen.runner
@@ -89,7 +97,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
         findings.extend(_examine_worktrees(repo, chosen))
     findings.append(_examine_rules(root, settings, environ))
     return Report(
-        findings=tuple(findings),
+        findings=tuple(sorted(findings, key=lambda finding: _BY_WEIGHT.index(finding.state))),
         caller=Caller(folder=os.path.relpath(cwd, root)),
         settings=tuple(_iter_settings(settings)) if settings else (),
     )
@@ -142,17 +150,17 @@ def _is_undecorated(repo: Repo) -> bool:
 
 
 def _examine_settings(
-    root: Path, environ: Mapping[str, str]
+    root: Path, environ: Mapping[str, str], flags: Mapping[str, Any]
 ) -> tuple[Settings | None, Place | None, Plan | None, Finding]:
     """Gather the settings with those of the plan; what is found is of the one or of the other."""
     try:
         place = get_place(plan=None, environ=environ, needs_repo=False)
-        settings = find_settings({}, environ, root, plan=None)
+        settings = find_settings(flags, environ, root, plan=None)
     except ConfigError as error:
         return None, None, None, make_missing("settings", error)
     try:
         plan = load_plan(place)
-        settings = find_settings({}, environ, root, plan=plan, plan_name=place.plan_name)
+        settings = find_settings(flags, environ, root, plan=plan, plan_name=place.plan_name)
     except PlanError as error:
         return settings, place, None, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
     except ConfigError as error:
@@ -214,12 +222,10 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     for level, mechanism in groups:
         tried = tuple(act for act in acts if (act.level, act.mechanism) == (level, mechanism))
         held = all(act.holds for act in tried)
-        details = tuple(_render_act(act) for act in tried)
-        first = held and level not in holding
         holding |= {level} if held else set()
         words = f"{mechanism}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
         state = State.OK if held else State.INFO
-        yield Finding(name="sandbox", state=state, words=words, details=details if first or not held else ())
+        yield Finding(name="sandbox", state=state, words=words, details=tuple(_render_act(act) for act in tried))
     yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))
     program = find_bwrap()
     if program is not None and (advice := find_advice(program)) is not None:

@@ -31,11 +31,11 @@ def test_the_doctor_names_what_is_left_without_bubblewrap(arena, without_bwrap):
 
     assert code == 1
     assert not report["ready"]
-    assert [finding["state"] for finding in found] == ["ok", "missing"]
-    assert re.match(r"landlock, read-only: (\d+) of \1 acts", found[0]["words"])
-    assert "`relay run` refuses" in found[1]["words"]
-    assert "`relay plan` works" in found[1]["words"]
-    assert "bubblewrap" in found[1]["hint"]
+    assert [finding["state"] for finding in found] == ["missing", "ok"]
+    assert "`relay run` refuses" in found[0]["words"]
+    assert "`relay plan` works" in found[0]["words"]
+    assert "bubblewrap" in found[0]["hint"]
+    assert re.match(r"landlock, read-only: (\d+) of \1 acts", found[1]["words"])
 
 
 @pytest.mark.as_each_user
@@ -45,9 +45,9 @@ def test_the_doctor_says_that_there_is_nothing(arena, without_any):
 
     assert code == 1
     assert not report["ready"]
-    assert [finding["state"] for finding in found] == ["info", "missing"]
-    assert found[0]["words"].startswith("landlock, read-only: 0 of ")
-    assert "`relay plan` refuses too" in found[1]["words"]
+    assert [finding["state"] for finding in found] == ["missing", "info"]
+    assert "`relay plan` refuses too" in found[0]["words"]
+    assert found[1]["words"].startswith("landlock, read-only: 0 of ")
 
 
 def test_control_the_doctor_where_nothing_is_missing(arena):

@@ -412,8 +412,24 @@ def test_doctor_names_what_is_missing(relay):
     assert ran.code == 1
     assert any(re.match(r"ok +git +\d", line) for line in lines)
     assert any(line.startswith("PROBLEM  key         no API key") for line in lines)
-    assert any("max_cost_usd" in line and "20  (default)" in line for line in lines)
     assert "key" in lines[-1]
+    assert "max_cost_usd" not in ran.out
+
+
+def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay):
+    """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
+    ran = relay("doctor", env={"RELAY_WRITABLE_DIRS": "/no/such"})
+    *findings, empty, verdict = (line for line in ran.out.splitlines() if not line.startswith(" "))
+    marks = [line.split()[0] for line in findings]
+    assert marks == sorted(marks, key=["PROBLEM", "warning", "-", "ok"].index)
+    assert {"PROBLEM", "warning", "ok"} <= set(marks)
+    assert (empty, verdict) == ("", "relay run cannot work here yet: key")
+    assert not re.search(r"^ +(refused|allowed): ", ran.out, re.MULTILINE)
+    assert json.loads(relay("doctor", "--json").out)["findings"][0]["state"] == "missing"
+
+    *_, last, empty, verdict = relay("doctor", "--settings").out.splitlines()
+    assert last.split() == ["rules_global_dir", "none", "(default)"]
+    assert verdict == "relay run cannot work here yet: key"
 
 
 def test_doctor_never_shows_the_key(doctor):
@@ -428,7 +444,7 @@ def test_doctor_never_shows_the_key(doctor):
 
 def test_doctor_shows_origins_and_hostile_settings_harmless(doctor, project):
     (project / "relay.toml").write_text('model = "other-model"\n')
-    ran = doctor()
+    ran = doctor("--settings")
     assert any("other-model  (relay.toml:1)" in line for line in ran.out.splitlines())
     (project / "relay.toml").write_text('"mo\\u001b[2Jdel" = 1\n')
     ran = doctor()

@@ -15,7 +15,7 @@ from relay.setup.doctor import render_value
 HEAD = """\
 # Settings
 
-Made from the code by `make docs`; a test compares the two. `relay doctor` shows each value and where it came from.
+Made from the code by `make docs`; a test compares the two. `relay doctor --settings` shows each value and its origin.
 
 The strongest source first: a flag, a variable `RELAY_…`, the plan's front matter (`relay: {max_legs: 2}`), `relay.toml`
 in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own `~/.config/relay/config.toml`
