@@ -60,6 +60,8 @@ def _render(agent: "AgentFound") -> dict[str, str]:
         "program": agent.program,
         "version": agent.version,
         "tested": profile.tested,
+        "engine": agent.engine,
+        "engine_tested": profile.engine.tested if profile.engine else "",
         "usage": profile.usage,
         "steering": "yes",
         "tools": profile.tools,
@@ -77,6 +79,12 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
         say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
         if agent.missing:
             say(f"{'':<10}{agent.missing}: {row['install']}", style="dim")
+        elif engine := agent.profile.engine:
+            whose = "of its own" if engine.variable else "on PATH"
+            words = (
+                f"runs the {engine.program} {whose}: {agent.engine or 'version unknown'}, tested with {engine.tested}"
+            )
+            say(f"{'':<10}{words}", style="dim")
     say()
     say("usage: exact, by relay's gateway; ~ as the agent tells it. `relay agents --try NAME` tries one for nothing.")
 
@@ -95,7 +103,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     runners = list_runners(settings)
     works, rows = False, []
     for agent in chosen:
-        findings = try_agent(agent, runners[agent.profile.name], os.environ, bwrap=find_bwrap())
+        findings = try_agent(agent, runners[agent.profile.name], settings, os.environ, bwrap=find_bwrap())
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
         rows.append(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -132,12 +132,28 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     warned = (*_check_servers(plan, settings), *_check_ignored(plan, place))
     more = (_from_violation(one, place.plan_name) for one in warned)
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
-    if any(phase.runner for phase in plan.phases):  # the default needs no import
-        from relay.setup.runners import check_runners
-
-        found = (_from_violation(violation, place.plan_name) for violation in check_runners(plan.phases, settings))
-        remarks = tuple(sorted((*remarks, *found), key=attrgetter("line")))
+    if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
+        remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
     return _size(place, plan, remarks, settings)
+
+
+def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]) -> Iterator[Remark]:
+    """Yield the phases that wish for a runner that there is not, and those whose runner is missing on this machine."""
+    from relay.runners.registry import list_runners
+    from relay.setup.runners import check_runners
+
+    known, wished = list_runners(settings), dict[str, int]()
+    for phase in plan.phases:
+        if not phase.done:
+            wished.setdefault(settings.runner_for(phase.runner), phase.runner_line)
+    for violation in check_runners(plan.phases, settings, known):
+        yield _from_violation(violation, place.plan_name)
+    for name, line in wished.items():
+        try:
+            if name in known:
+                known[name].require(environ, settings)
+        except RelayError as error:
+            yield replace(_from_error(error, place), path=place.plan_name, line=line, warning=True)
 
 
 def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:

@@ -7,6 +7,7 @@ Begin with `open.py`, which makes what `context.py` names:
     place.py          repository, settings and plan around the current directory
     checklist.py      what has to hold, in order
     preconditions.py  each thing of that
+    logins.py         what would do where there is no key
     program.py        relay's own code is out of reach for sessions
     approval.py       a person has read the repository's setup commands
     installation.py   which install what sessions need

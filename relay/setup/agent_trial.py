@@ -4,6 +4,7 @@ Nothing is paid for and nothing of the user's is touched. Each finding stands fo
 user meets what is missing.
 """
 
+import json
 import shutil
 import tempfile
 import time
@@ -54,6 +55,9 @@ _SCRIPT = "sessions:\n" + "".join(
 ) + "- {repeat: true, turns: [{text: Done.}]}\n"  # fmt: skip
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
 
+_USED = ("agents", "model", "models", "prices", "readable_dirs")
+"""Settings that say what is tried, and on what."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AgentSeen:
@@ -80,14 +84,25 @@ class _AgentSeen:
 
 
 def try_agent(
-    found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], *, bwrap: Path | None
+    found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], *, bwrap: Path | None
 ) -> tuple[Finding, ...]:
-    """Try one agent, with bubblewrap where it is; never raises for what is missing."""
-    return (*_try(found, kind, environ, bwrap), check_key((kind,), environ))
+    """Try one agent, with bubblewrap where it is; never raises for what is missing.
+
+    Args:
+        found: The agent.
+        kind: Its runner.
+        settings: The user's: the model, and what else a session of an agent depends on.
+        environ: The user's.
+        bwrap: Where bubblewrap is; None where it is not.
+    """
+    key = check_key((kind,), environ, settings, (found.profile.name,))
+    return (*_try(found, kind, settings, environ, bwrap), key)
 
 
-def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:
-    yield _judge_installed(found)
+def _try(
+    found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], bwrap: Path | None
+) -> Iterator[Finding]:
+    yield from _judge_installed(found)
     if found.missing:
         yield from _find_ground(found, environ, bwrap)
     if found.profile.is_lent:
@@ -95,7 +110,7 @@ def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap:
         yield Finding(name="session", state=State.INFO, words=words)
     elif not found.missing:
         try:
-            yield from _hold_session(found, kind, environ)
+            yield from _hold_session(found, kind, settings, environ)
         except RelayError as error:
             hint = error.hint or find_way(Path.cwd(), has_bwrap=bwrap is not None)
             yield replace(make_missing("sandbox", error), hint=hint)
@@ -113,19 +128,28 @@ def _find_ground(found: AgentFound, environ: Mapping[str, str], bwrap: Path | No
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
-def _judge_installed(found: AgentFound) -> Finding:
+def _judge_installed(found: AgentFound) -> Iterator[Finding]:
+    profile, engine = found.profile, found.profile.engine
     if found.missing:
-        return Finding(name="installed", state=State.MISSING, words=found.missing, hint=found.profile.package)
-    words = f"{found.program}, {found.version or 'version unknown'}, tested with {found.profile.tested}"
-    if found.version in {"", found.profile.tested}:
-        return Finding(name="installed", state=State.OK, words=words)
-    by_npm = "@{} has the tested one; npm takes an older one by itself where Node is too old"
-    hint = found.profile.package
-    hint += by_npm.format(found.profile.tested) if hint.startswith("npm ") else ""
-    return Finding(name="installed", state=State.WARNING, words=words, hint=hint)
+        yield Finding(name="installed", state=State.MISSING, words=found.missing, hint=profile.package)
+        return
+    yield _judge_version("installed", found.program, found.version, profile.tested, profile.package)
+    if engine is not None:
+        yield _judge_version("runs", engine.program, found.engine, engine.tested, profile.package)
 
 
-def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _judge_version(name: str, program: str, version: str, tested: str, package: str) -> Finding:
+    words = f"{program}, {version or 'version unknown'}{f', tested with {tested}' if tested else ''}"
+    if not tested or version in {"", tested}:
+        return Finding(name=name, state=State.OK, words=words)
+    by_npm = "; npm takes an older one by itself where Node is too old" if package.startswith("npm ") else ""
+    hint = f"{package} installs the tested one{by_npm}"
+    return Finding(name=name, state=State.WARNING, words=words, hint=hint)
+
+
+def _hold_session(
+    found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str]
+) -> Iterator[Finding]:
     """Run one session, and say what was seen.
 
     Raises:
@@ -134,14 +158,16 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
     from relay.rehearsal.script import parse_script
     from relay.rehearsal.server import serve
 
-    with tempfile.TemporaryDirectory(prefix="relay-try-") as place, serve(parse_script(_SCRIPT)) as server:
+    script = parse_script(f"model: {json.dumps(settings.model)}\n{_SCRIPT}")
+    with tempfile.TemporaryDirectory(prefix="relay-try-") as place, serve(script) as server:
         root = Path(place, "repository").resolve()
         root.mkdir()
         get_git(environ, root, None).run("init", "--quiet", str(root))
         own = {name: environ[name] for name in _PASSED_ON if name in environ}
         for family in FAMILIES:
             own |= {family.keys[0]: "rehearsed", family.base: f"{server.base_url}{family.root}"}
-        settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None)
+        used = {name: getattr(settings, name) for name in _USED}
+        settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None, **used)
         request = RunRequest(
             kind=SessionKind.RUN,
             repo=open_repo(root, environ),
@@ -156,7 +182,7 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
             )
             seen = _AgentSeen()
             outcome, told = _advance(kind, request, workspace, seen)
-            yield from _judge(found, outcome, seen, server, told)
+            yield from _judge(f"{told} on {settings.model}", outcome, seen, server)
 
 
 def _advance(
@@ -191,15 +217,12 @@ def _make_spec(request: RunRequest, workspace: "Workspace", seen: _AgentSeen) ->
     )
 
 
-def _judge(
-    found: AgentFound, outcome: SessionOutcome, seen: _AgentSeen, server: "Rehearsal", told: str
-) -> Iterator[Finding]:
-    version = told.removeprefix(found.profile.name).strip()
+def _judge(who: str, outcome: SessionOutcome, seen: _AgentSeen, server: "Rehearsal") -> Iterator[Finding]:
     if not seen.asked:
         yield Finding(name="session", state=State.MISSING, words=outcome.detail or "it asked its model for nothing")
         return
     ended = outcome.end is SessionEnd.FINISHED
-    words = f"{found.profile.name} {version}: its first request came after {seen.asked[0]:.1f} s"
+    words = f"{who}: its first request came after {seen.asked[0]:.1f} s"
     yield Finding(
         name="session",
         state=State.OK if ended else State.MISSING,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from relay.config import Settings
 from relay.errors import RunnerError
-from relay.runners.agents.home import find_package_version, get_installed
+from relay.runners.agents.home import find_engine_version, find_login, find_package_version, get_installed
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
@@ -20,10 +20,12 @@ class AgentFound:
     """Where it is; empty when it cannot be used."""
     version: str = ""
     """Of its package; empty when that is not known."""
+    engine: str = ""
+    """The version of what does its work, where that is another program; empty when that is not known."""
     missing: str = ""
     """What is missing; empty when nothing is."""
     login: str
-    """What it asks its model with: the variable of a key, or what there is to set."""
+    """What it asks its model with: the variable of a key, or what is missing, with a login that it could use."""
 
 
 def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
@@ -35,14 +37,21 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
     """Look for one."""
     login = _find_login(profile, environ)
     try:
-        place = get_installed(profile, environ).program
+        installed = get_installed(profile, environ)
     except RunnerError as error:
         return AgentFound(profile=profile, missing=error.message, login=login)
-    return AgentFound(profile=profile, program=str(place), version=find_package_version(place), login=login)
+    return AgentFound(
+        profile=profile,
+        program=str(installed.program),
+        version=find_package_version(installed.program),
+        engine=find_engine_version(profile, installed),
+        login=login,
+    )
 
 
 def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
     try:
         return make_kind(profile).get_key(environ)
     except RunnerError:
-        return "no login" if profile.is_lent else "no key"
+        place = "" if profile.is_lent else find_login(profile, environ)
+        return f"no key; a login ({place})" if place else "no login" if profile.is_lent else "no key"

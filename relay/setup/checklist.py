@@ -58,7 +58,7 @@ def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = No
     if request.kind.commits_phases:
         yield check_approval(repo, settings, environ)
     if kinds:
-        yield check_key(kinds, environ)
+        yield check_key(kinds, environ, settings, request.runners)
 
 
 def check_untaken(request: RunRequest) -> Iterator[Finding]:

@@ -120,7 +120,8 @@ def _make_request(
 
 def _examine_apart(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
     """Look at what needs no repository."""
-    return check_program(root, settings, environ), check_key((_get_kind(settings.runner, settings),), environ)
+    kind = _get_kind(settings.runner, settings)
+    return check_program(root, settings, environ), check_key((kind,), environ, settings, (settings.runner,))
 
 
 def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:

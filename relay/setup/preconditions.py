@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay.config import Settings
-from relay.errors import ConfigError, PlanError, RelayError, RepoError
+from relay.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
 from relay.files.tree import read_start
 from relay.gate.missing_program import may_be_made
 from relay.git.config_guard import read_config
@@ -132,11 +132,27 @@ def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) ->
     return find_out(get, name="relay")
 
 
-def check_key(kinds: Sequence[RunnerKind], environ: Mapping[str, str]) -> Finding:
-    """Look for the keys that runners need; none is ever shown."""
+def check_key(
+    kinds: Sequence[RunnerKind], environ: Mapping[str, str], settings: Settings, runners: Sequence[str] = ()
+) -> Finding:
+    """Look for the keys that runners need; none is ever shown. Where one is missing, a login that would do is named.
+
+    Args:
+        kinds: Those that are going to run.
+        environ: Where keys are looked for.
+        settings: Which agents there are.
+        runners: Names of those that are going to run.
+    """
 
     def get() -> str:
-        names = [*dict.fromkeys(name for kind in kinds if (name := kind.get_key(environ)))]
+        try:
+            names = [*dict.fromkeys(name for kind in kinds if (name := kind.get_key(environ)))]
+        except RunnerError as error:
+            from relay.setup.logins import find_unused_login
+
+            if (login := find_unused_login(settings, environ, runners)) is None:
+                raise
+            raise RunnerError(f"{error.message}; {login.words}", hint=(error.hint, "\n", login.way)) from None
         return f"{', '.join(names)} {'are' if names[1:] else 'is'} set" if names else "this runner needs none"
 
     return find_out(get, name="key")

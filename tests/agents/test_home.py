@@ -14,6 +14,7 @@ from relay.errors import RunnerError
 from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
+from tests.agents.real import AGENTS
 
 
 def install(folder, program, version="1.2.3"):
@@ -50,7 +51,22 @@ def test_what_is_missing_is_named_with_what_installs_it(tmp_path):
         get_installed(CLAUDE, {"PATH": str(bin_dir)})
     with pytest.raises(RunnerError, match="OpenCode is not installed") as raised:
         get_installed(OPENCODE, {})
-    assert str(raised.value.hint) == "npm install -g opencode-ai installs it"
+    assert str(raised.value.hint) == "npm install -g opencode-ai@1.18.33 installs it"
+
+
+def test_an_agent_whose_adapter_is_missing_is_not_called_missing(tmp_path):
+    """Who has Claude Code has not heard of the adapter."""
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o755)
+    with pytest.raises(RunnerError, match="claude is here, but the adapter by which relay speaks with it is not"):
+        get_installed(CLAUDE, {"PATH": str(tmp_path)})
+
+
+def test_what_is_advised_to_be_installed_is_what_was_tried():
+    """By `make agents`, with all of its packages; goose by its own installer."""
+    tried = {agent.name: " ".join(("npm install -g", *agent.packages)) for agent in AGENTS if agent.name != "goose"}
+    assert tried == {profile.name: profile.package for profile in PROFILES.values() if profile.name != "goose"}
+    assert f"GOOSE_VERSION=v{PROFILES['goose'].tested} " in PROFILES["goose"].package
 
 
 def test_no_agent_is_taken_from_the_repository(tmp_path):

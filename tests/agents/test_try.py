@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.config import ModelSettings, Settings
 from relay.errors import ExitCode
 from relay.runners.agents.kinds import make_kind
+from relay.runners.agents.profile import AgentEngine
 from relay.setup.agent_trial import try_agent
 from relay.setup.agents import examine_agent
 from relay.setup.preconditions import State
@@ -14,16 +16,17 @@ from tests.agents.conftest import make_profile
 from tests.cli.documents import read_document
 
 KEY = {"ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user"}
+SETTINGS = Settings()
 
 
 @pytest.fixture
 def attempt(programs, tmp_path):
     """Try the fake agent with its lies; return the findings by name."""
 
-    def run(*lies, key=KEY, bwrap=Path("bwrap"), system=":/usr/bin:/bin", **fields):
+    def run(*lies, key=KEY, bwrap=Path("bwrap"), system=":/usr/bin:/bin", settings=SETTINGS, **fields):
         environ = {"PATH": f"{programs}{system}", "HOME": str(tmp_path), **key}
         profile = replace(make_profile(*lies), **fields)
-        findings = try_agent(examine_agent(profile, environ), make_kind(profile), environ, bwrap=bwrap)
+        findings = try_agent(examine_agent(profile, environ), make_kind(profile), settings, environ, bwrap=bwrap)
         return {finding.name: finding for finding in findings}
 
     return run
@@ -33,7 +36,7 @@ def test_one_that_works_is_seen_to_work(attempt):
     found = attempt("title", "noise")
     assert {finding.state for finding in found.values()} == {State.OK}, found
     assert list(found) == ["installed", "sandbox", "session", "tools", "usage", "key"]
-    assert found["session"].words.startswith("fake 9.9: its first request came after ")
+    assert found["session"].words.startswith("fake 9.9 on claude-opus-5-5: its first request came after ")
     assert found["usage"].words.startswith("3 requests, the longest of ")
 
 
@@ -78,11 +81,38 @@ def test_another_version_than_the_tested_one_is_named(attempt, programs):
     assert "8.1, tested with 9.9" in found["installed"].words
 
 
+def test_the_version_of_what_does_the_work_is_looked_at_too(attempt, programs):
+    """An adapter brings a program of its own, unless a variable names another; one that brings none starts PATH's."""
+    package = programs / "node_modules/@vendor/engine/package.json"
+    package.parent.mkdir(parents=True)
+    package.write_text('{"engineVersion": "2.1", "version": "0.3"}')
+    engine = AgentEngine(
+        program="engine", package="@vendor/engine", field="engineVersion", tested="2.1", variable="OTHER"
+    )
+    found = attempt(engine=engine)
+    assert (found["runs"].state, found["runs"].words) == (State.OK, "engine, 2.1, tested with 2.1")
+
+    found = attempt(engine=replace(engine, tested="2.0"), package="npm install -g fake@9.9")
+    assert (found["runs"].state, found["runs"].words) == (State.WARNING, "engine, 2.1, tested with 2.0")
+    assert str(found["runs"].hint).startswith("npm install -g fake@9.9 installs the tested one")
+
+    found = attempt(engine=engine, env=(*make_profile().env, ("OTHER", "/nowhere/engine")))
+    assert found["runs"].words == "engine, version unknown, tested with 2.1"
+
+
+def test_the_model_is_the_one_that_is_set(attempt):
+    """One that only the user knows, too; an agent may refuse another one than that."""
+    own = ModelSettings(window_tokens=100_000, max_output_tokens=8_000)
+    found = attempt(settings=Settings(model='my "own"', models={'my "own"': own}))
+    assert {finding.state for finding in found.values()} == {State.OK}, found
+    assert found["session"].words.startswith('fake 9.9 on my "own": ')
+
+
 def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
     ran = stage.relay("agents", "--try", path="/usr/bin:/bin")
     assert ran.returncode == ExitCode.USER
     assert "PROBLEM  installed   Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.stdout
-    assert "do: npm install -g @agentclientprotocol/claude-agent-acp" in ran.stdout
+    assert "do: npm install -g @agentclientprotocol/claude-agent-acp@0.100.0\n" in ran.stdout
     assert "relay run --runner opencode cannot work here yet" in ran.stdout
 
     ran = stage.relay("agents", path="/usr/bin:/bin")

@@ -292,6 +292,10 @@ class FoundAgent(TypedDict):
     version: str
     tested: str
     """The version that relay was tested with."""
+    engine: str
+    """The version of what does its work, where that is another program; empty where it is not known."""
+    engine_tested: str
+    """Empty where the agent does its work itself."""
     usage: str
     steering: str
     tools: str

@@ -1,5 +1,7 @@
 """`relay run` and `relay check` say before anything is paid what could not show that the work is done."""
 
+import json
+
 import pytest
 
 from relay.errors import ExitCode
@@ -72,6 +74,23 @@ def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are
     write("Verify: `test -f hello.txt`\nRunner: claude")
     assert "  by claude\n" in relay("check").out
     assert '"runner": "claude"' in relay("check", "--json").out
+
+
+def test_a_runner_that_is_missing_on_this_machine_is_a_warning_of_check(relay, write):
+    """Where a phase wishes for it, with its line; a plan may be checked where none is, so it is valid."""
+    write("Verify: `test -f hello.txt`\nRunner: claude")
+    words = "Claude Code is not installed: there is no claude-agent-acp on PATH"
+    bare = {"PATH": "/usr/bin:/bin"}
+    ran = relay("check", env=bare)
+    assert ran.code == ExitCode.DONE
+    assert f"PLAN.md:5: warning: {words}\n  npm install -g" in ran.out
+    assert "is valid: 1 phase, 1 item, 1 warning" in ran.out
+    [found] = json.loads(relay("check", "--json", env=bare).out)["violations"]
+    assert (found["line"], found["message"], found["warning"]) == (5, words, True)
+
+    write("Verify: `test -f hello.txt`")
+    assert f"PLAN.md: warning: {words}" in relay("check", env={**bare, "RELAY_RUNNER": "claude"}).out
+    assert "warning" not in relay("check", env=bare).out
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])

@@ -43,18 +43,18 @@ from tests.scripted import ScriptedRunner
     ],
 )
 def test_a_key_is_named_and_never_shown(environ, words):
-    finding = check_key((RUNNERS["api"],), environ)
+    finding = check_key((RUNNERS["api"],), environ, Settings())
     assert (finding.state, finding.words, finding.error) == (State.OK, words, None)
 
 
 def test_a_runner_without_a_key_misses_none():
-    finding = check_key((ScriptedRunner([]).kind,), {})
+    finding = check_key((ScriptedRunner([]).kind,), {}, Settings())
     assert (finding.state, finding.words) == (State.OK, "this runner needs none")
 
 
 def test_what_is_missing_is_one_error_with_the_words_that_are_shown():
     """The doctor shows the finding, a run stops with the error; they cannot say different things."""
-    finding = check_key((RUNNERS["api"],), {})
+    finding = check_key((RUNNERS["api"],), {}, Settings())
     with pytest.raises(RunnerError) as raised:
         require(finding)
     assert finding.state is State.MISSING

@@ -59,7 +59,12 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
     outside = [entry for entry in entries if root is None or not Path(entry).resolve().is_relative_to(root)]
     found = shutil.which(name, path=":".join(outside))
     if found is None:
-        what = f"{profile.title} is not installed" if name == profile.program else f"{profile.title} needs {name}"
+        engine = profile.engine.program if profile.engine else ""
+        what = f"{profile.title} needs {name}"
+        if name == profile.program:
+            is_near = engine and shutil.which(engine, path=":".join(outside)) is not None
+            lacks = f"{engine} is here, but the adapter by which relay speaks with it is not"
+            what = lacks if is_near else f"{profile.title} is not installed"
         raise RunnerError(f"{what}: there is no {name} on PATH", hint=f"{profile.package} installs it")
     place = Path(found).resolve()
     if root is not None and place.is_relative_to(root):
@@ -75,14 +80,29 @@ def _find_package(program: Path) -> Path:
 
 def find_package_version(program: Path) -> str:
     """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
-    for folder in list(program.parents)[:_NEAR]:
-        try:
-            found = json.loads((folder / "package.json").read_bytes())
-        except (OSError, ValueError):
-            continue
-        version = found.get("version") if isinstance(found, dict) else None
-        return version if isinstance(version, str) and version.isprintable() else ""
-    return ""
+    packages = (folder / "package.json" for folder in list(program.parents)[:_NEAR])
+    return next((_read_field(package, "version") for package in packages if package.is_file()), "")
+
+
+def find_engine_version(profile: Profile, installed: Installed) -> str:
+    """Return the version of the program that does an agent's work; empty where it is the agent's own, or unknown."""
+    engine = profile.engine
+    if engine is None:
+        return ""
+    own = dict(profile.env)
+    if named := own.get(engine.variable) if engine.variable else shutil.which(engine.program, path=installed.path):
+        return find_package_version(Path(named).resolve())
+    places = (folder / _MODULES / engine.package / "package.json" for folder in installed.program.parents)
+    return next((_read_field(package, engine.field) for package in places if package.is_file()), "")
+
+
+def _read_field(package: Path, name: str) -> str:
+    try:
+        found = json.loads(package.read_bytes())
+    except (OSError, ValueError):
+        return ""
+    text = found.get(name) if isinstance(found, dict) else None
+    return text if isinstance(text, str) and text.isprintable() else ""
 
 
 def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[Way, Family]:
@@ -94,9 +114,14 @@ def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[W
     ways = [(way, family) for way in profile.ways for family in FAMILIES if family.name == way.family]
     get_key_name(environ, [family for _, family in ways])
     ready = [(way, family) for way, family in ways if any(environ.get(name) for name in family.keys)]
-    bare = normalize_model(model)
-    own = next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
+    own = find_family(model)
     return next((found for found in ready if found[0].family == own), ready[0])
+
+
+def find_family(model: str) -> str:
+    """Return the family whose vendor makes a model, by its name; empty where that does not tell."""
+    bare = normalize_model(model)
+    return next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
 
 
 def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str]) -> None:

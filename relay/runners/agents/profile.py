@@ -27,6 +27,21 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEngine:
+    """The program that does the work of an agent whose own one only speaks the protocol for it."""
+
+    program: str
+    """What a person starts, and logs in with."""
+    package: str
+    """Of npm: the one that is run."""
+    field: str = "version"
+    """Of its package.json."""
+    tested: str
+    variable: str = ""
+    """Names another program in its place; empty where it is the one on PATH."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One agent."""
 
@@ -34,7 +49,7 @@ class Profile:
     """For ``--runner``."""
     title: str
     package: str
-    """What a user installs."""
+    """What a user types to install the tested version."""
     program: str
     """Found on PATH."""
     arguments: tuple[str, ...] = ()
@@ -42,6 +57,8 @@ class Profile:
     """Other programs that it starts, by their names."""
     tested: str
     """The version that the agent told of itself when this profile was tried."""
+    engine: AgentEngine | None = None
+    """None where the agent does the work itself."""
     own_tokens: int = 0
     """What its first request has besides relay's words, about."""
     env: tuple[tuple[str, str], ...] = ()

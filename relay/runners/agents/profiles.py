@@ -5,15 +5,22 @@ Every value was seen on the version that the profile names.
 
 from collections.abc import Mapping
 
-from relay.runners.agents.profile import NO_KEY, Profile, Way
+from relay.runners.agents.profile import NO_KEY, AgentEngine, Profile, Way
 
 CLAUDE = Profile(
     name="claude",
     title="Claude Code",
-    package="npm install -g @agentclientprotocol/claude-agent-acp",
+    package="npm install -g @agentclientprotocol/claude-agent-acp@0.100.0",
     program="claude-agent-acp",
     needs=("node",),
     tested="0.100.0",
+    engine=AgentEngine(
+        program="claude",
+        package="@anthropic-ai/claude-agent-sdk",
+        field="claudeCodeVersion",
+        tested="2.1.316",
+        variable="CLAUDE_CODE_EXECUTABLE",
+    ),
     own_tokens=6_000,
     env=(
         ("IS_SANDBOX", "1"),  # else it refuses to run unasked as root
@@ -49,7 +56,7 @@ _OPENCODE_JSON = """\
 OPENCODE = Profile(
     name="opencode",
     title="OpenCode",
-    package="npm install -g opencode-ai",
+    package="npm install -g opencode-ai@1.18.33",
     program="opencode",
     arguments=("acp",),
     tested="1.18.33",
@@ -65,7 +72,6 @@ OPENCODE = Profile(
 
 _CODEX_TOML = """\
 model = "{model}"
-model_provider = "relay"
 check_for_update_on_startup = false
 model_auto_compact_token_limit = 1000000000
 web_search = "disabled"
@@ -76,6 +82,8 @@ multi_agent = false
 goals = false
 apps = false
 plugins = false
+"""
+_CODEX_PROVIDER = """\
 [model_providers.relay]
 name = "relay"
 base_url = "{base}/v1"
@@ -86,17 +94,25 @@ wire_api = "responses"
 CODEX = Profile(
     name="codex",
     title="Codex",
-    package="npm install -g @agentclientprotocol/codex-acp",
+    package="npm install -g @agentclientprotocol/codex-acp@2.6.0",
     program="codex-acp",
     needs=("node",),
     tested="2.6.0",
+    engine=AgentEngine(program="codex", package="@openai/codex", tested="0.166.0", variable="CODEX_PATH"),
     own_tokens=9_000,
-    env=(("MODEL_PROVIDER", "relay"), ("INITIAL_AGENT_MODE", "agent-full-access"), ("NO_BROWSER", "1")),
+    env=(("INITIAL_AGENT_MODE", "agent-full-access"), ("NO_BROWSER", "1")),
+    files=((".codex/config.toml", _CODEX_TOML),),
     names_sessions=True,
     ways=(
-        Way(family="openai", env=(("OPENAI_API_KEY", NO_KEY),), files=((".codex/config.toml", _CODEX_TOML),)),
+        Way(
+            family="openai",
+            env=(("OPENAI_API_KEY", NO_KEY), ("MODEL_PROVIDER", "relay")),
+            files=((".codex/config.toml", f'model_provider = "relay"\n{_CODEX_TOML}{_CODEX_PROVIDER}'),),
+        ),
     ),
-)  # fmt: skip
+    credentials=(".codex/auth.json",),
+    hosts=("chatgpt.com", "auth.openai.com"),
+)
 
 _PI_EXTENSION = """\
 // relay's own tools: MCP over a Unix socket, one message in a line.
@@ -144,10 +160,11 @@ def _render_pi(api: str, base: str) -> tuple[tuple[str, str], ...]:
 PI = Profile(
     name="pi",
     title="pi",
-    package="npm install -g pi-acp @earendil-works/pi-coding-agent",
+    package="npm install -g pi-acp@0.0.34 @earendil-works/pi-coding-agent@0.87.1",
     program="pi-acp",
     needs=("pi", "node"),
     tested="0.0.34",
+    engine=AgentEngine(program="pi", package="@earendil-works/pi-coding-agent", tested="0.87.1"),
     own_tokens=1_000,
     env=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0")),
     files=((".pi/agent/extensions/relay.js", _PI_EXTENSION),),
@@ -168,7 +185,7 @@ _QWEN_JSON = """\
 QWEN = Profile(
     name="qwen",
     title="Qwen Code",
-    package="npm install -g @qwen-code/qwen-code",
+    package="npm install -g @qwen-code/qwen-code@0.24.4",
     program="qwen",
     arguments=("--acp", "--yolo"),
     needs=("node",),
@@ -202,7 +219,7 @@ max_output_size = {output}
 KIMI = Profile(
     name="kimi",
     title="Kimi Code",
-    package="npm install -g @moonshot-ai/kimi-code",
+    package="npm install -g @moonshot-ai/kimi-code@2.1.0",
     program="kimi",
     arguments=("acp",),
     needs=("node",),
@@ -226,7 +243,7 @@ _GEMINI_JSON = """\
 GEMINI = Profile(
     name="gemini",
     title="Gemini CLI",
-    package="npm install -g @google/gemini-cli",
+    package="npm install -g @google/gemini-cli@0.61.0",
     program="gemini",
     arguments=("--acp", "--yolo"),
     needs=("node",),
@@ -245,7 +262,7 @@ GEMINI = Profile(
 COPILOT = Profile(
     name="copilot",
     title="Copilot CLI",
-    package="npm install -g @github/copilot",
+    package="npm install -g @github/copilot@1.0.102",
     program="copilot",
     arguments=(
         "--acp",
@@ -277,7 +294,8 @@ COPILOT = Profile(
 GOOSE = Profile(
     name="goose",
     title="goose",
-    package="curl -fsSL https://github.com/aaif-goose/goose/releases/download/stable/download_cli.sh | bash",
+    package="curl -fsSL https://github.com/aaif-goose/goose/releases/download/stable/download_cli.sh "
+    "| GOOSE_VERSION=v1.52.0 bash",
     program="goose",
     arguments=("acp", "--with-builtin", "developer"),
     tested="1.52.0",
@@ -319,7 +337,7 @@ _CLINE_SETTINGS = """\
 CLINE = Profile(
     name="cline",
     title="Cline",
-    package="npm install -g cline",
+    package="npm install -g cline@3.0.65",
     program="cline",
     arguments=("--acp", "--auto-approve", "true"),
     needs=("node",),
