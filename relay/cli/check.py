@@ -84,14 +84,20 @@ class Checked:
 
 @click.command("check", short_help="Say what is wrong with a plan, and what each phase will take.")
 @click.argument("plan", required=False, help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--fix", is_flag=True, help="Put a box below each heading of work, and a phase above each <task>.")
 @json_option
-def command(plan: str | None, *, as_json: bool) -> int:
+def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
     """Say what is wrong with a plan, and roughly what each phase will take.
 
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
-    sizes are estimates: see `relay/planning/sizes.py` for the formula.
+    sizes are estimates: see `relay/planning/sizes.py` for the formula. --fix puts lines in where work of the plan holds
+    no box, and changes no line that is there.
     """
     place = note_place(plan, needs_repo=False)
+    if fix:
+        count_added = save_boxes(place)
+        if not as_json:
+            say(f"{place.plan_name}: {count(count_added, 'line')} put in")
     checked = check_file(place, os.environ)
     if as_json:
         say_document(render_json(checked))
@@ -123,14 +129,14 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
             remarks=(_from_error(PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD), place),),
         )
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
-    remarks = tuple(_from_violation(violation, place.plan_name) for violation in violations)
+    remarks = tuple(_from_violation(violation, place) for violation in violations)
     try:
         settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
     except ConfigError as error:
         remarks = (_from_error(error, place), *remarks)
         return Checked(place=place, plan=plan, remarks=remarks)
     warned = (*_check_servers(plan, settings), *_check_ignored(plan, place))
-    more = (_from_violation(one, place.plan_name) for one in warned)
+    more = (_from_violation(one, place) for one in warned)
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
         remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
@@ -147,13 +153,40 @@ def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Ma
         if not phase.done:
             wished.setdefault(settings.runner_for(phase.runner), phase.runner_line)
     for violation in check_runners(plan.phases, settings, known):
-        yield _from_violation(violation, place.plan_name)
+        yield _from_violation(violation, place)
     for name, line in wished.items():
         try:
             if name in known:
                 known[name].require(environ, settings)
         except RelayError as error:
             yield replace(_from_error(error, place), path=place.plan_name, line=line, warning=True)
+
+
+def save_boxes(place: Place) -> int:
+    """Put boxes into the plan's file where its work has none; return how many lines were put in.
+
+    Raises:
+        PlanError: There is no such file, or what it says cannot be read.
+        LockedError: Another relay is at work there.
+    """
+    from contextlib import nullcontext
+
+    from relay.errors import within
+    from relay.files.tree import replace_file
+    from relay.git.modes import FILE
+    from relay.plan.coverage import add_boxes
+    from relay.plan.encoding import encode_text
+    from relay.plan.lines import Lines
+    from relay.setup.place import read_plan_text
+    from relay.store.lock import lock_worktree
+
+    with within(place.plan_name), lock_worktree(place.found) if place.found else nullcontext():
+        text = read_plan_text(place)
+        boxed = add_boxes(text)
+        if boxed != text:
+            file = place.plan_file
+            replace_file(file.parent, file.name, encode_text(boxed), FILE)
+    return Lines.of(boxed).count - Lines.of(text).count
 
 
 def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
@@ -190,8 +223,10 @@ def _from_error(error: RelayError, place: Place) -> Remark:
     return Remark(path=error.path, line=error.line, message=error.message, hint=hint)
 
 
-def _from_violation(violation: "Violation", path: str) -> Remark:
-    return Remark(path=path, line=violation.line, message=violation.message, warning=violation.warning)
+def _from_violation(violation: "Violation", place: Place) -> Remark:
+    hint = place.caller.write(violation.hint) if violation.hint else ""
+    path, line = place.plan_name, violation.line
+    return Remark(path=path, line=line, message=violation.message, warning=violation.warning, hint=hint)
 
 
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:

@@ -7,6 +7,7 @@ from relay.errors import RepoError, within
 from relay.git.names import render_path
 from relay.git.repository import Repo
 from relay.hints import RUN
+from relay.plan.coverage import require_covered
 from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.selection import Selection, choose_phase
@@ -33,9 +34,10 @@ def require_phases(request: RunRequest, plan: Plan, selection: Selection) -> Run
     """Return the request with the phases that it is for.
 
     Raises:
-        PlanError: Their boxes would say nothing.
+        PlanError: Their boxes would say nothing, or most of the plan's work holds none.
     """
     with within(request.plan_path):
+        require_covered(plan.outline)
         phases = selection.list_phases(plan)
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
     return replace(request, phases=phases)

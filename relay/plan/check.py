@@ -7,6 +7,7 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 import re
 from collections.abc import Iterator, Sequence
 
+from relay.plan.coverage import check_coverage
 from relay.plan.impossible_items import asks_for_outside
 from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
@@ -57,6 +58,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_headings(outline, heads),
         *_check_runners(outline, heads),
         *_check_lines(outline),
+        *check_coverage(outline),
         *find_near_boxes(outline),
         *_check_line_ends(plan.text),
     ]

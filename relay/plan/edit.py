@@ -58,7 +58,7 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     known = list_notes(plan, phase_id).count(words)
     # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
     for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
-        noted = find_plan_in(_insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below]))
+        noted = find_plan_in(outline.lines.insert((at, [*above, *heading, f"{bullet} {words}", *below])))
         if (
             noted
             and not check_transition(plan, noted, may_tick=())
@@ -93,7 +93,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     label = f"{'#' * min(place.level + 1, _MAX_LEVEL)} {title}" if place.level else f"**{title}**"
     heading = [] if known else [*([""] if at else []), label, ""]
     for over, below in product(([], [""]), ([], [""])):
-        longer = find_plan_in(_insert(outline.lines, at, [*over, *heading, *entries, *below]))
+        longer = find_plan_in(outline.lines.insert((at, [*over, *heading, *entries, *below])))
         if longer and _list_meant(longer) == _list_meant(plan):
             return longer
     raise PlanError("what stands above the first phase does not end there; write its heading with #", line=place.line)
@@ -176,7 +176,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     while not outline.lines.at(at - 1).strip(" \t>"):
         at -= 1
     prefix = outline.lines.at(last.line - 1).partition("[")[0]
-    longer = parse_plan(_insert(outline.lines, at, list(_render_items(prefix, texts))))
+    longer = parse_plan(outline.lines.insert((at, list(_render_items(prefix, texts)))))
     _refuse_illegal(plan, longer, phase_id)
     _refuse_renamed(plan, longer, phase)
     grown = longer.find_phase(phase_id)
@@ -202,7 +202,7 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     text, outline = plan.text, plan.outline
     phase, extent = _get_phase(plan, phase_id)
     _refuse_done(phase)
-    ending = _find_ending(outline.lines, phase.line)
+    ending = outline.lines.find_ending(phase.line)
     written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
     notes = _join_notes(text, outline, extent)
     tail = text[phase.start : phase.end]
@@ -244,25 +244,12 @@ def _refuse_renamed(before: Plan, after: Plan, phase: Phase) -> None:
         raise PlanError(f"{words}; write it without a number", line=phase.line)
 
 
-def _find_ending(lines: Lines, near: int) -> str:
-    """Return the line ending in use at a line, else at the first line, else a line feed."""
-    return lines.ending(min(near, lines.count) - 1) or lines.ending(0) or "\n"
-
-
 def _last_line(lines: Lines, section: Section) -> int:
     """Return the 0-based index of a section's last line that is not blank; its heading is one."""
     at = lines.index_at(max(section.end - 1, section.start))
     while at > section.line - 1 and lines.is_blank(at):
         at -= 1
     return at
-
-
-def _insert(lines: Lines, at: int, added: Sequence[str]) -> str:
-    """Put lines in before the 0-based line `at`; everything else stays as it is."""
-    ending = _find_ending(lines, at)
-    offset = lines.offset(at)
-    missing = "" if lines.ending(at - 1) else ending
-    return "".join((lines.text[:offset], missing, *(f"{line}{ending}" for line in added), lines.text[offset:]))
 
 
 def _clean(text: str) -> str:

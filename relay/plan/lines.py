@@ -5,7 +5,7 @@ later offset on the wrong line.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -51,6 +51,20 @@ class Lines:
     def offset(self, index: int) -> int:
         """Return where a line starts; past the last line, the end of the text."""
         return self.starts[min(index, self.count)]
+
+    def find_ending(self, near: int) -> str:
+        """Return the line ending in use at a line, else at the first line, else a line feed."""
+        return self.ending(min(near, self.count) - 1) or self.ending(0) or "\n"
+
+    def insert(self, *added: tuple[int, Sequence[str]]) -> str:
+        """Return the text with lines put in before those named, in their order; everything else stays as it is."""
+        pieces, done = list[str](), 0
+        for at, lines in added:
+            ending, offset = self.find_ending(at), self.offset(at)
+            missing = "" if not at or self.ending(at - 1) else ending
+            pieces += [self.text[done:offset], missing, *(f"{line}{ending}" for line in lines)]
+            done = offset
+        return "".join((*pieces, self.text[done:]))
 
     def index_at(self, offset: int) -> int:
         """Return the line that holds an offset."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from relay.hints import Hint
 from relay.plan.outline import Outline
 from relay.values import dataclass
 
@@ -168,3 +169,5 @@ class Violation:
     """What was found and what is allowed, one line."""
     warning: bool = False
     """A warning is shown but does not stop anything."""
+    hint: Hint = ""
+    """What to do about it; may be empty."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.errors import PlanError
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
-from relay.plan.spans import is_enumerated, is_unit, render_plain
+from relay.plan.spans import is_condition, is_enumerated, is_unit, render_plain
 from relay.regexes import regex
 from relay.values import dataclass
 
@@ -161,22 +161,39 @@ def read_outline(text: str) -> Outline:
 
 
 def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
-    """Return the phases: sections with boxes, each with the deeper sections after it that have none.
+    """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
 
+    Conditions of the whole document (``Success criteria``) are no phase: nobody works on them.
     A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to one that counts itself.
     """
     extents: list[Extent] = []
+    final = _find_final(sections)
     for index, section in enumerate(sections):
         last = extents[-1] if extents else None
         if not section.level or (last and last.holds_parts and index < last.stop):
             continue
         end = _find_whole(sections, index)
-        if not end and not section.boxes:
+        if not end and (not section.boxes or index in final):
             continue
         if last and last.stop > index:
             extents[-1] = replace(last, stop=index)
         extents.append(Extent(head=index, stop=end or _find_stop(sections, index), holds_parts=end > 0))
     return tuple(extents)
+
+
+def _find_final(sections: Sequence[Section]) -> frozenset[int]:
+    """Return which sections are conditions of more than the heading that they stand under."""
+    above: list[int] = []
+    working: set[int] = set()
+    conditions: list[tuple[int, int]] = []
+    for at, section in enumerate(sections):
+        above = [other for other in above if sections[other].level < section.level]
+        if section.boxes and is_condition(section.title):
+            conditions.append((at, above[-1] if above else 0))
+        elif section.boxes:
+            working.update((*above, at))
+        above.append(at)
+    return frozenset(at for at, over in conditions if sections[over].level <= 1 or over in working)
 
 
 def _find_whole(sections: Sequence[Section], head: int) -> int:
@@ -204,7 +221,9 @@ def _find_whole(sections: Sequence[Section], head: int) -> int:
 def _find_stop(sections: Sequence[Section], head: int) -> int:
     level = sections[head].level
     stop = head + 1
-    while stop < len(sections) and not sections[stop].boxes and _belongs(sections[stop], level):
+    while stop < len(sections) and _belongs(sections[stop], level):
+        if sections[stop].boxes and not is_condition(sections[stop].title):
+            break
         stop += 1
     return stop
 

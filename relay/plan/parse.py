@@ -5,6 +5,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from relay.errors import PlanError
+from relay.plan.coverage import HOW_TO_ADD, describe_conditions, describe_unboxed, list_conditions, list_unboxed
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.near_boxes import find_near_boxes
 from relay.plan.numbering import fold_number, number_items, number_phases
@@ -180,6 +181,10 @@ def _find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
 
 
 def _no_phase(outline: Outline) -> PlanError:
+    if units := list_unboxed(outline):
+        return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
+    if conditions := list_conditions(outline):
+        return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line)
     loose = outline.sections[0].boxes
     if loose:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)

@@ -93,6 +93,7 @@ def _strip_markup(text: str) -> str:
 
 
 _UNIT = regex(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
+_UNIT_NUMBER = regex(rf"\b(?:phase|task|step|iteration)\s+\#?({_NUMBER})", re.IGNORECASE)
 _ENUMERATED = regex(
     rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_KEYWORDS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
     re.IGNORECASE,
@@ -104,9 +105,34 @@ def is_unit(plain: str) -> bool:
     return _UNIT.match(plain) is not None
 
 
+def find_unit_numbers(plain: str) -> tuple[str, ...]:
+    """Return the numbers of the pieces of work that a text speaks of: ``2`` and ``3`` of ``Task 2, then step 3``."""
+    return tuple(_UNIT_NUMBER.findall(plain))
+
+
 def is_enumerated(plain: str) -> bool:
     """Whether a heading counts itself among others: ``1.2 Keys``, ``Week 3``, ``T4: Keys``, ``User Story 1``."""
     return _ENUMERATED.match(plain) is not None
+
+
+_CONDITION = regex(
+    r"\W*(?:(?:overall|final|global|project|feature|general|key|measurable|plan)\s+)?"
+    r"(?:(?:success|acceptance|completion|exit|done|quality)\s+(?:criteri(?:a|on)|conditions?|gates?|checks?|checklist)"
+    r"|definition\s+of\s+(?:done|ready)|done\s+when|dod"
+    r"|(?:(?:plan|spec)\s+)?self[- ]?(?:review|check)(?:\s+checklist)?|constitution\s+check"
+    r"|(?:final\s+)?(?:verification|validation|review|sign-?off|pre-?(?:merge|commit|flight))\s+checklist"
+    r"|验收标准|成功标准|完成标准|完成定义|验证清单|自检清单|自查清单)"
+    r"\s*(?:[:：(（—–-].*)?",
+    re.IGNORECASE,
+)
+
+
+def is_condition(plain: str) -> bool:
+    """Whether a heading's words announce what has to be true in the end: ``Success criteria``, ``Definition of Done``.
+
+    One that counts itself (``Phase 7: Acceptance criteria``) is work.
+    """
+    return _CONDITION.fullmatch(plain) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

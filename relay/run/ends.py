@@ -3,6 +3,7 @@
 from relay.errors import ExitCode, PlanError
 from relay.git.lock_journal import clear_stale_locks
 from relay.hints import RUN
+from relay.plan.coverage import list_conditions
 from relay.plan.model import Plan
 from relay.run.commit.plan_commit import make_source
 from relay.run.selection import Selection, choose_phase, get_phase
@@ -71,9 +72,11 @@ def finish_run(files: PlanFiles, situation: Situation, spent: Spent) -> RunEnd:
 
 
 def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
-    """Return how a run ends whose plan is done, with what speaks against its boxes, as what was red all the time."""
+    """Return how a run ends whose plan is done, with what speaks against its boxes and what is left to the user."""
     phases = len(plan.phases)
     words = add_doubts(files, f"{phases} of {count(phases, 'phase')}")
+    if left := list_conditions(plan.outline):
+        words += f", for you to look at: {list_some([section.title for section in left], _SHOWN_DOUBTS)}"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)
 
 

@@ -183,7 +183,7 @@ def load_plan(place: Place) -> "Plan":
     from relay.plan.parse import parse_plan
 
     with within(place.plan_name):
-        return parse_plan(_read_text(place))
+        return parse_plan(read_plan_text(place))
 
 
 def find_source(place: Place) -> "PlanSource":
@@ -193,7 +193,12 @@ def find_source(place: Place) -> "PlanSource":
     return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
 
 
-def _read_text(place: Place) -> str:
+def read_plan_text(place: Place) -> str:
+    """Read the plan's file.
+
+    Raises:
+        PlanError: There is no such file, or it is no text.
+    """
     try:
         start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):

@@ -267,3 +267,25 @@ def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, p
     assert ran.code == 0
     assert "PLAN.md:10: warning: Tools: evil is none of your mcp_servers: the phase would work without it\n" in ran.out
     assert ran.out.count("Tools: ") == 1
+
+
+def test_work_without_a_box_stops_check_and_run_until_it_is_boxed(relay, project):
+    text = "# P\n\nVerify: `make test`\n\n## Task 1: A\nprose\n\n## Task 2: B\n\n## Harness\n- [ ] c — c.py\n"
+    write(project, text)
+    for command in (["check"], ["run"], ["run", "--dry-run"]):
+        ran = relay(*command)
+        assert ran.code == 1
+        assert "PLAN.md:5: `Task 1: A`, `Task 2: B` hold no box" in (said := ran.out + ran.err)
+        assert "`relay check --fix` does it" in said
+    assert (project / "PLAN.md").read_text() == text
+    ran = relay("check", "--fix")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "PLAN.md: 5 lines put in")
+    assert ran.out.splitlines()[-1].startswith("PLAN.md is valid: 3 phases, 3 items")
+    boxed = (project / "PLAN.md").read_bytes()
+    assert relay("check", "--fix", "--json").code == 0
+    assert (project / "PLAN.md").read_bytes() == boxed
+
+
+def test_a_plan_that_is_not_there_is_not_made_by_a_fix(relay, project):
+    ran = relay("check", "PLAN.m", "--fix")
+    assert (ran.code, (project / "PLAN.m").exists()) == (1, False)

@@ -50,6 +50,20 @@ def test_a_second_run_has_nothing_to_do(stage):
     assert [r for r in stage.server.requests if r.path == "/v1/messages"] == []
 
 
+def test_conditions_of_the_whole_are_left_to_the_user(stage):
+    """Nobody works on them, nobody ticks them, and the last line says that they are there."""
+    stage.write("PLAN.md", f"{stage.git('show', 'HEAD:PLAN.md')}\n## Success criteria\n- [ ] it is friendly\n")
+
+    ended = stage.run(HELLO + WORLD)
+
+    words = "2 of 2 phases, for you to look at: Success criteria"
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, words)
+    assert stage.git("show", "HEAD:PLAN.md").endswith("\n## Success criteria\n- [ ] it is friendly\n")
+    stage.write("PLAN.md", stage.git("show", "HEAD:PLAN.md").replace("- [ ] it is", "- [x] it is"))
+    ended = stage.run("sessions: []")
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "2 of 2 phases")
+
+
 def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
     """What is on the branch is; the phase that was just added is not."""
     stage.run(HELLO + WORLD)

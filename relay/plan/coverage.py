@@ -1,0 +1,202 @@
+"""What a plan says beside its phases: pieces of work without a box, and boxes that are conditions. Pure.
+
+A run goes by boxes. A task that stands under a heading of its own, or in a ``<task>`` of GSD's, and holds none would be
+passed over; boxes below ``Success criteria`` would be paid for as work.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from relay.errors import PlanError
+from relay.hints import Command, Hint
+from relay.plan.lines import Lines
+from relay.plan.model import Violation
+from relay.plan.outline import EntryKind, Outline, Section, find_extents, read_outline
+from relay.plan.spans import find_unit_numbers, is_condition, is_unit, parse_number, render_plain
+from relay.regexes import regex
+from relay.values import dataclass
+from relay.words import list_some, shorten
+
+_DONE = regex(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
+_TASK = regex(r"[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>")
+_CHECKPOINT = regex(r"^[ \t]{0,3}<task\s[^<>]*\"checkpoint", re.MULTILINE)
+_END = regex(r"[ \t]{0,3}</tasks?>")
+_LAST = regex(r"[ \t]{0,3}</tasks>")
+_PART = regex(r"<(name|files|automated)>\s*([^<]*?)\s*</\1>")
+_PATH = regex(r"[^\s,;`]+")
+_HEAD_LINES = 4
+_TASK_LINES = 400
+"""Of an element, as far as it is looked at: for its name, and for all."""
+_SEVERAL = 2
+_SHOWN_NAMES = 8
+_SHOWN_CHARS = 60
+HOW_TO_ADD: Hint = ("put `- [ ] …` below each; `", Command(words=("check", "--fix")), "` does it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A piece of work that holds no box."""
+
+    line: int
+    title: str
+    """Of the heading, or the element's name; may be empty."""
+    level: int
+    """Of the heading; 0 for a ``<task>``."""
+
+
+def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
+    """Return the headings such as ``Task 3: Keys`` and the ``<task>`` elements that no phase holds, in their order.
+
+    One below another is not named beside it, nor one that an item names, or that says of itself that it is done.
+    """
+    sections, extents = outline.sections, find_extents(outline.sections)
+    held = {at for extent in extents for at in range(extent.head, extent.stop)}
+    texts = (render_plain(box.text) for section in sections for box in section.boxes)
+    named = {number for text in texts for number in find_unit_numbers(text)}
+    found: list[Unit] = []
+    whole: Unit | None = None
+    end = 0
+    for at, section in enumerate(sections):
+        if at in held or at < end:
+            continue
+        if _is_open_unit(section) and parse_number(section.title).number not in named:
+            unit = Unit(line=section.line, title=section.title, level=section.level)
+            stop = _find_end(sections, at)
+            if section.level == 1 and stop == len(sections):
+                whole = unit  # the document's title: what stands below it counts
+            elif held.isdisjoint(range(at, stop)):
+                end = stop
+                found.append(unit)
+                continue
+        found += _list_tasks(outline, section)
+    return tuple(found) or ((whole,) if whole and not held else ())
+
+
+def _is_open_unit(section: Section) -> bool:
+    return is_unit(section.title) and not _DONE.search(section.title)
+
+
+def _find_end(sections: Sequence[Section], head: int) -> int:
+    """Return where the sections end that stand below a heading."""
+    rest = range(head + 1, len(sections))
+    return next((at for at in rest if sections[at].level <= sections[head].level), len(sections))
+
+
+def _list_tasks(outline: Outline, section: Section) -> Iterator[Unit]:
+    if "<task" not in outline.text[section.start : section.end]:
+        return
+    code = {
+        line
+        for entry in section.entries
+        if entry.kind is EntryKind.CODE
+        for line in range(entry.line, entry.line + entry.text.count("\n") + 1)
+    }
+    lines = outline.lines
+    for index in range(lines.index_at(section.start), lines.index_at(max(section.end - 1, section.start)) + 1):
+        if index + 1 not in code and _TASK.match(lines.at(index)):
+            name = " ".join(_read_task(lines, index, _HEAD_LINES).get("name", "").split())
+            yield Unit(line=index + 1, title=name, level=0)
+
+
+def _read_task(lines: Lines, index: int, most: int) -> dict[str, str]:
+    """Return what a ``<task>`` says of itself: its name, its files, the command that shows it."""
+    rest = takewhile(lambda at: not _END.match(lines.at(at)), range(index, min(index + most, lines.count)))
+    found: dict[str, str] = {}
+    for part in _PART.finditer("\n".join(map(lines.at, rest))):
+        found.setdefault(part[1], part[2])
+    return found
+
+
+def list_conditions(outline: Outline) -> tuple[Section, ...]:
+    """Return the sections outside of phases that have open boxes: what they say is no work, and no item."""
+    extents = find_extents(outline.sections)
+    held = {at for extent in extents for at in range(extent.head, extent.stop)}
+    return tuple(
+        section
+        for at, section in enumerate(outline.sections)
+        if at not in held and is_condition(section.title) and any(not box.done for box in section.boxes)
+    )
+
+
+def check_coverage(outline: Outline) -> Iterator[Violation]:
+    """Yield what a run would pass over: an error where that is more than what it would do."""
+    if units := list_unboxed(outline):
+        phases = [outline.sections[extent.head].title for extent in find_extents(outline.sections)]
+        is_error = len(units) >= _SEVERAL and len(units) > sum(map(is_unit, phases))
+        words = f"{describe_unboxed(units)}, so relay would pass over {'them' if units[1:] else 'it'}"
+        only = f" and run only {_list(phases)}" if is_error else ""
+        yield Violation(line=units[0].line, message=f"{words}{only}", warning=not is_error, hint=HOW_TO_ADD)
+    if found := _CHECKPOINT.search(outline.text):
+        words = "this checkpoint is for a person, and no run stops there; `relay run --approve` asks between two phases"
+        yield Violation(line=outline.lines.index_at(found.start()) + 1, message=words, warning=True)
+    if conditions := list_conditions(outline):
+        yield Violation(line=conditions[0].line, message=describe_conditions(conditions), warning=True)
+
+
+def require_covered(outline: Outline) -> None:
+    """Refuse a plan of whose work a run would pass over the most.
+
+    Raises:
+        PlanError: It is one.
+    """
+    for found in check_coverage(outline):
+        if not found.warning:
+            raise PlanError(found.message, line=found.line, hint=found.hint)
+
+
+def describe_unboxed(units: tuple[Unit, ...]) -> str:
+    """Say which pieces of work hold no box."""
+    return f"{_list([unit.title or '<task>' for unit in units])} {'hold' if units[1:] else 'holds'} no box"
+
+
+def describe_conditions(conditions: tuple[Section, ...]) -> str:
+    """Say what relay makes of boxes that are conditions."""
+    names = _list([section.title for section in conditions])
+    return (
+        f"the boxes below {names} are read as conditions, which you look at in the end: no session works on them and "
+        "none is ticked; a command that shows one belongs behind `Verify:`, and a number in the heading, "
+        "as `Phase 9 — …`, makes it work"
+    )
+
+
+def _list(titles: list[str]) -> str:
+    return list_some([f"`{shorten(title, _SHOWN_CHARS)}`" for title in titles], _SHOWN_NAMES)
+
+
+def add_boxes(text: str) -> str:
+    """Return a plan's text with a box below each heading of work that holds none, and a phase above each ``<task>``.
+
+    Lines are put in; none is changed or taken out.
+    """
+    outline = read_outline(text)
+    headings = {section.line: section for section in outline.sections}
+    units = list_unboxed(outline)
+    tasks = [unit for unit in units if not unit.level]
+    added = [_box_heading(outline.lines, headings[unit.line]) for unit in units if unit.level]
+    added += (_box_task(outline.lines, unit, number) for number, unit in enumerate(tasks, start=1))
+    added += _end_tasks(outline.lines, tasks)
+    return outline.lines.insert(*sorted(added))
+
+
+def _box_heading(lines: Lines, section: Section) -> tuple[int, list[str]]:
+    at = section.line + section.heading.count("\n") + section.underlined
+    below = [] if at < lines.count and lines.is_blank(at) else [""]
+    return at, ["", f"- [ ] {parse_number(section.title).title}", *below]
+
+
+def _box_task(lines: Lines, unit: Unit, number: int) -> tuple[int, list[str]]:
+    said = _read_task(lines, unit.line - 1, _TASK_LINES)
+    title = parse_number(unit.title).title if is_unit(unit.title) else unit.title or "Task"
+    files = ", ".join(_PATH.findall(said.get("files", ""))[:_SHOWN_NAMES])
+    command = said.get("automated", "")
+    gate = ["", f"Verify: `{command}`"] if command and not {"\n", "`"} & set(command) else []
+    box = f"- [ ] {title}{f' — {files}' if files else ''}"
+    return unit.line - 1, ["", f"## Task {number}: {title}", *gate, "", box, ""]
+
+
+def _end_tasks(lines: Lines, tasks: Sequence[Unit]) -> Iterator[tuple[int, list[str]]]:
+    """Yield a heading behind the last task: what follows is no part of it."""
+    last = tasks[-1].line if tasks else lines.count
+    if end := next((at + 1 for at in range(last, lines.count) if _LAST.match(lines.at(at))), 0):
+        yield end, ["", "## Success criteria", ""]

@@ -1,0 +1,162 @@
+"""What stands beside the boxes of a plan is named, and boxes that are conditions are no work."""
+
+from pathlib import Path
+
+import pytest
+
+from relay.errors import PlanError
+from relay.plan.check import check_plan
+from relay.plan.coverage import add_boxes, list_unboxed, require_covered
+from relay.plan.outline import read_outline
+from relay.plan.parse import parse_plan
+
+UNBOXED = sorted((Path(__file__).parent / "formats" / "unboxed").iterdir())
+BESIDE = "# P\n\n## Task 1: A\nprose\n\n## Task 2: B\n### Steps\n\n## Harness\n- [ ] it runs — run.py\n"
+
+
+def read(name: str) -> str:
+    return next(path for path in UNBOXED if path.stem == name).read_bytes().decode()
+
+
+def list_errors(text: str) -> list[tuple[int, str]]:
+    return [(v.line, v.message) for v in check_plan(parse_plan(text)) if not v.warning]
+
+
+def list_warnings(text: str, words: str) -> list[int]:
+    return [v.line for v in check_plan(parse_plan(text)) if v.warning and words in v.message]
+
+
+def test_tasks_without_a_box_are_an_error_that_names_them():
+    words = "`Task 1: A`, `Task 2: B` hold no box, so relay would pass over them and run only `Harness`"
+    assert list_errors(BESIDE) == [(3, words)]
+    with pytest.raises(PlanError, match="Task 1: A"):
+        require_covered(parse_plan(BESIDE).outline)
+
+
+def test_a_plan_of_tasks_without_a_box_is_none_and_says_which():
+    with pytest.raises(PlanError, match="no phase found: `Task 1: Skeleton`, `Task 2: Defaults`, `Task 3: Rest` hold"):
+        parse_plan(read("superpowers"))
+    with pytest.raises(PlanError, match="no phase found: `Task 1: Write the store`, `Task 2: Sync` hold no box") as got:
+        parse_plan(read("gsd_tasks"))
+    assert got.value.line == 23
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# P\n## Phase 1: A\n- [ ] a\n### Task 1: detail\n### Task 2: detail\n### Task 3: detail\n",
+        "# P\n## Phase 1: A\n### Task 1.1: x\n- [ ] a\n### Task 1.2: y\n- [ ] b\n",
+        "# P\n## Task 1: A ✅\n## Task 2: B (done)\n## Task 3: C - Completed\n## Work\n- [ ] a\n",
+        "# P\n## Phases\n- [ ] **Phase 1: A**\n- [ ] carry out step 2\n## Details\n### Phase 1: A\n### Step 2: B\n",
+        "# Phase 3: the whole document\n## Backend\n- [ ] a\n",
+        "# P\n## Work\n- [ ] a\n```\n## Task 1: A\n## Task 2: B\n<task>\n<task>\n```\n",
+        "# P\n## 1. Goal\n## 2. Scope\n## Work\n- [ ] a\n",
+    ],
+)
+def test_what_a_phase_holds_or_an_item_names_or_is_done_is_not_passed_over(text):
+    assert list_unboxed(parse_plan(text).outline) == ()
+
+
+def test_fewer_without_a_box_than_with_one_are_a_warning():
+    text = "# P\n## Task 1: A\n- [ ] a\n## Task 2: B\n- [ ] b\n## Task 3: Later\n"
+    assert list_errors(text) == []
+    assert list_warnings(text, "`Task 3: Later` holds no box, so relay would pass over it") == [6]
+    require_covered(parse_plan(text).outline)
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Success Criteria",
+        "✅ Acceptance criteria:",
+        "Overall Success Criteria (measurable)",
+        "Definition of Done",
+        "Self-Review Checklist",
+        "Self review — before you hand in",
+        "Constitution Check",
+        "Final verification checklist",
+        "**Done when**",
+        "验收标准",
+    ],
+)
+def test_conditions_of_the_whole_are_no_phase_and_said_once(title):
+    text = f"# P\n## Task 1: A\n- [ ] a\n\n## {title}\n- [ ] b\n\n## Exit criteria\n- [ ] c\n"
+    plan = parse_plan(text)
+    assert [(phase.id, len(phase.items)) for phase in plan.phases] == [("1", 1)]
+    assert list_warnings(text, "are read as conditions") == [5]
+    assert plan.tick(["1.1"]).done
+
+
+@pytest.mark.parametrize(
+    "title", ["Phase 2: Acceptance criteria", "2. Success criteria", "Successful logins", "Acceptance tests", "Review"]
+)
+def test_a_heading_that_counts_itself_or_only_sounds_alike_is_work(title):
+    assert len(parse_plan(f"# P\n## Phase 1: A\n- [ ] a\n\n## {title}\n- [ ] b\n").phases) == 2
+
+
+def test_conditions_of_a_phase_are_its_items():
+    text = (
+        "# P\n## Backend\n- [ ] a\n### Acceptance criteria\n- [ ] b\n## Task 2: B\n### Acceptance criteria\n- [ ] c\n"
+    )
+    assert [(phase.title, len(phase.items)) for phase in parse_plan(text).phases] == [("Backend", 2), ("B", 1)]
+
+
+def test_conditions_that_are_all_boxes_of_their_heading_are_its_work():
+    text = "# P\n## Backend\nprose\n### Acceptance criteria\n- [ ] b\n## Frontend\n### Acceptance criteria\n- [ ] c\n"
+    assert [len(phase.items) for phase in parse_plan(text).phases] == [1, 1]
+
+
+def test_a_plan_of_conditions_alone_is_none_and_says_why():
+    with pytest.raises(PlanError, match="no phase found: the boxes below `Success criteria` are read as conditions"):
+        parse_plan("# P\nprose\n## Success criteria\n- [ ] a\n")
+
+
+def test_conditions_that_are_met_are_not_spoken_of():
+    assert list_warnings("# P\n## Task 1: A\n- [ ] a\n## Success criteria\n- [x] b\n", "conditions") == []
+
+
+def test_a_checkpoint_for_a_person_is_said_to_stop_nothing():
+    assert list_warnings(add_boxes(read("gsd_tasks")), "this checkpoint is for a person") == [61]
+
+
+@pytest.mark.parametrize("path", UNBOXED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_boxes_are_put_in_and_nothing_else_is_changed(path, end):
+    text = path.read_text(encoding="utf-8").replace("\n", end)
+    boxed = add_boxes(text)
+    lines = iter(boxed.splitlines(keepends=True))
+    assert all(line in lines for line in text.splitlines(keepends=True))  # in their order
+    assert add_boxes(boxed) == boxed
+    plan = parse_plan(boxed)
+    assert list_unboxed(plan.outline) == ()
+    assert all(phase.items for phase in plan.phases)
+
+
+def test_a_heading_gets_one_box_below_it():
+    plan = parse_plan(add_boxes(read("superpowers")))
+    assert [(phase.id, phase.title, [item.text for item in phase.items]) for phase in plan.phases] == [
+        ("1", "Skeleton", ["Skeleton"]),
+        ("2", "Defaults", ["Defaults"]),
+        ("3", "Rest", ["Rest"]),
+    ]
+    assert plan.phases[0].files == ("src/app.py",)
+    assert list_errors(plan.text) == []
+
+
+def test_a_task_of_gsd_becomes_a_phase_with_its_files_and_its_gate():
+    plan = parse_plan(add_boxes(read("gsd_tasks")))
+    one, two = plan.phases
+    assert (one.title, one.verify, two.title, two.verify) == ("Write the store", ("npm test -- store",), "Sync", ())
+    assert one.items[0].paths == ("src/store.ts", "src/store.test.ts")
+    assert "<action>Send what changed.</action>" in plan.text[two.start : two.end]
+    assert [section.title for section in read_outline(plan.text).sections][-1] == "Success criteria"
+
+
+def test_the_text_below_a_last_heading_without_an_end_stays():
+    assert add_boxes("## Task 1: A\n## Task 2: B") == "## Task 1: A\n\n- [ ] A\n\n## Task 2: B\n\n- [ ] B\n\n"
+
+
+def test_many_tasks_are_read_in_time():
+    text = "# P\n" + "## Task 1: A\n" * 5_000 + "<task>\n" * 5_000 + "## Success criteria\n- [ ] a\n" * 5_000
+    assert len(list_unboxed(read_outline(text))) == 5_000
+    assert add_boxes(text).count("- [ ] A\n") == 5_000
