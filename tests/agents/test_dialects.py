@@ -107,7 +107,13 @@ def test_an_endpoint_does_nothing_but_answer_once(dialect, changes):
 
 
 @EVERY
-@pytest.mark.parametrize("body", [b"[" * 100_000, b"nothing", b"[]", b"\x1f\x8b", b""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"[" * 100_000, b'{"a":' * 200 + b"1" + b"}" * 200, b"[" + b"[]," * 1_000_001 + b"1]"),
+        *(b"nothing", b"[]", b"7", b"\x1f\x8b", b""),
+    ],
+)
 def test_what_is_no_request_is_refused(dialect, body):
     with pytest.raises(ValueError, match=r"."):
         read_request(PATHS[dialect], body, MARK)

@@ -15,7 +15,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.gateway import HeldRequest, Passed, Route, open_gateway
+from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Room, Route, open_gateway
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
 from relay.runners.messages.watchdog import most_answer_bytes
@@ -44,12 +44,13 @@ class Unix(http.client.HTTPConnection):
 
 
 @contextmanager
-def gateway(script, place, keep=lambda _: None):
+def gateway(script, place, keep=lambda _: None, room=MAX_BODY_BYTES):
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with serve(parse_script(script)) as server:
         environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
         with open_client(environ, 5.0) as client:
-            route = Route(client=client, mark=MARK, secrets=find_own_secrets(environ), tell=told.put, keep=keep)
+            secrets, held = find_own_secrets(environ), Room(left_bytes=room)
+            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, keep=keep, room=held)
             with open_gateway(route, place / "socket"):
                 yield server, told, place / "socket"
 
@@ -244,6 +245,76 @@ def test_a_body_in_chunks_is_read(tmp_path):
         told.get(timeout=20)
     assert held.request.prompt_bytes == len(json.dumps(BODY))
     assert b"hello there" in asked.result()
+
+
+CHUNKED = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+WHOLE = b"%x\r\n%b\r\n" % (len(json.dumps(BODY)), json.dumps(BODY).encode())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(CHUNKED + size + b"\r\n" + b"x" * 100 for size in (b"-1", b"+5", b"0x5", b"1_0", b"", b"z", b"f" * 30)),
+        CHUNKED + b"5;" + b"x" * 100_000,
+        CHUNKED + b"5\r\n{    }\r\n0\r\n\r\n",
+        CHUNKED + WHOLE,
+        CHUNKED + WHOLE + b"0\r\n" + b"a: b\r\n" * 20_000,
+        CHUNKED + b"%x\r\n" % (MAX_BODY_BYTES + 1) + b"x" * (MAX_BODY_BYTES + 1),
+        CHUNKED.replace(b"chunked", b"gzip, chunked") + WHOLE + b"0\r\n\r\n",
+        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: -1"),
+        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 9") + b"{}",
+        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 99999999999"),
+        CHUNKED.replace(b"host: x", b"x: " + b"y" * 100_000),
+        b"POST /v1/messages\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_turned_away_before_it_is_held(tmp_path, said):
+    with gateway(SAY, tmp_path) as (server, told, path), socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(20)
+        peer.connect(str(path))
+        with suppress(OSError):  # it does not read on
+            peer.sendall(said)
+            peer.shutdown(socket.SHUT_WR)
+        answer = b""
+        with suppress(ConnectionResetError):
+            answer = peer.recv(65536)
+        assert answer[9:12] in {b"", b"400", b"413", b"501"}
+        assert told.empty()
+        assert server.requests == []
+
+
+def test_all_requests_together_hold_no_more_than_there_is_room_for(tmp_path):
+    """A further one is refused; when one is over, there is room again."""
+    size = len(json.dumps(BODY))
+    with gateway(SAY, tmp_path, room=size + 20_000) as (server, told, path):
+        first = begin(ask, path, BODY)
+        held = told.get(timeout=20)
+        status, _, text = ask(path, {**BODY, "metadata": {"user_id": "x" * 20_000}})
+        assert (status, b"under way" in text) == (503, True)
+        held.release.set_result("not now")
+        first.result()
+        answer, _, passed = ask_released(path, told, {**BODY, "metadata": {"user_id": "x" * 10_000}})
+        assert (answer[0], passed.fault) == (200, None)
+        assert len(server.requests) == 1
+
+
+def test_an_answer_for_which_there_is_no_room_passes_and_counts_as_one_that_broke_off(tmp_path):
+    """Its lines are held until they end, and all of it for the session's history."""
+    notes: list[Any] = []
+    tail = json.dumps({"type": "message", "content": [{"type": "text", "text": "x" * 100_000}], "usage": {}})
+    answer = httpx2.Response(200, headers={"content-type": "application/json"}, content=iter([tail.encode()]))
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with ExitStack() as stack:
+        transport = httpx2.MockTransport(lambda _: answer)
+        client = stack.enter_context(open_client({"ANTHROPIC_API_KEY": "k"}, 5.0, transport))
+        room = Room(left_bytes=2_000)
+        route = Route(client=client, mark=MARK, secrets=(), tell=told.put, room=room, keep=notes.append)
+        stack.enter_context(open_gateway(route, tmp_path / "socket"))
+        (status, _, text), _, passed = ask_released(tmp_path / "socket", told, BODY)
+
+    assert (status, text) == (200, tail.encode())
+    assert (passed.fault.message, passed.fault.may_be_billed) == ("the answer broke off", True)
+    assert (notes[1]["cut"], notes[1]["body"]) == (True, "")
 
 
 def test_a_session_that_ends_lets_nothing_pass(tmp_path):

@@ -8,7 +8,8 @@ endpoint. The agent runs in relay's sandbox as a whole: no network but the gatew
     acp.py          what relay says and understands of the protocol
     dialects.py     requests of an endpoint as they pass: whose, how large, what they may ask for
     tally.py        its answers as they pass: usage, stop reason, faults
-    gateway.py      HTTP on a Unix socket: forwards, holds, reads
+    http_peer.py    one connection of an agent, as an HTTP server has it
+    gateway.py      what comes over them: forwards, holds, reads
     toolserver.py   relay's own tools for the agent: MCP on a Unix socket
     profile.py      what there is to know of an agent
     profiles.py     that of each agent, as data

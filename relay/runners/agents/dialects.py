@@ -20,6 +20,9 @@ _COUNTING = regex(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countT
 _GEMINI = regex(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
 _ELSEWHERE = ("mcp_servers", "container", "web_search_options", "plugins", "background", "models", "fallbacks")
 """Fields by which an endpoint does more than to answer: it goes elsewhere, asks other models, answers later."""
+MAX_PARTS = 2_000_000
+"""Of a request, what separates its parts counted in its texts too: such a one takes 200 MB when it is read."""
+_MAX_DEPTH = 100
 _SEVERAL = ("n", "candidateCount", "best_of")
 
 
@@ -138,12 +141,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     dialect = find_dialect(path)
     if dialect is None:
         return None
-    try:
-        found = json.loads(body)
-    except RecursionError:
-        raise ValueError("the request is nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
+    found = _load(body)
     _require_plain(found, dialect)
     named = _GEMINI.fullmatch(path.partition("?")[0])
     return ModelRequest(
@@ -153,6 +151,29 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
         prompt_bytes=len(body),
         max_output_tokens=_read_limit(found, dialect),
     )
+
+
+def _load(body: bytes) -> dict[str, Any]:
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_PARTS:
+        raise ValueError(f"the request has more than {MAX_PARTS:,} parts")
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise ValueError("the request is nested too deeply") from None
+    if _is_deep(found):
+        raise ValueError("the request is nested too deeply")
+    if not isinstance(found, dict):
+        raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
+    return found
+
+
+def _is_deep(found: Any) -> bool:
+    """Say whether something is nested so deeply that who handles it might not come to its bottom."""
+    level = [found] if isinstance(found, dict | list) else []
+    for _ in range(_MAX_DEPTH):
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
+    return bool(level)
 
 
 def _read_limit(request: Mapping[str, Any], dialect: Dialect) -> int | None:

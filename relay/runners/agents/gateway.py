@@ -5,22 +5,21 @@ request of the session's own conversation is where all of its tools have ended. 
 key, which is relay's to hold and never the agent's, and for the longest answer, where the caps leave less; what an
 endpoint offers besides models is out of reach.
 
-The standard library's server: an ASGI server would bring its event loop into every run, for one client.
+An ASGI server would bring its event loop into every run, for one client.
 """
 
 import contextlib
 import json
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
+from relay.runners.agents.http_peer import HttpPeer, MalformedError
 from relay.runners.agents.tally import Tally, describe_answer
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
@@ -32,10 +31,13 @@ from relay.session.tape import Keep
 from relay.values import dataclass
 
 if TYPE_CHECKING:
+    import h11
     import httpx2
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Of a request; endpoints take half of it."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Of a request; endpoints take no more."""
+MAX_HELD_BYTES = 128 * 1024 * 1024
+"""Of all requests that are under way, with their answers as far as they are kept."""
 _MAX_ERROR_BYTES = 256 * 1024
 _ANSWER_TOKENS = 128_000
 """The longest answer of a model, for a request that does not limit it."""
@@ -82,6 +84,21 @@ class Passed:
 Told = HeldRequest | Passed
 
 
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """What all connections together may hold. Mutable: it is taken and given back."""
+
+    left_bytes: int = MAX_HELD_BYTES
+    lock: Lock = field(default_factory=Lock)
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, or give them back; False where there are not so many."""
+        with self.lock:
+            is_free = size <= self.left_bytes
+            self.left_bytes -= size if is_free else 0
+            return is_free
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """Where the gateway leads."""
@@ -105,33 +122,40 @@ class Route:
     its next request would be judged without it."""
     lock: Lock = field(default_factory=Lock)
     """So that the notes of two requests at a time do not mix."""
+    reading: Lock = field(default_factory=Lock)
+    """Held while a request is taken apart: read, it is many times as large."""
+    room: Room = field(default_factory=Room)
     passes_login: bool = False
     """The agent's own login goes with its requests, in the place of a key of relay's."""
 
 
 def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
     """Listen on a new Unix socket until the block ends."""
-    return listen(place, lambda peer: _Handler(peer, route))
+    return listen(place, lambda connection: _serve(HttpPeer(connection), route))
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+def _serve(peer: HttpPeer, route: Route) -> None:
+    """Answer what comes over one connection, one request after another."""
+    try:
+        while head := peer.read_head():
+            _Exchange(peer, route, head).answer()
+    except MalformedError as error:
+        _refuse(peer, 400, str(error))
 
-    def __init__(self, peer: socket.socket, route: Route) -> None:
+
+class _Exchange:
+    """One request and its answer. Mutable: notes what came."""
+
+    def __init__(self, peer: HttpPeer, route: Route, head: "h11.Request") -> None:
+        self.peer = peer
         self.way = route
-        no_server: Any = None
-        super().__init__(peer, "", no_server)
+        self.command, self.path = head.method.decode("latin-1"), head.target.decode("latin-1")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        self.held = 0
+        """Bytes of the gateway's room."""
 
-    def do_GET(self) -> None:  # named so by the base
-        """Answer a question that costs nothing."""
-        self._answer()
-
-    do_POST = do_HEAD = do_GET  # noqa: N815  # as above
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as the base has it
-        """Say nothing on standard error."""
-
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Hold it, forward it, or turn it away."""
         try:
             body = self._read_body()
             request = self._read_request(body)
@@ -141,13 +165,34 @@ class _Handler(BaseHTTPRequestHandler):
                 with self.way.turns if request.is_main else contextlib.nullcontext():
                     self._hold(request, body)
         except _TurnedAwayError as refusal:
-            self._refuse(refusal.status, str(refusal))
+            _refuse(self.peer, refusal.status, str(refusal))
+        finally:
+            self._take(-self.held)
+
+    def _take(self, size: int) -> bool:
+        is_free = self.way.room.take(size)
+        self.held += size if is_free else 0
+        return is_free
+
+    def _read_body(self) -> bytes:
+        body = bytearray()
+        if int(self.headers.get("content-length", 0)) > MAX_BODY_BYTES:
+            raise _TurnedAwayError(413, "the request is too large")
+        for chunk in self.peer.read_body():
+            if len(body) + len(chunk) > MAX_BODY_BYTES:
+                raise _TurnedAwayError(413, "the request is too large")
+            if not self._take(len(chunk)):
+                raise _TurnedAwayError(503, "too many large requests are under way")
+            body += chunk
+        with self.way.reading:
+            return self.way.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _read_request(self, body: bytes) -> ModelRequest | None:
         if not may_pass(self.command, self.path):
             raise _TurnedAwayError(404, f"relay's gateway does not forward {self.command} {self.path[:100]}")
         try:
-            return read_request(self.path, body, self.way.mark)
+            with self.way.reading:
+                return read_request(self.path, body, self.way.mark)
         except ValueError as error:
             raise _TurnedAwayError(400, str(error)) from None
 
@@ -162,7 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise _TurnedAwayError(400, said)
         sent = request
         if said is not None:
-            sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
+            with self.way.reading:
+                sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
         tally: Tally | None = None
         fault: Fault | None = None
         try:
@@ -190,7 +236,6 @@ class _Handler(BaseHTTPRequestHandler):
         tally = None
         try:
             path = self.path.removeprefix(self.way.family.root)
-            body = self.way.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             with self.way.client.stream(self.command, path, content=body, headers=headers) as response:
                 if response.status_code not in _OK:
                     return None, self._pass_error(response)
@@ -198,11 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 self._note(response)
                 heard = self._pass(response, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
-                self.came["cut"] = not heard
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
-            self._break(tally, fault)
-            return tally, fault
+            if tally is None:
+                _refuse(self.peer, 502, fault.message)
+            return tally, fault  # what had begun breaks off for the agent as well, which judges for itself
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
@@ -214,17 +259,22 @@ class _Handler(BaseHTTPRequestHandler):
         """
         import httpx2
 
-        heard = self._begin(response.status_code, response.headers)
-        left_bytes = _EVENT_SHARE * most_answer_bytes(output_tokens)
+        heard = self.peer.begin(response.status_code, _choose_headers(response.headers))
+        left_bytes, is_kept = _EVENT_SHARE * most_answer_bytes(output_tokens), True
         for chunk in response.iter_raw():
             left_bytes -= len(chunk)
             if left_bytes < 0:
                 raise httpx2.StreamError(f"the answer is longer than the {output_tokens:,} tokens that it may have")
+            held = tally.held_bytes
             tally.feed(chunk)
-            self.came_body += chunk if len(self.came_body) < MAX_BODY_BYTES else b""  # of an answer without end
-            if not (heard and self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))):
+            if not self._take(tally.held_bytes - held):
+                tally.forget()
+            is_kept = is_kept and len(self.came_body) < MAX_BODY_BYTES and self._take(len(chunk))
+            self.came_body += chunk if is_kept else b""
+            if not (heard and self.peer.send(chunk)):
                 return False
-        return self._send(b"0\r\n\r\n")
+        self.came["cut"] = not is_kept
+        return self.peer.end()
 
     def _note(self, response: "httpx2.Response") -> None:
         self.came |= {
@@ -232,81 +282,25 @@ class _Handler(BaseHTTPRequestHandler):
             "headers": {"content-type": response.headers.get("content-type", "")},
         }
 
-    def _begin(self, status: int, headers: Mapping[str, str]) -> bool:
-        self.send_response_only(status)
-        for name, value in headers.items():
-            if name.lower() not in _NOT_PASSED_ON:
-                self.send_header(name, value)
-        self.send_header("Transfer-Encoding", "chunked")
-        try:
-            self.end_headers()
-        except OSError:
-            return False
-        return True
-
-    def _send(self, data: bytes) -> bool:
-        try:
-            self.wfile.write(data)
-        except OSError:
-            self.close_connection = True
-            return False
-        return True
-
     def _pass_error(self, response: "httpx2.Response") -> Fault:
         said = self._clean(read_beginning(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
         fault = judge_status(StatusError(response, said), self.way.family)
-        if self._begin(response.status_code, response.headers):
-            self._send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said) if said else b"0\r\n\r\n")
+        self.peer.answer(response.status_code, _choose_headers(response.headers), said)
         return fault
-
-    def _break(self, tally: Tally | None, fault: Fault) -> None:
-        """Break an answer off as the endpoint did; the agent judges for itself."""
-        self.close_connection = True
-        if tally is None:
-            self._refuse(502, fault.message)
-
-    def _refuse(self, status: int, words: str) -> None:
-        error = {"type": "error", "error": {"type": "invalid_request_error", "message": f"relay: {words}"}}
-        body = json.dumps(error).encode()
-        with contextlib.suppress(OSError):
-            self.send_response_only(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else body)
 
     def _clean(self, text: str) -> str:
         return redact(text, environ_values=self.way.secrets)
 
-    def _read_body(self) -> bytes:
-        if "chunked" in self.headers.get("transfer-encoding", "").lower():
-            return b"".join(self._read_chunks())
-        size = self.headers.get("content-length", "0")
-        if not size.isdecimal() or len(size) > 12 or int(size) > MAX_BODY_BYTES:  # noqa: PLR2004  # digits
-            self.close_connection = True
-            raise _TurnedAwayError(413, "the request is too large")
-        return self.rfile.read(int(size))
 
-    def _read_chunks(self) -> Iterator[bytes]:
-        total = 0
-        while size := self._read_size():
-            total += size
-            if total > MAX_BODY_BYTES:
-                self.close_connection = True
-                raise _TurnedAwayError(413, "the request is too large")
-            yield self.rfile.read(size)
-            self.rfile.readline()
-        while self.rfile.readline(1024).strip():
-            pass  # trailers
+def _refuse(peer: HttpPeer, status: int, words: str) -> None:
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": f"relay: {words}"}}
+    peer.answer(status, [("content-type", "application/json")], json.dumps(error).encode())
 
-    def _read_size(self) -> int:
-        try:
-            return int(self.rfile.readline(64).partition(b";")[0], 16)
-        except ValueError:
-            self.close_connection = True
-            raise _TurnedAwayError(400, "the request is no HTTP") from None
+
+def _choose_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON]
 
 
 def _was_sent(error: Exception) -> bool:

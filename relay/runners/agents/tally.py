@@ -115,12 +115,21 @@ class Tally:
         named = name_usage(self._usage, self.dialect.usage)
         return parse_api_usage(named if self.is_complete else {**named, "output_tokens": 0})
 
+    @property
+    def held_bytes(self) -> int:
+        """How much is held of what has no end yet."""
+        return len(self._held)
+
+    def forget(self) -> None:
+        """Hold nothing of what has no end yet: it will count as one that broke off."""
+        self._held.clear()
+
     def feed(self, chunk: bytes) -> None:
         """Take what has passed."""
         self.passed_bytes += len(chunk)
         self._held += chunk
         if len(self._held) > _MAX_LINE_BYTES:
-            self._held.clear()  # it will count as one that broke off
+            self.forget()
         if not self.streamed or b"\n" not in chunk:
             return
         *lines, rest = bytes(self._held).split(b"\n")
