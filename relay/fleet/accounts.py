@@ -3,8 +3,9 @@
 from relay.fleet.landing import Job
 from relay.git.repository import Repo
 from relay.session.usage import Spent
-from relay.store.history import add_spent, read_relay_commits
-from relay.store.legs import get_branch, read_leg
+from relay.store.history import read_relay_commits
+from relay.store.legs import get_branch
+from relay.store.unrecorded_cost import add_branch
 from relay.values import dataclass
 
 
@@ -27,7 +28,7 @@ class JobAccount:
 def open_account(main: Repo, job: Job, merges: str) -> JobAccount:
     """Note where a job stands, before its run begins."""
     branch, head = get_branch(job.repo), job.repo.head() or ""
-    spent = _read_open(main, branch)
+    spent = add_branch(main, branch, ())
     return JobAccount(main=main, plan_path=job.plan_path, branch=branch, head=head, merges=merges, spent=spent)
 
 
@@ -39,12 +40,7 @@ def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
     main, before = account.main, account.spent
     rev = f"refs/heads/{account.branch}"
     made = read_relay_commits(main, account.plan_path, rev=rev, newer_than=account.head)
-    total = add_spent(commit for commit in made if commit.commit != account.merges) + _read_open(main, account.branch)
+    total = add_branch(main, account.branch, (commit for commit in made if commit.commit != account.merges))
     known = total.cost_usd is not None and before.cost_usd is not None
     cost = max(0.0, (total.cost_usd or 0.0) - (before.cost_usd or 0.0)) if known else None
     return cost, max(0.0, total.tokens - before.tokens)
-
-
-def _read_open(main: Repo, branch: str) -> Spent:
-    leg = read_leg(main, branch)
-    return leg.spend if leg is not None else Spent()

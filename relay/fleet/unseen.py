@@ -17,8 +17,7 @@ from relay.git.remote import RefUpdate
 from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store.history import read_relay_commits
-from relay.store.legs import read_leg
-from relay.store.unrecorded_cost import Whose, keep_spent, read_given_up
+from relay.store.unrecorded_cost import Whose, add_branch, keep_spent, read_given_up
 from relay.values import dataclass
 
 _LEAST_USD = 0.000001
@@ -33,7 +32,7 @@ class ShownCost:
     attempt: int
     """Of the claim."""
     start: str
-    """The commit that the plan's branch was at when the phase was taken up."""
+    """The commit that the plan's branch was at when the phase was taken up; empty before that."""
     cost_usd: float | None
     """Of the phase since, and of its open session; None where that is not known."""
 
@@ -57,9 +56,21 @@ def drop_shown(repo: Repo, branch: str) -> None:
     drop_note(repo, _name_note(branch))
 
 
+def note_bid(repo: Repo, branch: str, *, attempt: int) -> None:
+    """Note that a phase is about to be claimed: who is killed right behind that has spent nothing on it."""
+    if read_shown(repo, branch) is None:
+        note_shown(repo, branch, ShownCost(token=secrets.token_hex(8), attempt=attempt, start="", cost_usd=None))
+
+
+def drop_bid(repo: Repo, branch: str) -> None:
+    """Forget a bid that lost."""
+    if (shown := read_shown(repo, branch)) is not None and not shown.start:
+        drop_shown(repo, branch)
+
+
 def begin_shown(repo: Repo, plan_path: str, branch: str, phase_id: str, *, attempt: int, start: str) -> None:
     """Note what is known of a phase as a worker takes it up; what it had not shown of an earlier attempt stays so."""
-    if (shown := read_shown(repo, branch)) is None:
+    if (shown := read_shown(repo, branch)) is None or not shown.start:
         shown = ShownCost(token=secrets.token_hex(8), attempt=attempt, start=start, cost_usd=None)
         shown = replace(shown, cost_usd=find_cost(repo, plan_path, branch, phase_id, start))
     note_shown(repo, branch, replace(shown, attempt=attempt))
@@ -67,10 +78,10 @@ def begin_shown(repo: Repo, plan_path: str, branch: str, phase_id: str, *, attem
 
 def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> float | None:
     """Return what a phase has cost since a commit, its open session too, in USD; None where that is not known."""
-    own, leg = refs.find_ref(repo, f"refs/heads/{branch}"), read_leg(repo, branch)
+    own = refs.find_ref(repo, f"refs/heads/{branch}")
     commits = read_relay_commits(repo, plan_path, rev=own, newer_than=start) if own else ()
-    spends = [commit.spent for commit in commits if commit.phase == phase_id] + ([leg.spend] if leg else [])
-    return sum(spends, start=read_given_up(repo, branch)).cost_usd
+    made = add_branch(repo, branch, (commit for commit in commits if commit.phase == phase_id))
+    return (made + read_given_up(repo, branch)).cost_usd
 
 
 def keep_unseen(repo: Repo, main: str, branch: str, own: Whose, shown: ShownCost) -> RefUpdate | None:
@@ -81,6 +92,8 @@ def keep_unseen(repo: Repo, main: str, branch: str, own: Whose, shown: ShownCost
         branch: The job's.
         own: What it is kept as.
     """
+    if not shown.start:
+        return None
     now = find_cost(repo, own.plan_path, branch, own.phase_id, shown.start)
     cost = None if now is None or shown.cost_usd is None else now - shown.cost_usd
     if cost is not None and cost < _LEAST_USD:

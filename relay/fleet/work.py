@@ -30,7 +30,16 @@ from relay.fleet.overview import (
     select_phases,
 )
 from relay.fleet.runs import JobEnd
-from relay.fleet.unseen import ShownCost, begin_shown, drop_shown, keep_unseen, name_booked, read_shown
+from relay.fleet.unseen import (
+    ShownCost,
+    begin_shown,
+    drop_bid,
+    drop_shown,
+    keep_unseen,
+    name_booked,
+    note_bid,
+    read_shown,
+)
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
@@ -50,7 +59,7 @@ from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
-from relay.store.unrecorded_cost import Whose
+from relay.store.unrecorded_cost import Whose, add_branch
 from relay.values import dataclass
 
 _MOST_IDLE = 3
@@ -193,7 +202,7 @@ class _Worker:
         for phase in plan.phases:
             shown = read_shown(self._main, name_job_branch(self._main, phase.id))
             claim = claims.find(phase.id)
-            is_own = claim and shown and (claim.worker, claim.attempt) == (self._desk.worker, shown.attempt)
+            is_own = claim and claim.worker == self._desk.worker
             if shown and not is_own and (claim or phase.done) and self._is_alone(phase.id, stack):
                 self._put_aside(phase.id)
                 stack.close()
@@ -205,8 +214,8 @@ class _Worker:
         branch = name_job_branch(self._main, phase_id)
         here, own = read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
         is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
-        if is_open and (shown := read_shown(self._main, branch)):
-            self._book(phase_id, branch, shown)
+        if shown := read_shown(self._main, branch):
+            self._book(phase_id, branch, shown, is_open=bool(is_open))
         if is_open and here and here != read_there(self._remote, branch).get(branch, {}):
             job = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
             ref = self._leave(job, branch) if job else put_aside(self._main, branch, tuple(here.values()))
@@ -217,9 +226,10 @@ class _Worker:
                 refs.drop_ref(self._main, name, commit)
         drop_shown(self._main, branch)
 
-    def _book(self, phase_id: str, branch: str, shown: ShownCost) -> None:
+    def _book(self, phase_id: str, branch: str, shown: ShownCost, *, is_open: bool) -> None:
+        """Have the remote know what a lost claim cost, where no commit of the plan's branch tells it, and free it."""
         whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
-        booked = keep_unseen(self._main, self._branch, branch, whose, shown)
+        booked = keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
         lost = replace(NOBODY, phase_id=phase_id, worker=self._desk.worker, attempt=shown.attempt)
         self._desk.free_lost(*([booked] if booked else []), own=lost)
 
@@ -270,10 +280,15 @@ class _Worker:
                 continue
             instead = "" if there is None else self._find_takeover(there)
             bid = self._bid(phase_id, claims, shares + (there is not None), instead)
+            branch = name_job_branch(self._main, phase_id)
+            note_bid(self._main, branch, attempt=(there or NOBODY).attempt + 1)
             taken = self._desk.take(bid, self._desk.recall())
-            if isinstance(taken, PhaseClaim) or taken.is_stale:
+            if isinstance(taken, PhaseClaim):
                 return taken
+            drop_bid(self._main, branch)
             stack.close()
+            if taken.is_stale:
+                return taken
             refused.append(taken)
         if not refused:
             return NotTaken(words=explain_none(claims))
@@ -331,11 +346,9 @@ class _Worker:
     def _find_seen(self, phase_id: str) -> float:
         """Return what is known here to be spent on a phase that has not landed."""
         branch = name_job_branch(self._main, phase_id)
-        own, leg = refs.find_ref(self._main, f"refs/heads/{branch}"), read_leg(self._main, branch)
-        tip = self._main.head() or ""
+        own, tip = refs.find_ref(self._main, f"refs/heads/{branch}"), self._main.head() or ""
         commits = read_relay_commits(self._main, self._task.plan_path, rev=own, newer_than=tip) if own else ()
-        spends = [commit.spent for commit in commits] + ([leg.spend] if leg else [])
-        return sum(spent.cost_usd or 0.0 for spent in spends)
+        return add_branch(self._main, branch, commits).cost_usd or 0.0
 
     def _take_up(self, claim: PhaseClaim, jobs: Mapping[str, Mapping[str, str]], *, is_own: bool) -> Job | None:
         """Return the phase's work tree, with what other workers have pushed of it; None: a run is at work in it."""
@@ -461,6 +474,8 @@ class _Worker:
             taken = self._desk.take(bid)
             if isinstance(taken, PhaseClaim):
                 holding.claim = taken
+                branch = get_branch(job.repo)
+                begin_shown(self._main, job.plan_path, branch, job.phase_id, attempt=taken.attempt, start=self._tip)
             if not (isinstance(taken, NotTaken) and taken.is_stale):
                 return isinstance(taken, PhaseClaim)
         return False

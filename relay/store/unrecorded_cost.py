@@ -4,7 +4,7 @@ A leg that is closed without a commit of its own, because its phase was finished
 under ``refs/relay/spent/<branch>/<n>``. Everything is counted by session, so a leg whose commit arrives counts once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relay.git import objects, refs
@@ -17,7 +17,7 @@ from relay.plan.lineage import has_heirs
 from relay.regexes import regex
 from relay.session.usage import Spent
 from relay.store import trailers
-from relay.store.history import RelayCommit, find_origin
+from relay.store.history import RelayCommit, add_spent, find_origin
 from relay.store.legs import OpenLeg, close_leg, next_ref, read_leg
 from relay.store.session_cost import drop_spent, find_spent
 from relay.store.texts import find_text
@@ -116,6 +116,16 @@ def _read_kept(repo: Repo, place: str = _SPENT) -> Iterator[_Entry]:
         noted = find_spent(repo, text.get(trailers.SESSION))  # of a session that was killed
         spent = noted or trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
+
+
+def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent:
+    """Return what sessions of a branch have cost, by commits of it and by its open leg.
+
+    The leg of a run that was killed right behind its commit stands for what the commit says.
+    """
+    made, leg = tuple(commits), read_leg(repo, branch)
+    is_made = leg is None or any(leg.session_id == commit.session for commit in made)
+    return add_spent(made) + (Spent() if leg is None or is_made else leg.spend)
 
 
 def read_given_up(repo: Repo, branch: str) -> Spent:

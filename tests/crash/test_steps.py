@@ -10,7 +10,7 @@ from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
-SAMPLE = ("the plan is fetched", "the second request", "the plan's branch is pushed")
+SAMPLE = ("the plan's branch is pushed", "the second request", "the commit")
 
 
 @pytest.fixture(scope="module")

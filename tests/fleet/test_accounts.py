@@ -43,6 +43,17 @@ def test_what_it_committed_counts_but_not_what_it_landed(box, job):
     assert usd == pytest.approx(0.5)
 
 
+def test_a_run_that_was_killed_right_behind_its_commit_has_cost_that_commit(box, job):
+    """Its leg is still open."""
+    account = open_account(job.repo, job, "")
+    leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
+    save_wip(job.repo, leg, WipRecord(spend=spend(0.5)))
+    message = MESSAGE.format(usd=0.5) + "Relay-Session: aa\n"
+    box.git("update-ref", "HEAD", box.text("commit-tree", "-p", "HEAD", "-m", message, "HEAD^{tree}"))
+    usd, _ = find_job_cost(account)
+    assert usd == pytest.approx(0.5)
+
+
 def test_an_unknown_cost_stays_unknown(job):
     leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
     account = open_account(job.repo, job, "")

@@ -27,7 +27,9 @@ from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
 from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
 from relay.fleet.queue_worker import QueueWorker
+from relay.fleet.unseen import begin_shown, note_bid
 from relay.fleet.work import WorkTask, work
+from relay.fleet.worktrees import ensure_job
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
 from relay.interrupts import Interrupts, Urgency
@@ -37,6 +39,8 @@ from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.usage import Spent
 from relay.store.home import find_made_places
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, open_leg
 from relay.store.lock import find_holder
 from relay.store.plan_cost import read_plan_cost
 from relay.store.unrecorded_cost import Whose, keep_spent
@@ -267,6 +271,44 @@ def test_what_a_worker_spent_that_lost_its_claim_is_booked(field, is_killed):
         assert end.exit_code == ExitCode.DONE, end.reason
         assert read_plan_cost(bob.main, "PLAN.md").spent.cost_usd == pytest.approx(read_told(field), abs=ROUND_USD)
     assert read_told(field) >= read_billed(server) - ROUND_USD
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+def test_what_was_set_aside_for_a_worker_that_began_nothing_is_free_when_it_is_back(field, has_place):
+    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    note_bid(task.main, "relay-jobs/main/1", attempt=1)
+    claim = field.desk(task).take(bid)
+    assert isinstance(claim, PhaseClaim)
+    if has_place:  # when it is killed
+        assert ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
+    thief = field.desk(task, "thief")
+    assert isinstance(thief.take(replace(bid, instead=claim.commit)), PhaseClaim)
+    assert thief.read().reserved_usd == 2.0
+    assert "claimed by thief" in go(task).reason
+    assert thief.read().reserved_usd == 1.0
+
+
+def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_own_work(field):
+    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    told: list[object] = []
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+        desk = field.desk(task)
+        claim = desk.take(bid)
+        job = ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
+        assert isinstance(claim, PhaseClaim)
+        assert job is not None
+        branch, start = "relay-jobs/main/1", task.main.head() or ""
+        begin_shown(task.main, "PLAN.md", branch, "1", attempt=claim.attempt, start=start)
+        leg = open_leg(job.repo, LegStart(session_id="5e5510", phase_id="1", plan_path="PLAN.md"))
+        save_wip(job.repo, leg, WipRecord(spend=Spent(cost_usd=0.5)))
+        ended = desk.read().ended
+        assert isinstance(desk.take(replace(bid, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
+        end = work(task, told.append, Interrupts())
+        assert end.exit_code == ExitCode.DONE, end.reason
+    assert not [event for event in told if "another machine" in getattr(event, "text", "")]
+    assert read_told(field) == pytest.approx(0.5 + read_billed(server), abs=ROUND_USD)
 
 
 def test_what_sessions_cost_whose_work_was_given_up_stays_known_when_their_phase_has_landed(field):
