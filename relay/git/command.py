@@ -58,7 +58,11 @@ SETTINGS = (
 
 # A file may be named `*` or `:(top)`, hence literal pathspecs; without --no-optional-locks a mere status writes the
 # user's index.
-FLAGS = ("--no-pager", "--no-optional-locks", "--literal-pathspecs", *(f for s in SETTINGS for f in ("-c", s)))
+_PLAIN_FLAGS = ("--no-pager", "--no-optional-locks", "--literal-pathspecs")
+_WAYS = frozenset({"core.sshCommand=false", "credential.helper="})
+FLAGS = (*_PLAIN_FLAGS, *(flag for setting in SETTINGS for flag in ("-c", setting)))
+REMOTE_FLAGS = (*_PLAIN_FLAGS, *(flag for setting in SETTINGS if setting not in _WAYS for flag in ("-c", setting)))
+"""Without what keeps git from remotes: for a git that reads no configuration of a repository's."""
 
 KEPT_ENVIRONMENT = frozenset({
     "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH",
@@ -143,6 +147,8 @@ class Git:
     """``--git-dir`` and ``--work-tree``; empty only while the repository is being found."""
     settings: tuple[tuple[str, str], ...] = ()
     """Further config that overrules the repository's; names may hold any character."""
+    flags: tuple[str, ...] = FLAGS
+    """What every call has before anything else."""
     limit_s: float = LIMIT_S
     """How long a call may take that has no limit of its own."""
     watch: Callable[[bytes], bool] | None = None
@@ -211,7 +217,7 @@ class Git:
         try:
             # A session of its own: Ctrl-C in the terminal reaches relay only, and nothing can prompt on a tty.
             return subprocess.Popen(
-                [self.program, *FLAGS, *self.place, *args],
+                [self.program, *self.flags, *self.place, *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -39,6 +39,8 @@ class Setting:
     value: str
     trusted: bool
     """Whether it comes from the user's own files, outside the repository."""
+    is_bare: bool = False
+    """It has no value, and is true."""
 
 
 def read_config(repo: Repo) -> tuple[Setting, ...]:
@@ -62,10 +64,10 @@ def _is_outside_file(root: Path, origin: bytes) -> bool:
 
 
 def _parse_setting(root: Path, entry: bytes, *, trusted: bool) -> Setting:
-    key, _, value = os.fsdecode(entry).partition("\n")
+    key, end, value = os.fsdecode(entry).partition("\n")
     trusted = trusted and (not _COMMAND.fullmatch(key) or runs_outside(value, root))
     trusted = trusted and (not _PROGRAM.fullmatch(key) or is_outside(value, root))
-    return Setting(key=key, value=value, trusted=trusted)
+    return Setting(key=key, value=value, trusted=trusted, is_bare=not end)
 
 
 def find_value(config: tuple[Setting, ...], key: str, *, trusted_only: bool = False) -> str | None:

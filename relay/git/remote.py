@@ -1,26 +1,28 @@
 """Remotes: what is fetched and pushed for many machines; nothing else of relay speaks to one.
 
 Run like every git here, with what a remote needs let through: the protocols of a clone, the user's ssh, proxies and
-credential helpers; never those that the repository's configuration names. GitPython was tried for this (3.2.1): its
-push drops what git says of refs outside of branches and tags, so that a refused lease reads as a success, it cannot
-start git without the inherited environment, and its import takes half a second.
+credential helpers; what of the repository's configuration counts is in `relay.git.remote_config`. GitPython was tried
+for this (3.2.1): its push drops what git says of refs outside of branches and tags, so that a refused lease reads as a
+success, it cannot start git without the inherited environment, and its import takes half a second.
 """
 
 import math
-import re
+import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from relay.errors import RepoError
-from relay.git.command import Git, GitError, GitResult, get_git
-from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.command import REMOTE_FLAGS, Git, GitError, GitResult, get_git
+from relay.git.config_guard import find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
 from relay.git.merging import is_ancestor
 from relay.git.names import JOB_BRANCHES
+from relay.git.remote_config import find_inside, open_config
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
 from relay.regexes import regex
@@ -33,8 +35,8 @@ _VARIABLES = (
     "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy",
     "no_proxy",
 )  # fmt: skip
+_LISTED = regex(r"(?P<name>[^\t]*)\t(?P<address>.*) \((fetch|push)\)( \[.*\])?")
 _ID = regex(r"\b[0-9a-f]{40,64}\b")
-_HELPER = regex(r"credential\.(.*\.)?helper", re.DOTALL)
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
 """Why git refuses a ref that is not where its lease says."""
@@ -176,10 +178,28 @@ class Remote:
         return result
 
     def _probe(self, *args: str) -> GitResult:
-        git = _let_through(guard(self.repo), self.environ)
-        if args[0] in {"fetch", "push"}:
-            git = replace(git, watch=partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell)))
-        return git.probe(*args, timeout_s=self.limit_s)
+        with _open_way(self.repo, self.environ) as git:
+            self._require_outside(git)
+            look = partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell))
+            watch = look if args[0] in {"fetch", "push"} else None
+            return replace(git, watch=watch).probe(*args, timeout_s=self.limit_s)
+
+    def _require_outside(self, git: Git) -> None:
+        """Refuse a remote that the repository itself holds.
+
+        Raises:
+            RemoteError: One of its addresses is there.
+        """
+        listed = (_LISTED.fullmatch(line) for line in os.fsdecode(git.run("remote", "--verbose")).splitlines())
+        addresses = [found["address"] for found in listed if found and found["name"] == self.name]
+        own = addresses or [os.fsdecode(git.probe("ls-remote", "--get-url", "--", self.name).out).rstrip("\n")]
+        for address in own:
+            place = find_inside(self.repo, address)
+            if place and (addresses or place.exists()):  # else it is a name that nobody has set
+                raise RemoteError(
+                    f"{self.name} is {place}, which the repository itself holds: its hooks and settings are no user's",
+                    hint=f"git remote set-url {self.name} ADDRESS, of a place outside of the repository",
+                )
 
     def _look(self, transfer: Transfer, said: bytes) -> bool:
         if transfer.age_s >= self.most_s:  # git is ended
@@ -199,21 +219,16 @@ def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:
     get_git(environ, folder, None).run("init", "--quiet", "--initial-branch=relay-none", "--template=", name)
 
 
-def _let_through(guarded: Guarded, environ: Mapping[str, str]) -> Git:
-    """Return git with a way to remotes; later flags win over those that every call has."""
-    config = guarded.config
-    program = shlex.quote(environ["GIT_SSH"]) if environ.get("GIT_SSH") else "ssh -o BatchMode=yes"
-    ssh = find_value(config, "core.sshcommand", trusted_only=True) or program
-    helpers = [setting.value for setting in config if setting.trusted and setting.key == "credential.helper"]
-    flags = [f"core.sshCommand={ssh}", *(f"credential.helper={helper}" for helper in helpers)]
-    untrusted = {setting.key for setting in config if not setting.trusted and _HELPER.fullmatch(setting.key)}
-    given = {name: environ[name] for name in _VARIABLES if name in environ}
-    git = guarded.git.overruled([(key, "") for key in sorted(untrusted)])
-    return replace(
-        git,
-        place=(*(part for flag in flags for part in ("-c", flag)), *git.place),
-        env={**git.env, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, **given},
-    )
+@contextmanager
+def _open_way(repo: Repo, environ: Mapping[str, str]) -> Iterator[Git]:
+    """Give a git with a way to remotes, which obeys the user's configuration and nearly nothing of the repository's."""
+    guarded = guard(repo)
+    given = {name: environ[name] for name in _VARIABLES if environ.get(name)}
+    if find_value(guarded.config, "core.sshcommand", trusted_only=True) is None and "GIT_SSH" not in given:
+        given.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    with open_config(repo, guarded.config) as places:
+        env = {**guarded.git.env, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, **given, **places}
+        yield replace(guarded.git, flags=REMOTE_FLAGS, env=env)
 
 
 def _require_forward(repo: Repo, update: RefUpdate) -> None:
