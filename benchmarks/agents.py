@@ -40,7 +40,7 @@ from relay.runners.agents.profile import Profile
 from relay.runners.agents.profiles import PROFILES
 from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
-from relay.sandbox.launcher import find_descendants
+from relay.sandbox.supervisor import find_descendants
 from relay.session.usage import Usage
 from tests.agents.real import AGENTS, LIMITS, Agent, install
 

@@ -30,7 +30,7 @@ from relay.git.repository import open_repo
 from relay.prompts.texts import render_planner_system, render_runner_system
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Spent
@@ -223,9 +223,9 @@ def measure_commands(root: Path, rounds: int) -> dict[str, float]:
     policy = Policy(root=root, env=dict(os.environ), git_dirs=(root / ".git",))
     argv, limits = ("bash", "-c", "true"), Limits(timeout_s=30)
     parts = {"bash -c true, plain subprocess": time_all(lambda: subprocess.run(argv, check=True), rounds)}
-    for off in (True, False):
-        with open_sandbox(policy, Level.WORKSPACE_WRITE, off=off) as sandbox:
-            name = f"bash -c true, {'no sandbox' if off else sandbox.mechanism}"
+    for mechanism in (Mechanism.OFF, Mechanism.BWRAP):
+        with open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=mechanism) as sandbox:
+            name = f"bash -c true, {mechanism if mechanism.confines else 'no sandbox'}"
             parts[name] = time_all(lambda: sandbox.run(argv, limits=limits), rounds)
     return parts
 

@@ -58,7 +58,7 @@ def measure(
 
 def open_variants(policy: Policy) -> dict[str, Sandbox]:
     """Open what this machine has."""
-    opened = {"off": open_sandbox(policy, Level.WORKSPACE_WRITE, off=True)}
+    opened = {"off": open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=Mechanism.OFF)}
     for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY):
         try:
             sandbox = open_sandbox(policy, level)

@@ -58,7 +58,7 @@ def import_all():
 
     gc.disable()  # nothing of a module goes
     for module in pkgutil.walk_packages(relay.__path__, "relay."):
-        if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.launcher")):
+        if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.supervisor")):
             importlib.import_module(module.name)
     for name in ("httpx2", "httpcore2", "truststore", "_strptime", "relay.rehearsal.server", "markdown_it", "yaml"):
         importlib.import_module(name)

@@ -82,7 +82,7 @@ def test_a_name_is_one_act():
     families = {
         "command": "relay/cli/",  # of each command: `cli/main.py` imports it by that name
         "render_json": "relay/cli/",  # what a command's --json prints
-        "main": "relay/(__main__|news/call|sandbox/launcher|sandbox/openings/inside)",  # of a program
+        "main": "relay/(__main__|news/call|sandbox/supervisor|sandbox/openings/inside)",  # of a program
         "(locate|open_regular)": "relay/(files/walk|tools/confine)",  # the walk's, with what a model is told
     }
     places: dict[tuple[str, bool], set[str]] = {}

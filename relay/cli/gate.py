@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
 @plan_option
 @click.option("--network/--no-network", default=None, help="As for `relay run`.")
-@click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
+@click.option("--sandbox", type=click.Choice(["auto", "container", "off"]), help="As for `relay run`.")
 def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **options: Any) -> int:
     """Run the verify commands of PHASE, or of the next open one, as a run would: same sandbox, variables and limits.
 

@@ -37,8 +37,8 @@ _OPTIONS = (
     ),
     click.option(
         "--sandbox",
-        type=click.Choice(["auto", "off"]),
-        help="off lets commands do whatever you may do; it is noted in every commit.",
+        type=click.Choice(["auto", "container", "off"]),
+        help="container: the container is the wall; off: commands do whatever you may do. Noted in every commit.",
     ),
     click.option("--json", "as_json", is_flag=True, help="One event per line on standard output."),
 )

@@ -37,7 +37,7 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 @click.option("--read-only", is_flag=True, help="As `relay plan` has it: nothing of the repository can be written.")
 @plan_option
 @click.option("--network/--no-network", default=None, help="As for `relay run`.")
-@click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
+@click.option("--sandbox", type=click.Choice(["auto", "container", "off"]), help="As for `relay run`.")
 def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: bool, **options: Any) -> int:
     """Run a shell, or COMMAND, in the sandbox of a session: the same files, variables, network and limits.
 

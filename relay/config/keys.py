@@ -221,7 +221,7 @@ KEYS: Mapping[str, Key] = {
     "command_timeout_s": Key(read=make_number(1, _DAY_S)),
     "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=make_number(1, _DAY_S)),
-    "sandbox": Key(read=make_choice("auto", "off"), widens=lambda word: word == "off"),
+    "sandbox": Key(read=make_choice("auto", "container", "off"), widens=lambda word: word != "auto"),
     "hooks": Key(
         read=Form(read=_read_hooks, schema=make_list({"enum": ["run", "skip", *COMMIT_HOOKS]})),
         split=_BLANK,

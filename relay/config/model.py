@@ -161,7 +161,8 @@ class Settings:
     gate_timeout_s: float = 1_200
     """Seconds for one verify command."""
     sandbox: str = "auto"
-    """``off`` lets commands do whatever you may do, and is noted in every commit; it is yours alone."""
+    """``auto`` is bubblewrap. ``container``, inside of one, runs commands without a sandbox of their own: the container
+    is the wall. ``off`` lets commands do whatever you may do. Each commit says it, and it is yours alone."""
     hooks: tuple[str, ...] = COMMIT_HOOKS
     """Which of your commit hooks are run: ``run`` is all of them, ``skip`` none."""
     commit_subject: str = "relay: {subject}"

@@ -12,11 +12,11 @@ from typing import IO
 
 from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
-from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import kill_below, read_init_pid, wrap_limits
 from relay.sandbox.start import ATTEMPTS, Launch, Started, spawn, wait_until_bound
+from relay.sandbox.supervisor import find_descendants
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""

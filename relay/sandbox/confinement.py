@@ -1,4 +1,4 @@
-"""What the mechanisms have in common, and the one that confines nothing."""
+"""The interface of what confines commands, and the confinement that holds nothing."""
 
 import sys
 from collections.abc import Mapping
@@ -6,21 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from relay.sandbox import launcher
+from relay.sandbox import supervisor
 from relay.sandbox.environment import build_env
 from relay.sandbox.openings import inside
-from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Lent, Mechanism, Policy, StandIn
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.start import Launch
 from relay.sandbox.toolchains import list_usable
 from relay.values import dataclass
 
-
-def describe_closed(policy: Policy) -> tuple[str, ...]:
-    """Return the sentence of a mechanism that opens all or nothing, where the user opened something."""
-    if policy.network or not (policy.doors or policy.sockets):
-        return ()
-    return ("only bubblewrap can open single hosts, ports and sockets: here commands reach none of them",)
+_GAPS = {
+    Mechanism.CONTAINER: "this container alone protects what is outside of it: commands may read and change all that "
+    "is in it, the plan and credentials too",
+    Mechanism.OFF: "commands run without protection, as the user asked",
+}
 
 
 class Confinement(Protocol):
@@ -75,61 +74,46 @@ class Confinement(Protocol):
         """
 
 
-def supervise(
-    command: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], rules: int | None = None, seccomp: int | None = None
-) -> Launch:
-    """Return a launch through the supervisor, for mechanisms without a process namespace."""
-    fds = tuple(fd for fd in (rules, seccomp) if fd is not None)
-    descriptors = ["-" if fd is None else str(fd) for fd in (rules, seccomp)]
-    argv = (sys.executable, "-I", "-S", launcher.__file__, *descriptors, str(cwd), "--", *command)
-    return Launch(argv=argv, env=env, pass_fds=fds)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mountless:
-    """What the mechanisms share that mount nothing: a path leads where it leads."""
+class Unconfined:
+    """Allow-listed environment, limits and the end of the whole process tree; everything else is open."""
 
     policy: Policy
     private: PrivateDir
+    mechanism: Mechanism
+    """`Mechanism.CONTAINER` or `Mechanism.OFF`."""
 
     counts_user = True
     guarded = ()
     inside = Path(inside.__file__)
 
     @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the user chose."""
+        return (_GAPS[self.mechanism],)
+
+    @property
     def tmp(self) -> Path:
         """The private directory on the host."""
         return self.private.tmp
 
-    def show(self, _stage: StandIn) -> None:
-        """Return None: it cannot be."""
-
-    def lend(self, _lent: Lent) -> None:
-        """Return None: it cannot be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unconfined(Mountless):
-    """`Level.OFF`: allow-listed environment, limits and the end of the whole tree; everything else is open."""
-
-    mechanism = Mechanism.OFF
-    gaps = ("commands run without protection, as the user asked",)
-
     def renew(self, private: PrivateDir) -> "Unconfined":
         """Return the same with another private directory."""
         return replace(self, private=private)
+
+    def show(self, _stage: StandIn) -> None:
+        """Return None: a path leads where it leads."""
+
+    def lend(self, _lent: Lent) -> None:
+        """Return None: a path leads where it leads."""
 
     def reveal(self, _place: Path) -> "Unconfined":
         """Return the same: nothing is hidden."""
         return self
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
-        """Return the launch; commands have the user's own home."""
+        """Return the launch through the supervisor; commands have the user's own home."""
         home = Path(self.policy.env["HOME"]) if "HOME" in self.policy.env else self.private.make_home()
         env = build_env(self.policy, home=home, tmp=self.tmp, stores=list_usable(home, self.policy.env))
-        return supervise(command, cwd=cwd, env={**env, **extra_env})
-
-
-def open_unconfined(policy: Policy, _level: Level, private: PrivateDir) -> Unconfined:
-    """Return the confinement that holds nothing."""
-    return Unconfined(policy=policy, private=private)
+        argv = (sys.executable, "-I", "-S", supervisor.__file__, str(cwd), "--", *command)
+        return Launch(argv=argv, env={**env, **extra_env})

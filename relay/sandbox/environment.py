@@ -81,8 +81,3 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
 def clean_search_path(path: str) -> str:
     """Drop entries that are empty or relative: the current directory is the repository, which is hostile."""
     return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
-
-
-def find_toolchain_env(home: Path | None) -> dict[str, str]:
-    """Return where toolchains stand, for commands whose home is not the user's; the user's own settings win."""
-    return {name: str(home / place) for name, place in ROOTS.items() if home and (home / place).is_dir()}

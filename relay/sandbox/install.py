@@ -4,7 +4,10 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+
+from relay.errors import SandboxError
 
 _INSTALLERS = {
     "apt-get": "sudo apt-get install -y bubblewrap",
@@ -19,11 +22,39 @@ _INSTALLERS = {
 }
 
 
+_MARKS = (".dockerenv", "run/.containerenv", "run/systemd/container")
+_VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
+"""Of podman and nspawn; of Kubernetes. Source: https://systemd.io/CONTAINER_INTERFACE/."""
+
+
 def find_install_command() -> str | None:
     """Return the command for the package manager found; None when none is known or there is nothing to install."""
     if sys.platform != "linux":
         return None
     return next((command for program, command in _INSTALLERS.items() if shutil.which(program)), None)
+
+
+def is_container(environ: Mapping[str, str], *, top: Path = Path("/")) -> bool:
+    """Whether this machine says of itself that it is a container: docker, podman, nspawn or a pod of Kubernetes.
+
+    Args:
+        environ: relay's own environment.
+        top: Where containers leave their marks.
+    """
+    return any((top / mark).exists() for mark in _MARKS) or any(environ.get(name) for name in _VARIABLES)
+
+
+def require_container(environ: Mapping[str, str], *, top: Path = Path("/")) -> None:
+    """Refuse a machine that is no container; see `is_container`.
+
+    Raises:
+        SandboxError: It is none.
+    """
+    if not is_container(environ, top=top):
+        raise SandboxError(
+            "commands run in the container alone only inside of one, and nothing says that this machine is a container",
+            hint="leave out --sandbox container: relay's own sandbox is bubblewrap",
+        )
 
 
 def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top: Path = Path("/")) -> str:
@@ -41,7 +72,7 @@ def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top
         return "temporary files are in the repository here, where commands write: unset TMPDIR, or name another place"
     if not has_bwrap:
         return find_install_command() or "install bubblewrap; relay has no other mechanism here"
-    if any((top / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
+    if is_container({}, top=top):
         return (
             "bubblewrap is installed, and this container lets it make no namespaces: start the container with "
             "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"

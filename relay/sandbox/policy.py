@@ -40,9 +40,15 @@ class Mechanism(StrEnum):
     """What enforces the level; written into the commit trailer."""
 
     BWRAP = "bwrap"
-    LANDLOCK = "landlock"
-    SEATBELT = "sandbox-exec"
+    CONTAINER = "container"
+    """Nothing of relay's: the container that relay runs in is the wall. Only ever chosen by the user."""
     OFF = "off"
+    """Nothing. Only ever chosen by the user."""
+
+    @property
+    def confines(self) -> bool:
+        """Whether relay itself holds commands to the level."""
+        return self is Mechanism.BWRAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,9 @@ from relay.files.replacement import make_temporary_name
 from relay.sandbox.bwrap import open_bwrap
 from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
-from relay.sandbox.landlock import open_landlock
-from relay.sandbox.policy import Level, Limits, Mechanism, Policy
+from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.seatbelt import open_seatbelt
 from relay.values import dataclass
-
-OPENERS: Mapping[Mechanism, Callable[[Policy, Level, PrivateDir], Confinement | None]] = {
-    Mechanism.BWRAP: open_bwrap,
-    Mechanism.SEATBELT: open_seatbelt,
-    Mechanism.LANDLOCK: open_landlock,
-}
-"""In the order they are preferred. An opener answers None where its mechanism cannot be."""
 
 _LIMITS = Limits(timeout_s=20)
 
@@ -82,7 +73,6 @@ print(json.dumps(said))
 class ProbeAct:
     """One act that was tried inside the sandbox, as `relay doctor` shows it."""
 
-    mechanism: Mechanism
     level: Level
     act: str
     """What was tried."""
@@ -94,21 +84,20 @@ class ProbeAct:
 
 
 def probe(policy: Policy) -> tuple[ProbeAct, ...]:
-    """Try every mechanism of this platform at both levels; empty acts of a missing one say so.
+    """Try bubblewrap at both levels; empty where it is not installed.
 
     Raises:
-        SandboxError: The repository cannot be protected at all, whatever the mechanism.
+        SandboxError: The repository cannot be protected at all.
     """
-    levels = (Level.WORKSPACE_WRITE, Level.READ_ONLY)
-    return tuple(act for level in levels for mechanism in OPENERS for act in prove(mechanism, policy, level))
+    return tuple(act for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY) for act in prove(policy, level))
 
 
 @functools.lru_cache(maxsize=32)
-def prove(mechanism: Mechanism, policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
-    """Try one mechanism at one level; once per process. Empty when the mechanism cannot be here at all."""
+def prove(policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
+    """Try bubblewrap at one level; once per process. Empty where it is not installed."""
     private = PrivateDir()
     try:
-        confinement = OPENERS[mechanism](policy, level, private)
+        confinement = open_bwrap(policy, level, private)
         return () if confinement is None else _try_acts(confinement, policy, level)
     finally:
         private.close()
@@ -120,21 +109,20 @@ def holds(acts: tuple[ProbeAct, ...]) -> bool:
 
 
 def _try_acts(confinement: Confinement, policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
-    mechanism = confinement.mechanism
-    with _make_case(mechanism, policy) as case:
+    with _make_case(policy) as case:
         argv = (sys.executable, "-I", "-S", "-c", ACTS, json.dumps(case))
         try:
             output = run_confined(confinement, argv, cwd=policy.root, limits=_LIMITS).output
         except SandboxError as error:
-            return (_judge(mechanism, level, "run a command", wanted=True, said=str(error)),)
+            return (_judge(level, "run a command", wanted=True, said=str(error)),)
         try:
             said = json.loads(output)
         except ValueError:
             words = output.decode(errors="replace").strip() or "no answer"
-            return (_judge(mechanism, level, "run a command", wanted=True, said=words),)
+            return (_judge(level, "run a command", wanted=True, said=words),)
         said |= _find_unreal(case, said)
     acts = _describe(level, network=policy.network)
-    return tuple(_judge(mechanism, level, acts[name][0], wanted=acts[name][1], said=said[name]) for name in said)
+    return tuple(_judge(level, acts[name][0], wanted=acts[name][1], said=said[name]) for name in said)
 
 
 def _find_unreal(case: Mapping[str, Any], said: Mapping[str, str | None]) -> dict[str, str]:
@@ -161,9 +149,8 @@ def _describe(level: Level, *, network: bool) -> dict[str, tuple[str, bool]]:
     }
 
 
-def _judge(mechanism: Mechanism, level: Level, act: str, *, wanted: bool, said: str | None) -> ProbeAct:
+def _judge(level: Level, act: str, *, wanted: bool, said: str | None) -> ProbeAct:
     return ProbeAct(
-        mechanism=mechanism,
         level=level,
         act=act,
         expected="allowed" if wanted else "refused",
@@ -173,7 +160,7 @@ def _judge(mechanism: Mechanism, level: Level, act: str, *, wanted: bool, said: 
 
 
 @contextmanager
-def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]:
+def _make_case(policy: Policy) -> Iterator[dict[str, Any]]:
     """Set up what the acts aim at: real servers, a real directory; names that exist nowhere else."""
     name = make_temporary_name()  # a run that is killed here leaves it in the repository
     git_dir = next((place for place in policy.git_dirs if (place / "config").is_file()), None)
@@ -197,8 +184,7 @@ def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]
             "tcp": tcp.getsockname()[1],
             "unix": str(outside / "socket"),
             "abstract": f"\0{name}" if sys.platform == "linux" else None,
-            # Landlock governs signals since Linux 6.12; before, `Landlock.gaps` says so.
-            "signal": None if mechanism is Mechanism.LANDLOCK else os.getpid(),
+            "signal": os.getpid(),
             "key": "ANTHROPIC_API_KEY",
             "repository": str(policy.root / name),
         }

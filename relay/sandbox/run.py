@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Self
 
 from relay.errors import SandboxError
-from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.bwrap import find_bwrap, open_bwrap
 from relay.sandbox.confined_run import NO_ENV, never, run_confined
-from relay.sandbox.confinement import Confinement, open_unconfined
-from relay.sandbox.install import find_way
+from relay.sandbox.confinement import Confinement, Unconfined
+from relay.sandbox.install import find_way, is_container, require_container
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.probe import ACTS, OPENERS, holds, prove
+from relay.sandbox.probe import ACTS, holds, prove
 from relay.sandbox.process import CommandResult, make_not_started
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
 from relay.sandbox.standby import Standby
@@ -150,49 +150,57 @@ class Sandbox:
         self.close()
 
 
-def open_sandbox(policy: Policy, level: Level, *, off: bool = False, inquiries: Inquiries | None = None) -> Sandbox:
-    """Open a sandbox with the first mechanism that proves itself, now or by a proof that was kept.
+def open_sandbox(
+    policy: Policy, level: Level, *, mechanism: Mechanism = Mechanism.BWRAP, inquiries: Inquiries | None = None
+) -> Sandbox:
+    """Open a sandbox: of bubblewrap, one that proves itself, now or by a proof that was kept.
 
     Args:
         policy: The repository and its rules.
-        level: What commands may write. `Level.OFF` needs `off` as well.
-        off: The user has typed that commands run without protection.
+        level: What commands may write. `Level.OFF` needs `Mechanism.OFF` as well.
+        mechanism: Another one than bubblewrap where the user has typed it.
         inquiries: Where the doors of the policy note what they are asked for; None where they note nothing.
 
     Raises:
-        SandboxError: No mechanism holds the level here; the message says what was tried and what happened.
+        SandboxError: It does not hold the level here; the message says what was tried and what happened.
     """
-    if off:
+    if mechanism is Mechanism.CONTAINER:
+        require_container(policy.env)
+    if not mechanism.confines:
         private = PrivateDir()
-        return Sandbox(policy=policy, level=level, confinement=open_unconfined(policy, level, private), private=private)
+        open_one = Unconfined(policy=policy, private=private, mechanism=mechanism)
+        return Sandbox(policy=policy, level=level, confinement=open_one, private=private)
     if level is Level.OFF:
         raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
-    for opener in OPENERS.values():
-        private = PrivateDir()
-        confinement = opener(policy, level, private)
-        if confinement is not None and _prove_once(confinement, policy, level, private):
-            return Sandbox(
-                policy=policy, level=level, confinement=confinement, private=private, inquiries=inquiries or Inquiries()
-            )
+    private = PrivateDir()
+    confinement = open_bwrap(policy, level, private)
+    if confinement is None or not _prove_once(confinement, policy, level, private):
         private.close()
-    raise _explain(policy, level)
+        raise _explain(policy, level)
+    noted = inquiries or Inquiries()
+    return Sandbox(policy=policy, level=level, confinement=confinement, private=private, inquiries=noted)
 
 
 def _prove_once(confinement: Confinement, policy: Policy, level: Level, private: PrivateDir) -> bool:
     proof = find_proof(confinement, policy, private, acts=ACTS)
     if has_proof(proof):
         return True
-    proven = holds(prove(confinement.mechanism, policy, level))
+    proven = holds(prove(policy, level))
     if proven:
         save_proof(proof)
     return proven
 
 
+def _other_way(policy: Policy) -> str:
+    if is_container(policy.env):
+        return "--sandbox container: commands run in this container without a sandbox of their own"
+    return "--sandbox off: commands run without protection"
+
+
 def _explain(policy: Policy, level: Level) -> SandboxError:
     failed = [
-        f"{act.mechanism}: {act.act}: expected to be {act.expected}, was {act.happened}"
-        for mechanism in OPENERS
-        for act in prove(mechanism, policy, level)
+        f"{Mechanism.BWRAP}: {act.act}: expected to be {act.expected}, was {act.happened}"
+        for act in prove(policy, level)
         if not act.holds
     ]
     if find_bwrap() is None and sys.platform == "linux":
@@ -202,5 +210,5 @@ def _explain(policy: Policy, level: Level) -> SandboxError:
         return SandboxError("sessions write in the repository, and you cannot", hint=way)
     return SandboxError(
         f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'there is no mechanism for it'}",
-        hint=f"{way}; or --sandbox off: commands run without protection",
+        hint=f"{way}; or {_other_way(policy)}",
     )

@@ -84,7 +84,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-# Metadata is not governed by Landlock at all, so a read-only claim needs these too.
+# A read-only mount refuses these too: two layers hold that a read-only command changes nothing.
 _METADATA: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None),
     "chown": (92, None),
@@ -108,44 +108,6 @@ _METADATA: dict[str, tuple[int | None, int | None]] = {
     "utimensat": (280, 88),
     "utimes": (235, None),
 }
-
-# Where processes and shared memory of the host are in reach: without namespaces.
-_SHARED: dict[str, tuple[int | None, int | None]] = {
-    "migrate_pages": (256, 238),
-    "move_pages": (279, 239),
-    "msgctl": (71, 187),
-    "msgget": (68, 186),
-    "msgrcv": (70, 188),
-    "msgsnd": (69, 189),
-    "process_mrelease": (448, 448),
-    "semctl": (66, 191),
-    "semget": (64, 190),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "shmget": (29, 194),
-}
-
-# (x86_64, aarch64) number, which argument names a process; 0 is the caller itself.
-_OTHERS: tuple[tuple[int, int, int], ...] = (
-    (302, 261, 0),  # prlimit64
-    (141, 140, 1),  # setpriority
-    (142, 118, 0),  # sched_setparam
-    (144, 119, 0),  # sched_setscheduler
-    (203, 122, 0),  # sched_setaffinity
-    (251, 30, 1),  # ioprio_set
-    (314, 274, 0),  # sched_setattr
-)
-
-# (x86_64, aarch64) number, the first argument that means all processes of the user.
-_OF_USER: tuple[tuple[int, int, int], ...] = (
-    (141, 140, 2),  # setpriority, PRIO_USER
-    (251, 30, 3),  # ioprio_set, IOPRIO_WHO_USER
-)
-
-_SET_ATTRIBUTES = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
-"""ioctl requests: FS_IOC_SETFLAGS, FS_IOC_SETVERSION (each with its 32-bit form), FS_IOC_FSSETXATTR."""
 
 # (x86_64, aarch64) number, which argument holds the file mode.
 _MODE_ARGUMENTS: tuple[tuple[int | None, int | None, int], ...] = (
@@ -176,12 +138,7 @@ class Filter:
     """Also chmod, chown, utime, xattr."""
     unix_sockets: bool = False
     """Also `socket(AF_UNIX)`. Needed when the network namespace is shared, because abstract sockets of the host
-    (X11, D-Bus) live in it, and Landlock does not know them; `socketpair` still works."""
-    sockets: bool = False
-    """Also every `socket()`. Needed when there is no network namespace at all."""
-    others: bool = False
-    """Also what acts on other processes of the user, shared memory, and attributes of files by ioctl. Needed where
-    there is no namespace for processes, for IPC and for mounts."""
+    (X11, D-Bus) live in it; `socketpair` still works."""
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -204,28 +161,9 @@ def _answer_argument(number: int, argument: int, test: int, value: int) -> bytes
 
 
 def _socket_rules(number: int, wanted: Filter) -> bytes:
-    if wanted.sockets:
-        return _answer(number, _DENY)
     # AF_VSOCK reaches the hypervisor whatever the network namespace is; AF_ALG is kernel code that builds do not need.
     families = [_AF_ALG, _AF_VSOCK] + [_AF_UNIX] * wanted.unix_sockets
     return b"".join(_answer_argument(number, 0, _IF_EQUAL, family) for family in families)
-
-
-def _answer_others(number: int, argument: int) -> bytes:
-    """Deny `number` unless its argument is 0."""
-    return (
-        _instruction(_IF_EQUAL, number, 0, 4)
-        + _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
-        + _instruction(_IF_EQUAL, 0, 1, 0)
-        + _instruction(_RETURN, _DENY)
-        + _instruction(_LOAD, _NUMBER_AT)
-    )
-
-
-def _other_rules(which: int) -> bytes:
-    rules = b"".join(_answer_others(numbers[which], numbers[2]) for numbers in _OTHERS)
-    rules += b"".join(_answer_argument(numbers[which], 0, _IF_EQUAL, user) for *numbers, user in _OF_USER)
-    return rules + b"".join(_answer_argument(_IOCTL[which], 1, _IF_EQUAL, request) for request in _SET_ATTRIBUTES)
 
 
 def _argument_rules(which: int) -> bytes:
@@ -268,11 +206,10 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
     program += _instruction(_LOAD, _NUMBER_AT)
     if machine == "x86_64":
         program += _instruction(_IF_GREATER_EQUAL, _X32, 0, 1) + _instruction(_RETURN, _KILL)
-    calls = _CALLS | (_METADATA if wanted.metadata else {}) | (_SHARED if wanted.others else {})
+    calls = _CALLS | (_METADATA if wanted.metadata else {})
     for numbers in calls.values():
         number = numbers[which]
         if number is not None:
             program += _answer(number, _DENY)
     program += _socket_rules(_SOCKET[which], wanted) + _argument_rules(which)
-    program += _other_rules(which) if wanted.others else b""
     return program + _instruction(_RETURN, _ALLOW)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from relay.regexes import regex
-from relay.sandbox.launcher import find_descendants
+from relay.sandbox.supervisor import find_descendants
 from relay.values import dataclass
 
 ATTEMPTS = 3

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.errors import SandboxError
-from relay.sandbox.launcher import read_processes
+from relay.sandbox.supervisor import read_processes
 
 _PATIENCE_S = 10.0
 """A process that was killed may take seconds to go where the machine has much to do."""

@@ -21,7 +21,6 @@ from relay.sandbox.places import (
     is_socket,
     is_there,
 )
-from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Op
 from relay.values import dataclass
@@ -132,7 +131,7 @@ def _read_place(file: Path) -> str:
 
 def lift_veil(sandbox: Sandbox) -> Veil | None:
     """Return what commands of a sandbox do not get; None where nothing is kept from them."""
-    if sandbox.mechanism is Mechanism.OFF:
+    if not sandbox.mechanism.confines:
         return None
     policy = sandbox.policy
     given = build_env(policy, home=policy.root, tmp=sandbox.tmp)

@@ -267,7 +267,7 @@ def render_view(
     gone = {place for place in policy.apart if not is_dir(place)}  # somebody has removed a work tree
     mounts = [*(mount for mount in view.fixed if mount.dest not in gone), *_find_opened(view, policy)]
     mounts.append(Mount(op=how, source=stage.place if stage else root, dest=root))
-    require_git_link(root)
+    _require_git_link(root)
     shown = (root,) if stage is None else _find_staged(stage, root)
     empty = [] if stage is None else [m for m in _cover(stage, root, how) if m.dest.parent in shown]
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
@@ -358,7 +358,7 @@ def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...], e
     return [place for place in places if not place.is_relative_to(root) or place in shown or is_below(place, shown)]
 
 
-def require_git_link(root: Path) -> None:
+def _require_git_link(root: Path) -> None:
     """Refuse a `.git` that is a symbolic link.
 
     Raises:

@@ -22,7 +22,7 @@ from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.install import find_way
-from relay.sandbox.policy import Level
+from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import ProbeAct, probe
 from relay.session.values import SessionKind
 from relay.setup.announcement import describe_settings, describe_tracked
@@ -210,21 +210,21 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         yield Finding(
             name="hidden", state=State.WARNING, words=words, hint="git rm --cached keeps the file; rotate what it held"
         )
-    if chosen.sandbox == "off":
-        yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
+    if chosen.sandbox != "auto":
+        words = "switched off" if chosen.sandbox == "off" else "none but this container"
+        yield Finding(name="sandbox", state=State.WARNING, words=f"{words}, by your settings")
         return
     try:
         acts = probe(policy)
     except SandboxError as error:
         yield make_missing("sandbox", error)
         return
-    groups = dict.fromkeys((act.level, act.mechanism) for act in acts)
     holding: set[str] = set()
-    for level, mechanism in groups:
-        tried = tuple(act for act in acts if (act.level, act.mechanism) == (level, mechanism))
+    for level in dict.fromkeys(act.level for act in acts):
+        tried = tuple(act for act in acts if act.level == level)
         held = all(act.holds for act in tried)
         holding |= {level} if held else set()
-        words = f"{mechanism}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
+        words = f"{Mechanism.BWRAP}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=tuple(_render_act(act) for act in tried))
     yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))

@@ -40,12 +40,12 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
     for tree in workspace.sandbox.guarded:
         separate_tree(repo.root / tree)  # else nothing that is installed there would be kept
     before = _look(repo)
-    whole = settings.network.whole or settings.sandbox == "off"
+    mechanism = workspace.sandbox.mechanism
+    whole = settings.network.whole or not mechanism.confines
     hosts = () if whole else settings.network.hosts or (EVERY,)
     with hold_doors(hosts, () if whole else settings.localhost) as held:
         policy = replace(workspace.sandbox.policy, doors=held.doors)
-        off = settings.sandbox == "off"
-        with open_sandbox(policy, Level.WORKSPACE_WRITE, off=off, inquiries=held.inquiries) as sandbox:
+        with open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=mechanism, inquiries=held.inquiries) as sandbox:
             for command in settings.setup:
                 if not _run(command, settings, workspace, sandbox, observe):
                     return

@@ -15,11 +15,16 @@ from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.places import find_real, is_socket, is_there
-from relay.sandbox.policy import MIB, Limits, Policy
+from relay.sandbox.policy import MIB, Limits, Mechanism, Policy
 from relay.sandbox.virtualenvs import find_environments
 from relay.secrets.patterns import find_secret_values, read_assignments
 from relay.setup.context import RunRequest
 from relay.store.home import find_made_places, find_other_trees
+
+
+def get_mechanism(settings: Settings) -> Mechanism:
+    """Return what the settings let hold commands: bubblewrap, unless the user chose otherwise."""
+    return Mechanism.BWRAP if settings.sandbox == "auto" else Mechanism(settings.sandbox)
 
 
 def make_policy(

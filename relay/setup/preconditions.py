@@ -31,7 +31,6 @@ from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
 from relay.sandbox.environment import clean_search_path
-from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.setup.account import find_price_now, make_meter
@@ -253,7 +252,7 @@ def _may_come(place: Path, root: Path, settings: Settings) -> bool:
 
 def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
     """Return the first of the places that hooks do not see; empty where they see any, or nobody knows."""
-    veil = lift_veil(sandbox) if places and sandbox is not None and sandbox.mechanism is Mechanism.BWRAP else None
+    veil = lift_veil(sandbox) if places and sandbox is not None and sandbox.mechanism.confines else None
     hidden = [veil.find_hidden(str(place)) for place in places] if veil is not None else []
     return hidden[0] if hidden and all(hidden) else ""
 

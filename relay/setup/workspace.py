@@ -15,7 +15,7 @@ from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
 from relay.setup.context import RunRequest
-from relay.setup.policy import get_hidden, get_unreadable, make_limits, make_policy
+from relay.setup.policy import get_hidden, get_mechanism, get_unreadable, make_limits, make_policy
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
 from relay.tools.workspace import Workspace
@@ -36,12 +36,14 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
-    off = settings.sandbox == "off"
+    mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
-    closed = off or settings.network.whole  # then nothing has to lead out
+    closed = not mechanism.confines or settings.network.whole  # then nothing has to lead out
     with (
         hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
-        open_sandbox(replace(policy, doors=held.doors), level, off=off, inquiries=held.inquiries) as sandbox,
+        open_sandbox(
+            replace(policy, doors=held.doors), level, mechanism=mechanism, inquiries=held.inquiries
+        ) as sandbox,
     ):
         yield Workspace(
             root=root,

@@ -194,7 +194,7 @@ def make_server(name: str, settings: ServerSettings, workspace: Workspace, envir
     if settings.url:
         secrets = tuple(headers.values())
         return ToolServer(name, settings, lambda: AddressLink(settings.url, headers, workspace.should_stop), secrets)
-    if workspace.sandbox.mechanism == "off":
+    if not workspace.sandbox.mechanism.confines:
         raise ServerError("relay starts no server without its sandbox")
 
     def open_link() -> ServerLink:

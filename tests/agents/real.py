@@ -247,7 +247,7 @@ def try_kill_relay(trial: Trial) -> bool:
 def try_kill_agent(trial: Trial) -> bool:
     def kill(process: "subprocess.Popen[str]") -> None:
         """Kill what stands below relay's sandbox, but for the sandbox itself and the model's command."""
-        from relay.sandbox.launcher import find_descendants
+        from relay.sandbox.supervisor import find_descendants
 
         for pid in find_descendants(process.pid):
             with suppress(OSError):  # it ends by itself meanwhile

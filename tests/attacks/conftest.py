@@ -434,24 +434,6 @@ def without_bwrap() -> tuple[str, ...]:
     return (str(program), "--dev-bind", "/", "/", *hide, "--") if program else ()
 
 
-_NO_LANDLOCK = """
-import ctypes, os, struct, sys
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7fff0000)]  # ENOSYS
-program = b''.join(struct.pack('=HBBI', op, yes, no, value) for op, yes, no, value in code)
-class Filter(ctypes.Structure):
-    _fields_ = [('length', ctypes.c_ushort), ('program', ctypes.c_char_p)]
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(Filter(len(code), program)), 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-@pytest.fixture
-def without_any(without_bwrap: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for a kernel without Landlock: the call that asks for it does not exist."""
-    return (*without_bwrap, "/usr/bin/env", "python3", "-c", _NO_LANDLOCK)
-
-
 @pytest.fixture
 def leaks() -> tuple[str, ...]:
     return LEAKS

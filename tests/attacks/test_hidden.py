@@ -61,17 +61,6 @@ def test_control_what_nobody_named_is_shown(arena, level):
     assert [secret for secret in SECRETS if secret not in get_words(played)] == []
 
 
-def test_a_planner_under_landlock_is_not_shown_it_either(arena, without_bwrap):
-    """Where bubblewrap is missing, Landlock grants nothing that was named."""
-    hide(arena, named=True)
-
-    played = arena.call(CALLS, *LEVELS["plan"], before=without_bwrap)
-
-    assert len(played.got) == len(CALLS), played.tail
-    assert [secret for secret in SECRETS if secret in get_words(played)] == []
-    assert "nothing special" in played.got[-1].text
-
-
 def test_a_repository_takes_nothing_out_of_the_list(arena):
     """An empty list in a repository's file leaves the user's own and relay's own lists as they are."""
     hide(arena, named=True)

@@ -87,12 +87,6 @@ def test_a_linked_work_tree_is_not_shown_the_others(arena, way):
     assert shown == []
 
 
-def test_a_planner_under_landlock_is_not_shown_them_either(arena, without_bwrap):
-    link(arena)
-
-    assert play(arena, *WAYS["plan"], before=without_bwrap)[0] == []
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_the_main_work_tree_is_not_shown_those_that_lie_in_it(arena, way):
     """Nor those beside it."""

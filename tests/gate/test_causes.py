@@ -9,7 +9,7 @@ import pytest
 from relay.gate.causes import Failure, find_causes
 from relay.gate.model import Outcome
 from relay.gate.run import run_gate
-from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.veil import Veil, lift_veil
 
@@ -197,5 +197,5 @@ def test_a_gate_in_the_real_sandbox_says_it(tmp_path):
     assert hidden[0].startswith(f"hidden from commands: {home}/data on this machine")
     assert dropped[0].startswith("DATABASE_URL: set here and not given")
     assert green == ()
-    with open_sandbox(policy, Level.OFF, off=True) as sandbox:
+    with open_sandbox(policy, Level.OFF, mechanism=Mechanism.OFF) as sandbox:
         assert lift_veil(sandbox) is None

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from relay.sandbox.bwrap import open_bwrap
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.probe import OPENERS, holds, prove
+from relay.sandbox.probe import holds, prove
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox, open_sandbox
 
@@ -56,20 +57,20 @@ class Place:
         """Open a sandbox that uses this mechanism, or skip with what the probe found."""
         policy = replace(self.policy, **changes)
         if mechanism is Mechanism.OFF:
-            opened = open_sandbox(policy, level, off=True)
+            opened = open_sandbox(policy, level, mechanism=Mechanism.OFF)
         else:
-            opened = _open_proven(policy, level, mechanism, self.model)
+            opened = _open_proven(policy, level, self.model)
         with opened:
             yield Box(sandbox=opened)
 
 
-def _open_proven(policy: Policy, level: Level, mechanism: Mechanism, model: Policy) -> Sandbox:
-    acts = prove(mechanism, model, level)
+def _open_proven(policy: Policy, level: Level, model: Policy) -> Sandbox:
+    acts = prove(model, level)
     if not holds(acts):
         failed = "; ".join(f"{act.act}: {act.happened}" for act in acts if not act.holds)
-        pytest.skip(f"{mechanism} does not hold {level} here: {failed or 'not installed'}")
+        pytest.skip(f"bubblewrap does not hold {level} here: {failed or 'not installed'}")
     private = PrivateDir()
-    confinement = OPENERS[mechanism](policy, level, private)
+    confinement = open_bwrap(policy, level, private)
     assert confinement is not None
     return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
 

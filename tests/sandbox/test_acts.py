@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relay.sandbox.policy import Level, Mechanism
+from relay.sandbox.policy import Level
 from tests.effort import THOROUGH
 
 SECRETS = (b"THROUGH", b"ssh-secret", b"aws-secret", b"netrc-secret", b"env-secret", b"sk-secret", b"system-secret")
@@ -130,11 +130,7 @@ for name, act in json.loads(sys.argv[1]).items():
     except OSError as error: print(error)
 """
 
-ALL_MODES = (
-    (Level.WORKSPACE_WRITE, Mechanism.BWRAP),
-    (Level.READ_ONLY, Mechanism.BWRAP),
-    (Level.READ_ONLY, Mechanism.LANDLOCK),
-)
+LEVELS = (Level.WORKSPACE_WRITE, Level.READ_ONLY)
 
 
 def fingerprint(*tops: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -242,17 +238,16 @@ def test_shell_acts_are_held(place: Any, host: Host, writer: Any, acts: tuple[st
     assert try_acts(place, writer, host, acts) == {}
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism.BWRAP, Mechanism.LANDLOCK])
-def test_reader_holds_every_shell_act(place: Any, host: Host, mechanism: Mechanism) -> None:
+def test_reader_holds_every_shell_act(place: Any, host: Host) -> None:
     """Read-only changes nothing; only a private file is left."""
-    with place.open(Level.READ_ONLY, mechanism) as box:
+    with place.open(Level.READ_ONLY) as box:
         assert try_acts(place, box, host, TOGETHER) == {}
 
 
-@pytest.mark.parametrize(("level", "mechanism"), ALL_MODES)
-def test_system_calls_are_held(place: Any, host: Host, level: Level, mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_system_calls_are_held(place: Any, host: Host, level: Level) -> None:
     """A program that makes system calls itself gets nothing that the level forbids."""
-    with place.open(level, mechanism) as box:
+    with place.open(level) as box:
         before = kept(place, level)
         output = box.python(PRELUDE, json.dumps(PYTHON_ACTS), extra_env=host.env).output
         assert find_changes(before, kept(place, level)) == []
@@ -366,9 +361,8 @@ def test_links_in_a_circle_stop_nothing(place: Any, writer: Any, level: Level) -
     assert writer.sh(script).exit_code == 0
     assert writer.sh("true").exit_code == 0
     circles = (place.root / "src" / ".env",)
-    for mechanism in (Mechanism.BWRAP, *([Mechanism.LANDLOCK] if level is Level.READ_ONLY else [])):
-        with place.open(level, mechanism, unreadable=circles) as box:
-            assert box.sh("cat src/app.py").output == b"VALUE = 1\n"
+    with place.open(level, unreadable=circles) as box:
+        assert box.sh("cat src/app.py").output == b"VALUE = 1\n"
 
 
 def test_planted_link_does_not_show_what_is_hidden(place: Any) -> None:

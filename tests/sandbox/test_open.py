@@ -20,6 +20,7 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.child import start_child
 from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
+from relay.sandbox.install import require_container
 from relay.sandbox.policy import Level, Limits, Mechanism
 from relay.sandbox.probe import holds, probe, prove
 from relay.sandbox.run import open_sandbox
@@ -37,25 +38,18 @@ def test_probe_names_each_act_and_leaves_nothing(place: Any) -> None:
     before = place.git("status", "--porcelain", "--ignored")
     acts = probe(place.policy)
     assert {act.level for act in acts} == {Level.WORKSPACE_WRITE, Level.READ_ONLY}
-    proven = [act for act in acts if act.mechanism is Mechanism.BWRAP]
-    assert len(proven) == 24
-    assert all(act.holds and act.act and act.happened.startswith(act.expected) for act in proven)
+    assert len(acts) == 24
+    assert all(act.holds and act.act and act.happened.startswith(act.expected) for act in acts)
     assert place.git("status", "--porcelain", "--ignored") == before
     assert not [path for path in place.root.parent.rglob("*") if is_temporary(path.name)]
 
 
 def test_proof_is_made_once(place: Any) -> None:
     """A second proof of the same policy is the first one."""
-    assert prove(Mechanism.BWRAP, place.policy, Level.READ_ONLY) is prove(
-        Mechanism.BWRAP, place.policy, Level.READ_ONLY
-    )
+    assert prove(place.policy, Level.READ_ONLY) is prove(place.policy, Level.READ_ONLY)
 
 
-def test_seatbelt_is_not_claimed_here(place: Any) -> None:
-    """A mechanism of another platform proves nothing."""
-    if sys.platform == "darwin":
-        pytest.skip("this is the platform")
-    assert prove(Mechanism.SEATBELT, place.policy, Level.READ_ONLY) == ()
+def test_nothing_tried_proves_nothing() -> None:
     assert not holds(())
 
 
@@ -64,9 +58,29 @@ def test_off_needs_the_user(place: Any) -> None:
     with pytest.raises(SandboxError) as caught:
         open_sandbox(place.policy, Level.OFF)
     assert "--sandbox off" in str(caught.value.hint)
-    with open_sandbox(place.policy, Level.READ_ONLY, off=True) as opened:
+    with open_sandbox(place.policy, Level.READ_ONLY, mechanism=Mechanism.OFF) as opened:
         assert opened.mechanism is Mechanism.OFF
         assert opened.gaps
+
+
+def test_a_container_is_the_wall_where_the_user_says_so(place: Any) -> None:
+    """The user typed it, and the machine has to say that it is one; it stays visible, and holds no level."""
+    inside = replace(place.policy, env={**place.policy.env, "container": "podman"})
+    with open_sandbox(inside, Level.READ_ONLY, mechanism=Mechanism.CONTAINER) as opened:
+        assert opened.mechanism is Mechanism.CONTAINER
+        assert not opened.mechanism.confines
+        assert opened.gaps[0].startswith("this container alone protects")
+        assert b"sk-secret" not in opened.run(("/bin/sh", "-c", "env"), limits=LIMITS).output
+
+
+@pytest.mark.parametrize("mark", [".dockerenv", "run/.containerenv", "run/systemd/container"])
+def test_a_container_leaves_a_mark(tmp_path: Path, mark: str) -> None:
+    with pytest.raises(SandboxError, match="nothing says that this machine is a container"):
+        require_container({}, top=tmp_path)
+    require_container({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, top=tmp_path)
+    (tmp_path / mark).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / mark).touch()
+    require_container({}, top=tmp_path)
 
 
 def test_off_still_scrubs_the_environment(bare: Any) -> None:
@@ -81,6 +95,7 @@ NESTED = """
 import json, os, sys
 from pathlib import Path
 from relay.errors import SandboxError
+from relay.sandbox.install import require_container
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ), git_dirs=(Path(sys.argv[1]) / ".git",))
@@ -95,16 +110,16 @@ print(json.dumps(said))
 
 
 def test_machine_without_namespaces_refuses_to_write(place: Any) -> None:
-    """Where bwrap cannot work (here: inside a sandbox) writing is refused with the reason; planning falls back."""
+    """Where bwrap cannot work (here: inside a sandbox) both levels are refused with the reason."""
     with place.open(Level.WORKSPACE_WRITE, readable=(ROOT,)) as box:
         env = {"PYTHONPATH": os.pathsep.join(sys.path)}
         result = box.run(sys.executable, "-c", NESTED, str(place.root), extra_env=env)
     assert result.exit_code == 0, result.output
     said = json.loads(result.output)
-    message, hint = said["workspace-write"]
-    assert message.startswith("no sandbox on this machine holds workspace-write: bwrap: run a command: expected")
-    assert "--sandbox off" in hint
-    assert said["read-only"] == "landlock" or "landlock" in said["read-only"][0]
+    for level in ("workspace-write", "read-only"):
+        message, hint = said[level]
+        assert message.startswith(f"no sandbox on this machine holds {level}: bwrap: run a command: expected")
+        assert "--sandbox " in hint
 
 
 def test_bwrap_is_taken_from_the_system_only() -> None:
@@ -231,17 +246,15 @@ one, two = socket.socketpair(); one.send(b'x'); print('pair' if two.recv(1) else
 """
 
 
-@pytest.mark.parametrize(
-    ("level", "mechanism"), [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.READ_ONLY, Mechanism.LANDLOCK)]
-)
-def test_network_opens_tcp_and_no_unix_socket(place: Any, level: Level, mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
+def test_network_opens_tcp_and_no_unix_socket(place: Any, level: Level) -> None:
     """With the network allowed a TCP server answers, and the host's Unix sockets stay closed, abstract ones too."""
     abstract = f"relay-test-{os.getpid()}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as unix,
         socket.socket(socket.AF_UNIX) as hidden,
-        place.open(level, mechanism, network=True) as box,
+        place.open(level, network=True) as box,
     ):
         unix.bind(str(place.outside / "s"))
         unix.listen()

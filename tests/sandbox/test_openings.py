@@ -15,7 +15,7 @@ import pytest
 from relay.sandbox.bwrap import find_open, knows_abstract
 from relay.sandbox.openings import inside
 from relay.sandbox.openings.sockets import carry
-from relay.sandbox.policy import Door, Level, Mechanism
+from relay.sandbox.policy import Door, Level
 
 ASK = """
 import os, socket, sys
@@ -182,15 +182,6 @@ def test_control_an_abstract_socket_is_in_reach_of_a_shared_network(bare: Any) -
     abstract = f"@relay-test-{os.getpid()}"
     with listen(abstract):
         assert bare.python(ASK, abstract).output == b"<hi>\n"
-
-
-def test_landlock_opens_nothing_and_says_so(place: Any, aside: Path) -> None:
-    with (
-        listen(str(aside / "echo")) as name,
-        place.open(Level.READ_ONLY, Mechanism.LANDLOCK, doors=(Door(name="e", socket=name, port=5432),)) as box,
-    ):
-        assert box.sandbox.gaps[-1].startswith("only bubblewrap can open single hosts")
-        assert b"<hi>" not in box.python(ASK, "5432", str(name)).output
 
 
 def test_what_carries_a_connection_holds_no_small_piece_back() -> None:

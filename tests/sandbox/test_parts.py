@@ -1,4 +1,4 @@
-"""The parts as pure values: environment, output, seccomp program, Seatbelt profile, mounts."""
+"""The parts as pure values: environment, output, seccomp program, mounts."""
 
 import os
 import socket
@@ -6,9 +6,7 @@ import struct
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,10 +19,8 @@ from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import END_BYTES, Capture
 from relay.sandbox.places import find_emptied, find_home_directory, find_named_sockets, find_unix_sockets, is_searchable
-from relay.sandbox.policy import Level, Policy
+from relay.sandbox.policy import Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
-from relay.sandbox.scan import Found
-from relay.sandbox.seatbelt import render_profile
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.view import Mount, Op, is_visible
 
@@ -164,8 +160,8 @@ def test_filter_answers(machine: str, arch: int, number: int, arguments: tuple[i
 
 
 def test_filter_options_close_more() -> None:
-    """Metadata, Unix sockets or all sockets are closed on request only."""
-    cases = ((Filter(metadata=True), 280, ()), (Filter(unix_sockets=True), 41, (1,)), (Filter(sockets=True), 41, (2,)))
+    """Metadata and Unix sockets are closed on request only."""
+    cases = ((Filter(metadata=True), 280, ()), (Filter(unix_sockets=True), 41, (1,)))
     for wanted, number, arguments in cases:
         for chosen, answer in ((wanted, EPERM), (Filter(), ALLOW)):
             program = assemble(chosen, machine="x86_64")
@@ -211,67 +207,6 @@ def test_unix_sockets_are_read_from_the_kernel_table(tmp_path: Path) -> None:
 def test_install_hint_is_one_command() -> None:
     command = find_install_command()
     assert command is None or command.count("bubblewrap") == 1
-
-
-def read_rules(profile: str) -> Iterator[str]:
-    """Split a profile into its top-level expressions; fails when parentheses or quotes do not match."""
-    depth, start, quoted, escaped = 0, 0, False, False
-    for at, letter in enumerate(profile):
-        if escaped:
-            escaped = False
-        elif letter == "\\":
-            escaped = True
-        elif letter == '"':
-            quoted = not quoted
-        elif not quoted and letter == "(":
-            start = at if depth == 0 else start
-            depth += 1
-        elif not quoted and letter == ")":
-            depth -= 1
-            if depth == 0:
-                yield profile[start : at + 1]
-    assert depth == 0
-    assert not quoted
-
-
-def test_seatbelt_profile_orders_its_rules(place: Any) -> None:
-    """Everything is denied first, the repository allowed, then what is protected and secret denied again."""
-    found = Found(protected=(place.root / "docs" / "AGENTS.md",), secrets=(place.root / ".env",))
-    profile = render_profile(place.policy, Level.WORKSPACE_WRITE, Path("/private/x"), found)
-    rules = list(read_rules(profile))
-    assert rules[:2] == ["(version 1)", "(deny default)"]
-
-    def find(start: str, path: Path, kind: str = "subpath") -> int:
-        return next(at for at, rule in enumerate(rules) if rule.startswith(start) and f'({kind} "{path}")' in rule)
-
-    root = place.root
-    allowed = find("(allow file-read* file-write*", root)
-    assert find("(deny file-read*", place.home) < find("(allow file-read*", root)
-    for path in (root / ".git", root / "PLAN.md", root / "docs" / "AGENTS.md"):
-        assert allowed < find("(deny file-write*", path)
-    assert allowed < find("(deny file-write-unlink", root / "docs", "literal")
-    assert allowed < find("(deny file-read* file-write*", root / ".env")
-    assert find("(deny file-read* file-write*", place.home / ".ssh") > find("(deny file-read*", place.home)
-    assert "network-outbound" not in profile
-
-
-def test_seatbelt_reader_may_write_its_own_places_only(place: Any) -> None:
-    """At read-only no rule allows a write in the repository."""
-    profile = render_profile(place.policy, Level.READ_ONLY, Path("/private/x"), Found(protected=(), secrets=()))
-    writes = [rule for rule in read_rules(profile) if rule.startswith("(allow") and "file-write*" in rule]
-    assert [str(place.root) in rule for rule in writes] == [False] * len(writes)
-    assert any('"/private/x/tmp"' in rule for rule in writes)
-
-
-@given(st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1))
-def test_seatbelt_path_cannot_leave_its_quotes(name: str) -> None:
-    """A directory name with quotes, parentheses or backslashes stays one string."""
-    from relay.sandbox.policy import Policy
-
-    policy = Policy(root=Path("/srv") / name, env={})
-    rules = list(read_rules(render_profile(policy, Level.WORKSPACE_WRITE, Path("/p"), Found(protected=(), secrets=()))))
-    assert "(allow default)" not in rules
-    assert sum(rule.startswith("(deny default") for rule in rules) == 1
 
 
 def test_a_protected_file_is_copied_up_to_a_size(tmp_path: Path) -> None:

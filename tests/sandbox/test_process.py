@@ -407,10 +407,10 @@ def test_death_of_relay_ends_its_commands(place: Any, tmp_path: Path) -> None:
     script = """
 import os, sys
 from pathlib import Path
-from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ))
-box = open_sandbox(policy, Level.WORKSPACE_WRITE, off=sys.argv[2] == "off")
+box = open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=Mechanism(sys.argv[2]))
 nap = sys.argv[3]
 box.run(("/bin/sh", "-c", f"(setsid sleep {nap} &); echo x > up; sleep {nap}"), limits=Limits(timeout_s=60))
 """

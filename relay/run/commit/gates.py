@@ -24,7 +24,7 @@ from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED
 from relay.sandbox.places import find_real
-from relay.sandbox.policy import Lent, Mechanism, StandIn
+from relay.sandbox.policy import Lent, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
 from relay.sandbox.text import render_output
@@ -248,7 +248,7 @@ def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: S
     does not count, nor does a file that is new after a run which hides: the gate made it.
     """
     mine = tuple(change.path for change in changes if change.path in owned)
-    if ctx.workspace.sandbox.mechanism is not Mechanism.BWRAP:
+    if not ctx.workspace.sandbox.mechanism.confines:
         return Moved(owned=mine)
     kept = {*owned, ctx.plan_path, ctx.ledger_path}
     hidden = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()

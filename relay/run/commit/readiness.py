@@ -19,7 +19,6 @@ from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.regexes import regex
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out
-from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.store.legs import OpenLeg
@@ -107,7 +106,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     _require_shown(ctx.files, phase, baseline)
     if not ctx.unchecked:
         _require_unhindered(ctx.files, phase, baseline)
-    if ctx.settings.network != CLOSED or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
+    if ctx.settings.network != CLOSED or not ctx.workspace.sandbox.mechanism.confines:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
     for check in baseline.result.commands:

@@ -19,7 +19,6 @@ from relay.run.commit.pending_plan import PendingPlan
 from relay.run.leg.claim_watch import ClaimWatch
 from relay.run.leg.plan_view import render_plan
 from relay.run.leg.start import Handover
-from relay.sandbox.policy import Mechanism
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
@@ -251,7 +250,7 @@ class Keeper:
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
-        if self._ctx.workspace.sandbox.mechanism is not Mechanism.OFF:
+        if self._ctx.workspace.sandbox.mechanism.confines:
             return result
         root = self._ctx.repo.root
         changed = [path for path, data in self._read_own().items() if self._on_disk[path] != data]

@@ -20,11 +20,11 @@ def make_kind(profile: Profile) -> RunnerKind:
 def _require(profile: Profile, environ: Mapping[str, str], settings: Settings) -> None:
     from relay.runners.agents.home import get_installed
 
-    if settings.sandbox == "off":
+    if settings.sandbox != "auto":
         raise ConfigError(
             f"{settings.origins.get('sandbox', 'sandbox')}: relay starts no agent without its sandbox: nothing else "
             f"would hold what {profile.title} does",
-            hint="leave out --sandbox off, or use --runner api",
+            hint=f"leave out --sandbox {settings.sandbox}, or use --runner api",
         )
     get_installed(profile, environ)
 

@@ -30,7 +30,7 @@ from relay.sandbox.intake import Intake
 from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.openings.inquiries import Inquiries, Inquiry
 from relay.sandbox.openings.sockets import MOST
-from relay.sandbox.policy import Door, Level, Mechanism
+from relay.sandbox.policy import Door, Level
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked
 from relay.values import dataclass
@@ -110,7 +110,7 @@ class AgentRunner:
 
     def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str) -> tuple[Sandbox, Installed, Look]:
         """Open gateway, tool server and a sandbox with a door to each; return also what looks at its way out."""
-        if spec.sandbox is None or spec.sandbox.mechanism is not Mechanism.BWRAP:
+        if spec.sandbox is None or not spec.sandbox.mechanism.confines:
             raise RunnerError(
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",

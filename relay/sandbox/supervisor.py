@@ -1,39 +1,22 @@
-"""Supervises one command where no process namespace does, and confines it by Landlock when asked to.
+"""Supervises one command that runs without a sandbox, where no process namespace ends what it leaves behind.
 
-Run as a program of its own, `python -I -S launcher.py RULES SECCOMP CWD -- COMMAND…`, so it imports nothing but the
-standard library and little of that: each import is paid for by every command. RULES and SECCOMP are file descriptors
-or `-`. It is the subreaper of all that the command starts, so that a daemon cannot leave the tree, and ends what is
-left when the command ends, when it gets SIGTERM, or when relay dies.
+Run as a program of its own, `python -I -S supervisor.py CWD -- COMMAND…`, so it imports nothing but the standard
+library and little of that: each import is paid for by every command. It is the subreaper of all that the command
+starts, so that a daemon cannot leave the tree, and ends what is left when the command ends, when it gets SIGTERM, or
+when relay dies.
 
-It is not a `preexec_fn`, which is unsafe in a process with threads, and it never restricts relay itself.
+It is not a `preexec_fn`, which is unsafe in a process with threads.
 """
 
 import _signal as signal  # type: ignore[import-not-found]  # `signal` itself needs enum: a fifth of the start's time
 import os
-import struct
 import sys
 import time
 
 FAILED = 125
-"""Exit code when the command could not be confined; it did not run."""
+"""Exit code when the command could not be started; it did not run."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 36, 38, 22
-_PR_CAPBSET_DROP = 24
-_SECCOMP_MODE_FILTER = 2
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_RULE_PATH_BENEATH = 1
-_VERSION_FLAG = 1
-
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
-_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
-_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
-_READ = _EXECUTE | _READ_FILE | _READ_DIR
-_TCP = 0b11  # bind, connect
-_SCOPES = 0b11  # abstract Unix sockets, signals
-
-LEAST_ABI = 3
-"""Before it, truncation is not governed."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Process:
@@ -121,82 +104,7 @@ def _has_children() -> bool:
     return True
 
 
-def _apply_landlock(rules: bytes) -> None:
-    """Deny every file access but those of the rules: records `KIND PATH` ended by NUL.
-
-    Kinds: `r` read and execute below, `w` everything below but making devices, `d` read and write one device,
-    `n /` TCP stays allowed.
-    """
-    import ctypes
-
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
-
-    def call(number: int, *arguments: object) -> int:
-        result = int(syscall(ctypes.c_long(number), *arguments))
-        if result < 0:
-            raise OSError(ctypes.get_errno(), f"landlock call {number}")
-        return result
-
-    abi = call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
-    if abi < LEAST_ABI:
-        raise OSError(f"Landlock ABI {abi} is too old, {LEAST_ABI} is needed")
-    records = rules.split(b"\0")[:-1]
-    everything = (_IOCTL - 1) | (_IOCTL if abi > 4 else 0)  # noqa: PLR2004  # ABI 5: ioctl on devices
-    net = _TCP if abi > 3 and b"n /" not in records else 0  # noqa: PLR2004  # ABI 4: TCP
-    scopes = _SCOPES if abi > 5 else 0  # noqa: PLR2004  # ABI 6: scopes
-    size = 8 if abi < 4 else 16 if abi < 6 else 24  # noqa: PLR2004  # the structure grew with the ABI
-    attribute = struct.pack("=QQQ", everything, net, scopes)[:size]
-    ruleset = call(_CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint(0))
-    grants = {b"r": _READ, b"w": everything & ~(_MAKE_CHAR | _MAKE_BLOCK), b"d": _READ_FILE | _WRITE_FILE | _IOCTL}
-    for record in records:
-        kind, _, path = record.partition(b" ")
-        if kind not in grants:
-            continue
-        try:
-            # A link that a command put in a path's place must not widen what is granted.
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue  # gone: nothing is granted
-        access = grants[kind] & everything
-        if not os.path.isdir(path):  # noqa: PTH112
-            # The kernel refuses the whole rule when a file is given a right of directories.
-            access &= _ON_FILES
-        rule = struct.pack("=Qi", access, fd)
-        call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_RULE_PATH_BENEATH), rule, ctypes.c_uint(0))
-        os.close(fd)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    # Only now: without no_new_privs the kernel lets no ordinary user restrict itself.
-    call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
-    os.close(ruleset)
-
-
-def _drop_capabilities() -> None:
-    """Empty the bounding set, so that uid 0 has no capability after the exec; nothing to do for other users."""
-    if os.geteuid() == 0:
-        for capability in range(64):
-            try:
-                _prctl(_PR_CAPBSET_DROP, capability)
-            except OSError:
-                return  # beyond the last one of this kernel
-
-
-def _apply_seccomp(program: bytes) -> None:
-    import ctypes
-
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-    value = Program(len(program) // 8, program)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(value))
-
-
-def _read_all(fd: str) -> bytes:
-    with open(int(fd), "rb") as stream:  # noqa: PTH123
-        return stream.read()
-
-
-def _become(supervisor: int, rules: str, seccomp: str, cwd: str, command: list[str]) -> None:
+def _become(supervisor: int, cwd: str, command: list[str]) -> None:
     """Turn this child into the command; returns only by raising."""
     # A command that signals its own process group (`kill 0`) must not hit its supervisor.
     os.setsid()
@@ -210,18 +118,12 @@ def _become(supervisor: int, rules: str, seccomp: str, cwd: str, command: list[s
     # The supervisor's handler came along with the fork.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(cwd)
-    program = b"" if seccomp == "-" else _read_all(seccomp)
-    if rules != "-":
-        _drop_capabilities()
-        _apply_landlock(_read_all(rules))
-    if program:
-        _apply_seccomp(program)
     os.execv(command[0], command)  # noqa: S606  # the caller names an absolute program
 
 
 def main(arguments: list[str]) -> int:
     """Run the command of `arguments` and return its exit code, 128 + N when signal N ended it."""
-    rules, seccomp, cwd, _, *command = arguments
+    cwd, _, *command = arguments
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -230,7 +132,7 @@ def main(arguments: list[str]) -> int:
     child = os.fork()
     if child == 0:
         try:
-            _become(supervisor, rules, seccomp, cwd, command)
+            _become(supervisor, cwd, command)
         except OSError as error:
             os.write(2, f"relay: the command was not started: {error}\n".encode())
         finally:
