@@ -2,14 +2,15 @@
 
 A claim is *in* when it was not taken back, nothing that replaces it is in, and one of its grounds holds: its own when
 all that it rests on is in, that of a confirmation always. What is replaced stays out when that is replaced in turn, and
-comes back when both are taken back. Of claims that cannot all hold, the least entrenched premise is out.
+comes back when both are taken back. Of claims that cannot all hold, the least entrenched premise is out, unless
+another one is out already.
 
 The labels are the well-founded ones, by alternating fixpoints (Van Gelder, "The alternating fixpoint of logic programs
 with negation", 1993): there is exactly one labelling, whatever the order of the entries. A claim that is in only when
 it is out has no label in Doyle's sense: it is left open, and told as in doubt.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from relay.ledger.entrenchment import rank_claims
@@ -18,8 +19,10 @@ from relay.values import dataclass
 
 MAX_ROUNDS = 100
 """Of labelling. What is not settled by then is left open; a ledger that nobody made to be one needs two or three."""
-MAX_CULPRITS = 100
-"""Claims taken out because they contradict others; contradictions beyond that stay as they are."""
+MAX_CULPRITS = 200
+"""Claims that contradictions go back to; contradictions beyond that stay as they are."""
+MAX_PASSES = 5
+"""Over these claims: what is let in may replace what kept another one out."""
 
 
 class ClaimStatus(StrEnum):
@@ -87,6 +90,8 @@ class _Labels:
     """What is in, and what is neither in nor out."""
     culprits: Mapping[str, Nogood]
     """What is out because it contradicts others."""
+    whole: Collection[Nogood]
+    """Contradictions of which nothing is out for another reason."""
 
 
 def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
@@ -105,8 +110,8 @@ def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
         else _explain_outside(network, labels, name, replaced)
         for name in network.claims
     }
-    blamed = set(labels.culprits.values())
-    kept = tuple(n for n in ledger.nogoods if n in blamed or _is_broken(n, labels.inside))
+    found = {*labels.whole, *labels.culprits.values()}
+    kept = tuple(n for n in ledger.nogoods if n in found or _is_broken(n, labels.inside))
     return Judgement(beliefs=beliefs, contradictions=kept)
 
 
@@ -140,17 +145,48 @@ def _get_moment(end: Retraction) -> tuple[str, str]:
 
 
 def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels:
-    """Label all claims, with one of each contradiction out."""
+    """Label all claims, with one of each contradiction out.
+
+    All premises of contradictions are taken out, and let in again one by one, the best entrenched first, where that
+    makes no contradiction whole. So nothing is out because of what is out itself, and no id decides.
+    """
     ranks = rank_claims(network.claims)
-    ordered = sorted(nogoods, key=lambda nogood: nogood.id)
+    place = {name: number for number, name in enumerate(sorted(ranks, key=lambda name: ranks[name].key))}
+    ordered = sorted(nogoods, key=lambda n: (sorted(-place.get(name, -1) for name in n.claims), n.because, n.id))
+    inside, _ = _label(network, ())
+    whole = broken = [nogood for nogood in ordered if _is_broken(nogood, inside)]
+    out: set[str] = set()
+    while broken and len(out) < MAX_CULPRITS:
+        premises = {name for nogood in broken for name in _find_premises(network, inside, nogood.claims)}
+        out.update(sorted(premises, key=place.__getitem__)[: MAX_CULPRITS - len(out)])
+        inside, _ = _label(network, out)
+        broken = [nogood for nogood in ordered if _is_broken(nogood, inside)]
+    settled = [nogood for nogood in ordered if nogood not in broken]
     culprits: dict[str, Nogood] = {}
-    while True:
-        inside, possible = _label(network, culprits)
-        broken = next((nogood for nogood in ordered if _is_broken(nogood, inside)), None)
-        if broken is None or len(culprits) == MAX_CULPRITS:
-            return _Labels(inside=inside, possible=possible, culprits=culprits)
-        premises = _find_premises(network, inside, broken.claims)
-        culprits[min(premises, key=lambda name: ranks[name].key)] = broken
+    for _ in range(MAX_PASSES if out else 0):
+        culprits = _let_in(network, sorted(out, key=place.__getitem__, reverse=True), settled)
+        if len(culprits) == len(out):
+            break
+        out = set(culprits)
+    inside, possible = _label(network, culprits)
+    return _Labels(inside=inside, possible=possible, culprits=culprits, whole=frozenset(whole))
+
+
+def _let_in(network: _Network, names: Sequence[str], nogoods: Sequence[Nogood]) -> dict[str, Nogood]:
+    """Let in again what makes none of some contradictions whole, one after the other.
+
+    Returns:
+        What had to stay out, each with the contradiction that it would make.
+    """
+    out, culprits = set(names), dict[str, Nogood]()
+    for name in names:
+        inside, _ = _label(network, out - {name})
+        made = next((nogood for nogood in nogoods if _is_broken(nogood, inside)), None)
+        if made is None:
+            out.remove(name)
+        else:
+            culprits[name] = made
+    return culprits
 
 
 def _is_broken(nogood: Nogood, inside: Collection[str]) -> bool:

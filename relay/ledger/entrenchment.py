@@ -17,13 +17,13 @@ class Rank:
     support: int
     """How many claims rest on it, directly or in turn."""
     has_source: bool
-    at: str
-    id: str
+    words: tuple[str, str, str, str]
+    """When it was said, what, why, and its id, which decides only between two that say the very same."""
 
     @property
-    def key(self) -> tuple[bool, int, int, bool, str, str]:
+    def key(self) -> tuple[bool, int, int, bool, tuple[str, str, str, str]]:
         """Sorts the claims, those that are given up first in front; among equals the older one is."""
-        return self.is_persons, _KINDS[self.kind], self.support, self.has_source, self.at, self.id
+        return self.is_persons, _KINDS[self.kind], self.support, self.has_source, self.words
 
 
 def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
@@ -38,8 +38,7 @@ def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
             kind=claim.kind,
             support=support[name],
             has_source=bool(claim.sources),
-            at=claim.stamp.at,
-            id=name,
+            words=(claim.stamp.at, claim.claim, claim.because, name),
         )
         for name, claim in claims.items()
     }

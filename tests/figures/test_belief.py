@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, combinations
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,9 @@ def test_a_confirmation_is_a_ground_of_its_own_and_ends_an_earlier_retraction() 
     assert show(*base, Confirmation(of="c2", because="seen")) == "c1 out, c2 in"
     assert show(*base, Confirmation(of="c1", because="not wrong", stamp=at(2))) == "c1 in, c2 in"
     assert show(*base, Confirmation(of="c1", because="too early", stamp=at(0))) == "c1 out, c2 out"
+    # Of the same second, as two branches may write them, the retraction counts.
+    tied = (Confirmation(of="c1", because="not wrong", stamp=at(1)), Retraction(of="c1", because="no", stamp=at(1)))
+    assert show(say("c1"), *tied) == show(say("c1"), *reversed(tied)) == "c1 out"
     again = Retraction(of="c1", because="wrong after all", stamp=at(3))
     beliefs = ask(*base, Confirmation(of="c1", because="not wrong", stamp=at(2)), again)
     assert beliefs["c1"].because == "taken back: wrong after all"
@@ -128,6 +132,28 @@ def test_of_two_that_cannot_both_hold_the_less_entrenched_is_out(one: Claim, two
     assert (settled[one.id].status, settled.contradictions) == (ClaimStatus.IN, ())
 
 
+@pytest.mark.parametrize("names", ["n1 n2", "n2 n1"])
+def test_nothing_is_out_because_of_what_is_out_itself(names: str) -> None:
+    """The middle one of three is out, since it contradicts the best entrenched: the third has no other against it."""
+    first, second = names.split()
+    made = (say("c1", kind=Kind.DEAD_END), say("c2"), say("c3", kind=Kind.CONSTRAINT))
+    one, two = Nogood(id=first, claims=("c1", "c2"), because="x"), Nogood(id=second, claims=("c2", "c3"), because="y")
+    judgement = judge(Ledger(entries=(*made, one, two)), {})
+    assert [belief.status for belief in judgement.beliefs.values()] == ["in", "out", "in"]
+    assert judgement["c2"].because == "cannot hold together with c3: y"
+    assert judgement.contradictions == (one, two)
+
+
+def test_what_is_let_in_may_make_room_for_another() -> None:
+    """The third stands against the fourth alone, and replaces what the second could not hold together with."""
+    made = (
+        say("c1", kind=Kind.CONSTRAINT), say("c2", kind=Kind.WARNING), say("c3", replaces="c1"),
+        say("c4", kind=Kind.DEAD_END),
+        Nogood(id="n1", claims=("c1", "c2"), because="x"), Nogood(id="n2", claims=("c3", "c4"), because="y"),
+    )  # fmt: skip
+    assert show(*made) == "c1 out, c2 in, c3 in, c4 out"
+
+
 def test_what_a_claim_goes_back_to_is_given_up_not_the_claim() -> None:
     made = (
         say("c1"),
@@ -144,11 +170,12 @@ def test_what_a_claim_goes_back_to_is_given_up_not_the_claim() -> None:
 
 
 def test_a_ledger_that_somebody_made_to_be_endless_ends() -> None:
-    made = [say(f"c{number:04}") for number in range(2 * MAX_CULPRITS + 4)]
-    nogoods = [Nogood(id=f"n{n:04}", claims=(f"c{2 * n:04}", f"c{2 * n + 1:04}"), because="x") for n in range(102)]
+    pairs = MAX_CULPRITS // 2 + 2
+    made = [say(f"c{number:04}") for number in range(2 * pairs)]
+    nogoods = [Nogood(id=f"n{n:04}", claims=(f"c{2 * n:04}", f"c{2 * n + 1:04}"), because="x") for n in range(pairs)]
     judgement = judge(Ledger(entries=(*made, *nogoods)), {})
-    assert sum(belief.status is ClaimStatus.OUT for belief in judgement.beliefs.values()) == MAX_CULPRITS
-    assert len(judgement.contradictions) == 102
+    assert sum(belief.status is ClaimStatus.OUT for belief in judgement.beliefs.values()) == pairs - 2
+    assert len(judgement.contradictions) == pairs
     # Each pair of claims is settled one round after the one before.
     rounds: list[Entry] = [say("c0000"), say("d0000", replaces="c0000")]
     for number in range(1, 2 * MAX_ROUNDS + 10):
@@ -192,12 +219,64 @@ def ledgers(draw: st.DrawFn, *, nogoods: bool = True) -> tuple[Entry, ...]:
     return tuple(made)
 
 
+def tangle(dice: Random) -> tuple[Entry, ...]:
+    """Claims of which many contradict each other, some said in the same second."""
+    made: list[Entry] = []
+    for place, name in enumerate(NAMES):
+        rests_on, replaces = (dice.choice(["", "", "", *NAMES[:place]]) for _ in "ab")
+        stamp = at(dice.randrange(3))
+        made.append(say(name, kind=dice.choice([*Kind]), stamp=stamp, rests_on=rests_on, replaces=replaces))
+    pairs = (dice.sample(NAMES, dice.choice((2, 2, 3))) for _ in range(dice.randint(2, 4)))
+    return (*made, *(Nogood(id=f"n{n}", claims=tuple(pair), because="so") for n, pair in enumerate(pairs)))
+
+
 @given(ledgers(), st.randoms(use_true_random=False))
 def test_the_order_of_the_entries_says_nothing(made: tuple[Entry, ...], random: object) -> None:
     shuffled = list(made)
     random.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
     beliefs, others = ask(*made, changed=CHANGED), ask(*shuffled, changed=CHANGED)
     assert {n: b.status for n, b in beliefs.items()} == {n: b.status for n, b in others.items()}
+
+
+def rename(made: tuple[Entry, ...], ids: Mapping[str, str]) -> tuple[Entry, ...]:
+    """The same claims and contradictions with other ids."""
+
+    def name(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(ids[one] for one in names)
+
+    return tuple(
+        replace(entry, id=ids[entry.id], rests_on=name(entry.rests_on), replaces=name(entry.replaces))
+        if isinstance(entry, Claim)
+        else replace(entry, id=ids[entry.id], claims=name(entry.claims))
+        for entry in made
+        if isinstance(entry, Claim | Nogood)
+    )
+
+
+def test_ids_say_nothing() -> None:
+    """Of one in twenty such ledgers other claims held where their ids, or those of contradictions, were others."""
+    for seed in range(300):
+        dice = Random(seed)
+        made, others = tangle(dice), ("n0", "n1", "n2", "n3")
+        ids = dict(zip((*NAMES, *others), (*dice.sample(NAMES, 5), *dice.sample(others, 4)), strict=True))
+        before, after = (judge(Ledger(entries=entries), {}) for entries in (made, rename(made, ids)))
+        assert {ids[name]: belief.status for name, belief in before.beliefs.items()} == {
+            name: belief.status for name, belief in after.beliefs.items()
+        }
+        assert {ids[nogood.id] for nogood in before.contradictions} == {nogood.id for nogood in after.contradictions}
+
+
+def test_each_claim_that_a_contradiction_keeps_out_would_make_it_whole() -> None:
+    for seed in range(300):
+        made = tangle(Random(seed))
+        judgement = judge(Ledger(entries=made), {})
+        nogoods = {nogood.id: nogood for nogood in judgement.contradictions}
+        blamed = {n: nogoods[b.by[0]] for n, b in judgement.beliefs.items() if b.by and b.by[0] in nogoods}
+        plain = [entry for entry in made if isinstance(entry, Claim)]
+        for name, nogood in blamed.items():
+            others = (Retraction(of=other, because="x") for other in blamed if other != name)
+            beliefs = ask(*plain, *others)
+            assert all(beliefs[member].status is ClaimStatus.IN for member in nogood.claims)
 
 
 @given(ledgers())
