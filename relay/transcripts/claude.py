@@ -58,7 +58,8 @@ class _Chain:
         self._at = 0.0
         self._answer: _Answer | None = None
         self._known: OrderedDict[str, None] = OrderedDict()
-        self._compacted_at: float | None = None
+        self._is_compacted = False
+        """A mark of a compaction came, and no answer since: a summary behind it is that one's, however long it took."""
         self._phase = SIDE if side else MAIN
         self._begun: tuple[float, str] | None = None
         """When and as what the next context begins; None where one is open, or nothing was said yet."""
@@ -109,6 +110,7 @@ class _Chain:
         if root:
             self._settle()
             self._teller.close(self._at)
+            self._is_compacted = False
         if root or not (self._teller.is_open or self._begun):
             agent = get_text(entry, "agentId")
             self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
@@ -122,7 +124,7 @@ class _Chain:
 
     def _hear(self, entry: Mapping[str, Any]) -> None:
         message = get_map(entry, "message")
-        if entry.get("isCompactSummary") is True and self._compacted_at != self._at:
+        if entry.get("isCompactSummary") is True and not self._is_compacted:
             self._compact("summary", None, None)
         results = [block for block in get_list(message, "content") if get_text(block, "type") == "tool_result"]
         for block in results:
@@ -141,6 +143,7 @@ class _Chain:
             if usage is None or name in self._known:
                 return  # kept over a compaction or copied: it was counted where it was given
             self._open()
+            self._is_compacted = False
             self._teller.hold(self._at)
             self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
         self._answer.model = get_text(message, "model") or self._answer.model
@@ -165,7 +168,7 @@ class _Chain:
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
         self._settle()
         self._teller.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
-        self._compacted_at = self._at
+        self._is_compacted = True
 
     def _settle(self) -> None:
         """Tell the answer whose lines are all there."""

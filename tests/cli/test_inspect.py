@@ -47,7 +47,7 @@ def marathon(tmp_path):
         answer(5, "c4", "x" * 60_000),
         say(6, "m6", 110_000, {"type": "text", "text": "far"}, read=92_000),
         boundary(7, 110_010, 6_000),
-        ask(7, "a summary", isCompactSummary=True),
+        ask(7.005, "a summary", isCompactSummary=True),
         say(8, "m8", 24_000, call("c8", "Edit", file_path=f"{CWD}/b.py")),
         answer(9, "c8", "fine", file_edit(f"{CWD}/b.py")),
         *see(10, 25_000, "a.py", 24_000),

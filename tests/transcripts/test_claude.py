@@ -89,19 +89,21 @@ def test_an_answer_of_many_lines_counts_once_with_what_its_last_line_knows(read,
     assert kinds.index("ResponseReceived") < kinds.index("ToolStarted")
 
 
-def test_a_compaction_begins_a_context(read, tmp_path):
+@pytest.mark.parametrize("later", [0, 0.005, 20])
+def test_a_compaction_begins_a_context(read, tmp_path, later):
+    """One, however much later its summary was there."""
     path = write_lines(
         tmp_path / "a.jsonl",
         ask(0),
         say(1, "m0", 89_980),
         say(1, "m1", 90_000, call("c1", "Bash", command="ls")),
         boundary(2, 90_010, 5_000),
-        ask(2, "a summary", isCompactSummary=True),
-        answer(2, "c1", "kept over it"),
-        say(2, "m1", 0, output=0),
-        say(3, "m2", 20_000),
-        ask(4, "another summary", isCompactSummary=True),
-        say(5, "m3", 21_000),
+        ask(2 + later, "a summary", isCompactSummary=True),
+        answer(2 + later, "c1", "kept over it"),
+        say(2 + later, "m1", 0, output=0),
+        say(23, "m2", 20_000),
+        ask(24, "another summary", isCompactSummary=True),
+        say(25, "m3", 21_000),
     )
     seen = read(path)
     told = "compacted (auto) from 90,010 tokens to 5,000 tokens"
