@@ -3,7 +3,8 @@
 A phase's context at its end is roughly
 
     fixed    1,700 tokens for tools and role, the rules files, the plan's text
-  + reading  the files it and its items name, whole, once: bytes / 4 · 4/3, at most `READ_BYTES` of each
+  + reading  the files it and its items name, whole, once: bytes / 4 · 4/3, of each at most what one read shows:
+             larger ones are searched, seldom read whole
   + work     `ITEM_TOKENS` for each open item
 
 and what it costs follows from sending that context, growing evenly, `TURNS` + `ITEM_TURNS` · items times through the
@@ -16,14 +17,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from relay.plan.model import Phase, Plan
-from relay.session.tokens import estimate_size_tokens, pad_tokens
+from relay.session.tokens import MAX_READ_BYTES, estimate_size_tokens, pad_tokens
 from relay.session.usage import Usage
 from relay.values import dataclass
 
 FIXED_TOKENS = 1_700
 """Tools and role: the most that `tests/test_overhead.py` allows them."""
-READ_BYTES = 50 * 1024
-"""What one call of the read tool shows at most; larger files are searched, seldom read whole."""
 ITEM_TOKENS = 4_000
 """For one item: an edit (about 800), a test run's output (1,500), looking around, words and thinking (1,700)."""
 ITEM_TURNS = 4
@@ -71,7 +70,7 @@ def size_phase(
     """
     items = len(phase.open_items)
     fixed = FIXED_TOKENS + _count_tokens(text_bytes) + _count_tokens(rules_bytes)
-    reading = sum(_count_tokens(min(size, READ_BYTES)) for size in file_bytes)
+    reading = sum(_count_tokens(min(size, MAX_READ_BYTES)) for size in file_bytes)
     work = items * ITEM_TOKENS
     turns = TURNS + ITEM_TURNS * items if items else 0
     grown = reading + work

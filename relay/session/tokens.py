@@ -2,6 +2,8 @@
 
 BYTES_PER_TOKEN = 4
 """Of English text and code, rounded down."""
+MAX_READ_BYTES = 39_000
+"""What one call of `read` shows at most: just below the cap of a result, which would cut more in the middle."""
 
 
 def estimate_tokens(text: str, *, json: bool = False) -> int:

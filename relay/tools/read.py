@@ -13,19 +13,17 @@ from typing import Any, BinaryIO
 from relay.files.secrecy import is_covered
 from relay.files.tree import make_look
 from relay.sandbox.text import render_output
+from relay.session.tokens import MAX_READ_BYTES
 from relay.session.values import Shown
 from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
+from relay.tools.specs import MAX_READ_LINES
 from relay.tools.workspace import RefusedError, Workspace
 from relay.values import dataclass
 
-MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
-"""Source of both: OpenCode's read tool."""
-
-MAX_READ_BYTES = 39_000
-"""Just below the token cap: the 50 KB of other agents would be cut again by the cap, in the middle."""
+"""Source of this and of `MAX_READ_LINES`: OpenCode's read tool."""
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 """A larger file takes seconds to count through; a command does that better."""
@@ -73,7 +71,7 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
         if not spilled and (kind := find_binary_kind(place.path, stream)):
             raise RefusedError(f"{place.path} is binary: {size:,} bytes, {kind}.")
         offset = given.get("offset", 1)
-        window = _read_window(stream, offset, min(given.get("limit", MAX_LINES), MAX_LINES), clean=spilled)
+        window = _read_window(stream, offset, min(given.get("limit", MAX_READ_LINES), MAX_READ_LINES), clean=spilled)
     if notes is not None:
         notes.seen[place.path] = make_look(found)
     if not window.lines:

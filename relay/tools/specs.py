@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from relay.ledger.model import Kind
+from relay.session.tokens import MAX_READ_BYTES
 from relay.session.values import ToolSpec
 
+MAX_READ_LINES = 2_000
 _TEXT: dict[str, Any] = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
@@ -41,7 +43,8 @@ def _text(description: str) -> dict[str, Any]:
 
 READ = _spec(
     "read",
-    "Read a text file, 2,000 lines or 50 KB a call; no line numbers. Paths are relative to the repository root.",
+    f"Read a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call; no line numbers. "
+    "Paths are relative to the repository root.",
     {"path": _TEXT},
     {"offset": {**_COUNT, "description": "first line"}, "limit": {**_COUNT, "description": "lines"}},
 )

@@ -1,10 +1,12 @@
 """`read` shows text as `edit` needs it, in windows."""
 
 import os
+import re
 
 import pytest
 
 from relay.session.tokens import estimate_tokens
+from relay.tools.specs import READ
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 
@@ -38,6 +40,16 @@ def test_a_long_file_comes_in_windows_that_tile_it(bench):
         offset = int(last.rpartition("offset=")[2].split()[0]) if more else 0
     assert shown == lines
     assert reads == 3
+
+
+def test_a_call_shows_what_the_tool_says_that_it_does(bench):
+    """The model plans its reads by it: a larger number is a read too few, a smaller one a read too many."""
+    ((lines, kilobytes),) = re.findall(r"([\d,]+) lines or (\d+) KB a call", READ.description)
+    (bench.root / "f.txt").write_text(("y" * 99 + "\n") * 600)
+    (bench.root / "g.txt").write_text("\n" * 9_000)
+    shown = bench.ok("read", path="f.txt").rpartition("\n")[0]
+    assert len(shown) + 1 == int(kilobytes) * 1_000
+    assert bench.ok("read", path="g.txt").rpartition("\n")[0].count("\n") + 1 == int(lines.replace(",", ""))
 
 
 def test_offset_and_limit(bench):
