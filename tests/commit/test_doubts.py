@@ -49,6 +49,19 @@ def test_nothing_done_by_a_phase_that_is_to_change_something(stage, run, verify,
     assert stage.commits() == ()
 
 
+def test_a_session_that_did_nothing_is_told_once(stage):
+    """It ends again without a change: no third answer is paid for, and the phase goes to the person."""
+    stage.write("PLAN.md", "## Phase 1 — Export\n\n- [ ] Write the export — src/export.py\n")
+    stage.commit("plan")
+    runner = ScriptedRunner(sessions=[[[("tick", {"item": "1.1", "evidence": "seen"})], [], []]])
+
+    ended = stage.play(runner, unchecked=True)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "nothing speaks for its ticks" in ended.reason
+    assert [("Nothing was committed" in told) for told in runner.told].count(True) == 1
+
+
 RED_TESTS = 'sh -c "echo FAILED x; exit 1"'
 """As where a test runner cannot write: it says so before the phase and behind it, whatever was done."""
 
