@@ -82,6 +82,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.run.ends import end_without_session
     from relay.run.hours import parse_hours, work_within
     from relay.run.loop import run
+    from relay.run.selection import describe_choice
+    from relay.session.events import Noticed
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
@@ -109,6 +111,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
             warn_of_claims(ctx)
+            if words := describe_choice(situation.plan, selection.phase_id):
+                ctx.observe(Noticed(text=words, warning=True))
         return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
@@ -135,6 +139,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
     from relay.run.ends import needs_session
     from relay.run.resume.settlement import require_point
+    from relay.run.selection import describe_choice
     from relay.setup.checklist import check_all, require_all
     from relay.setup.place import find_source
     from relay.state.standing import gather_standing
@@ -148,6 +153,8 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         if not situation.running:
             require_point(situation, request.plan_path)
     show_standing(standing, place.caller, Near(), why=True)
+    if words := describe_choice(situation.plan, selection.phase_id):
+        say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
         phases = ()

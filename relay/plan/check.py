@@ -74,11 +74,16 @@ def _check_numbers(plan: Plan) -> Iterator[Violation]:
         first = seen.setdefault(number, phase) if number else phase
         if first is not phase and parents[first.line] == parents[phase.line]:
             yield _error(phase.line, f"phase number {number} is taken by line {first.line}; give each phase its own")
-        elif number and number != phase.id.casefold() and not phase.done:
+        elif number and number != phase.id.casefold() and _misleads(plan, phase, number):
             other.append((phase.line, f"{number}, but relay counts it as phase {phase.id}"))
     why = "because not every phase carries a number of its own; number all of them or none"
     yield from _join(other, f"this heading says {{}}, {why}", f"these headings say {{}}, {why}")
     yield from _check_item_numbers(plan)
+
+
+def _misleads(plan: Plan, phase: Phase, number: str) -> bool:
+    """Whether somebody who asks for a phase by the number in its heading would get another one, or none."""
+    return not phase.done or (not plan.done and plan.find_phase(number) is not None)
 
 
 def _find_parents(sections: Sequence[Section]) -> dict[int, int]:

@@ -10,7 +10,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from relay.hints import Hint
+from relay.plan.numbering import fold_number
 from relay.plan.outline import Outline
+from relay.plan.spans import parse_number, render_plain
 from relay.values import dataclass
 
 
@@ -132,6 +134,12 @@ class Plan:
     def find_phase(self, phase_id: str) -> Phase | None:
         """Return the phase with this id."""
         return next((phase for phase in self.phases if phase.id == phase_id), None)
+
+    def list_saying(self, number: str) -> tuple[Phase, ...]:
+        """Return the phases whose headings say this number, and which relay counts otherwise."""
+        wanted = fold_number(number)
+        said = ((phase, fold_number(parse_number(render_plain(phase.heading)).number)) for phase in self.phases)
+        return tuple(phase for phase, found in said if found == wanted != fold_number(phase.id))
 
     def next_phase(self) -> Phase | None:
         """Return the first open phase whose `after` phases are all done."""

@@ -7,6 +7,10 @@ from relay.state.obstacle import find_disorder
 from relay.state.resume import ResumeCase, find_blocked_by
 from relay.state.situation import Situation
 from relay.values import dataclass
+from relay.words import list_some, shorten
+
+_SHOWN_CHARS = 60
+_SHOWN_HEADINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,5 +74,22 @@ def get_phase(plan: Plan, phase_id: str) -> Phase:
     phase = plan.find_phase(phase_id)
     if phase is None:
         known = ", ".join(phase.id for phase in plan.phases)
-        raise PlanError(f"there is no phase {phase_id!r} in the plan", hint=f"phases: {known}")
+        said = describe_headings(plan, phase_id)
+        hint = f"{said}; phases: {known}" if said else f"phases: {known}"
+        raise PlanError(f"there is no phase {phase_id!r} in the plan", hint=hint)
     return phase
+
+
+def describe_headings(plan: Plan, phase_id: str) -> str:
+    """Say which phases the headings are that say an id, where relay counts them otherwise; empty where none does."""
+    said = (
+        f"the heading `{shorten(phase.heading, _SHOWN_CHARS)}` is phase {phase.id}"
+        for phase in plan.list_saying(phase_id)
+    )
+    return list_some(list(said), _SHOWN_HEADINGS, joint="; ")
+
+
+def describe_choice(plan: Plan, phase_id: str) -> str:
+    """Say what was asked for, where a heading says that number too and is another phase; else empty."""
+    phase, said = plan.find_phase(phase_id), describe_headings(plan, phase_id)
+    return f"phase {phase_id} is `{shorten(phase.title, _SHOWN_CHARS)}`; {said}" if phase and said else ""

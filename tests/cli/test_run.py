@@ -49,6 +49,24 @@ sessions:
 """
 
 
+NUMBERED = """\
+# Greetings
+
+Verify: `grep -q hello hello.txt`
+
+## Phase 2: Hello
+- [ ] Say hello — hello.txt
+
+## Phase 12: Many
+After: none
+- [ ] Say it often — many.txt
+
+## Found in review
+After: none
+- [ ] Say it well — hello.txt
+"""
+
+
 @pytest.fixture
 def planned(project, commit):
     """A project whose plan is committed."""
@@ -256,6 +274,22 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git)
         "dry run: nothing was sent and nothing changed",
     ]
     assert (git("for-each-ref"), sorted(planned.iterdir())) == before
+
+
+def test_a_phase_that_a_heading_counts_otherwise_is_named_with_it(relay, project, commit, endpoint):
+    (project / "PLAN.md").write_text(NUMBERED)
+    commit()
+    words = "phase 2 is `Many`; the heading `Phase 2: Hello` is phase 1"
+    assert relay("check").out.count("but relay counts it as phase") >= 1
+    assert words in relay("run", "--phase", "2", "--dry-run", env=endpoint).out
+    assert "the heading" not in relay("run", "--phase", "3", "--dry-run", env=endpoint).out
+    ran = relay("run", "--phase", "12", "--dry-run", env=endpoint)
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1] == "Hint: the heading `Phase 12: Many` is phase 2; phases: 1, 2, 3"
+    (project / "PLAN.md").write_text(NUMBERED.replace("[ ] Say hello", "[x] Say hello"))
+    commit()
+    assert "say 2, but relay counts it as phase 1" in relay("check").out
+    assert words in relay("run", "--phase", "2", env=endpoint).out
 
 
 @pytest.mark.usefixtures("planned")
