@@ -240,7 +240,7 @@ def test_without_a_key_nothing_starts(relay, git):
     [
         (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
         (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
-        (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'off'"),
+        (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
         (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
         (["plan"], "say one thing"),
         (["plan", "x", "--split", "1"], "say one thing"),
