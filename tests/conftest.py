@@ -106,6 +106,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("GIT_", "ANTHROPIC_", "RELAY_", "XDG_")):
             del os.environ[name]
+    os.environ.pop("CI", None)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each relay that is started compiles itself
     sys.dont_write_bytecode = False
     os.environ |= {"HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}

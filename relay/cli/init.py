@@ -59,9 +59,9 @@ def command(*, provider: str | None, model: str | None, ci: str | None, schema: 
 
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
+    made = [name for name in FILES if write_template(root, name)]
     for name in FILES:
-        written = write_template(root, name)
-        say(f"wrote {name}" if written else f"kept {name}: it exists", style="green" if written else "")
+        say(f"wrote {name}" if name in made else f"kept {name}: it exists", style="green" if name in made else "")
     if not missing:
         _propose_gate(root)
     say()
@@ -71,6 +71,9 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     say("  edit AGENTS.md      say how your project is built and tested")
     say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
     say("  relay doctor        see what is still missing to run it")
+    if not missing and (shared := [name for name in made if name != "PLAN.md"]):  # a run commits the plan by itself
+        say(f"  git add {' '.join(shared)} && git commit")
+        say("                      what no commit has, no clone and no gate has")
     if on_main:
         say("  relay run --branch  build it on a branch of its own, not on the one that you are on")
 

@@ -7,49 +7,63 @@ import click
 from relay import __version__
 from relay.cli.screen import say
 
-COMMANDS = {
-    "init": "init",
-    "plan": "plan",
-    "check": "check",
-    "run": "run",
-    "work": "work",
-    "status": "status",
-    "watch": "watch",
-    "say": "steer:say_command",
-    "pause": "steer:pause_command",
-    "resume": "steer:resume_command",
-    "stop": "steer:stop_command",
-    "report": "report",
-    "replay": "replay",
-    "tune": "tune",
-    "gate": "gate",
-    "ledger": "ledger",
-    "inspect": "inspect",
-    "review": "review",
-    "converge": "converge",
-    "pr": "pr",
-    "rewind": "rewind",
-    "sandbox": "sandbox",
-    "doctor": "doctor",
-    "fleet": "fleet",
-    "agents": "agents",
-    "demo": "demo",
-    "rehearse": "rehearse",
-    "otel": "otel",
-    "notify": "notify",
-    "gc": "gc",
-    "completion": "completion",
-    "help": "help",
+GROUPS = {
+    "A plan and its run": {
+        "init": "init",
+        "plan": "plan",
+        "check": "check",
+        "run": "run",
+        "status": "status",
+        "watch": "watch",
+    },
+    "While it runs": {
+        "say": "steer:say_command",
+        "pause": "steer:pause_command",
+        "resume": "steer:resume_command",
+        "stop": "steer:stop_command",
+    },
+    "What was done": {
+        "report": "report",
+        "gate": "gate",
+        "review": "review",
+        "converge": "converge",
+        "pr": "pr",
+        "ledger": "ledger",
+        "rewind": "rewind",
+    },
+    "Several machines": {"work": "work", "fleet": "fleet"},
+    "This machine": {
+        "doctor": "doctor",
+        "agents": "agents",
+        "sandbox": "sandbox",
+        "notify": "notify",
+        "gc": "gc",
+        "completion": "completion",
+        "help": "help",
+    },
+    "A closer look": {"replay": "replay", "tune": "tune", "inspect": "inspect", "otel": "otel"},
+    "Without a model": {"demo": "demo", "rehearse": "rehearse"},
 }
-"""Command name to module of `relay.cli`, and to its name there where that is not ``command``; in order of first use."""
+"""What each command is for, and its name to its module of `relay.cli`, and to its name there where that is not
+``command``."""
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported by name, so that each command pays for its own imports only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of a first use."""
+        """Return the names as the help has them."""
         return [*COMMANDS, *super().list_commands(ctx)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does, below what it is for."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            known = ((name, self.get_command(ctx, name)) for name in group)
+            rows = [(f"{name:<{width}}", command.get_short_help_str(limit=100)) for name, command in known if command]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""

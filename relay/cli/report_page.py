@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.cli.screen import complain
 from relay.cli.text import clean_line
+from relay.config.extras import advise_extra
 from relay.errors import LedgerError, RelayError, RepoError
 from relay.plan.files import find_ledger_path
 
@@ -31,7 +32,7 @@ def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
     if missing:
         raise RelayError(
             f"the page is drawn by {' and '.join(missing)}, which relay is installed without",
-            hint="pip install '.[report]' from a checkout installs relay with it; relay report --text needs none",
+            hint=f"{advise_extra('report')}; relay report --text needs none",
         )
 
 

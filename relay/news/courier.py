@@ -14,6 +14,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import IO, cast
 
+from relay.config.extras import advise_extra
 from relay.config.news import Channel
 from relay.news import call as program
 from relay.news.forms import Job, render_news
@@ -100,7 +101,7 @@ def find_missing_part(job: Job) -> str:
     """Return why a job cannot be done on this machine; empty where nothing is known of that."""
     if "words" in job:
         return "" if shutil.which(job["words"][0]) else f"there is no program {job['words'][0]}"
-    return "" if find_spec("apprise") else "Apprise is not installed: pip install 'relay-build[notify]'"
+    return "" if find_spec("apprise") else f"Apprise is not installed: {advise_extra('notify')}"
 
 
 class Newsroom:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from relay import __version__
+from relay.config.extras import advise_extra
 from relay.session.events import Noticed, Observe
 from relay.telemetry.log_tail import LogTail
 from relay.telemetry.metrics import Metrics
@@ -48,12 +49,12 @@ _REQUESTS = {
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
 _HINTS = {
-    400: "where it takes protobuf only: pip install 'relay[otel]', and OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+    400: "where it takes protobuf only: {install}, and OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
     401: _CREDENTIALS,
     403: _CREDENTIALS,
     404: _ADDRESS,
     405: _ADDRESS,
-    _UNSUPPORTED: "it takes no JSON: pip install 'relay[otel]' has relay speak protobuf",
+    _UNSUPPORTED: "it takes no JSON: {install} has relay speak protobuf",
 }
 
 
@@ -115,7 +116,8 @@ class Collector:
             with error:
                 said = " ".join(error.read(1 << 10).decode("utf-8", "replace").split())[:200]
             words = f"the collector at {url} answered {error.code} {error.reason}: {said or 'no more'}"
-            raise CollectorError(words, hint=_HINTS.get(error.code, ""), status=error.code) from None
+            hint = _HINTS.get(error.code, "").replace("{install}", advise_extra("otel"))
+            raise CollectorError(words, hint=hint, status=error.code) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             cause, hint = _explain(error)
             raise CollectorError(f"nothing was sent to {url}: {cause}", hint=hint) from None

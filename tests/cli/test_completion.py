@@ -1,13 +1,14 @@
 """What a shell is told, what it offers, and the help where one looks for it."""
 
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 from click.testing import CliRunner
 
-from relay.cli.main import COMMANDS
+from relay.cli.main import COMMANDS, GROUPS
 from relay.cli.main import relay as commands
 
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
@@ -60,7 +61,10 @@ def test_what_is_printed_is_of_that_shell(relay, shell):
 
 
 def test_help_and_version_are_where_one_looks_for_them(relay):
-    assert relay("help").out == relay("--help").out
+    shown = relay("help").out
+    assert shown == relay("--help").out
+    assert all(f"\n{title}:\n" in shown for title in GROUPS)
+    assert re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE) == [*COMMANDS]
     assert relay("help", "run").out == relay("run", "--help").out
     for name in COMMANDS:
         asked = [

@@ -24,6 +24,8 @@ def test_the_files_are_written_and_the_next_steps_named(relay, project):
         "  edit AGENTS.md      say how your project is built and tested\n"
         '  relay plan "…"      have PLAN.md written from a sentence, over the example\n'
         "  relay doctor        see what is still missing to run it\n"
+        "  git add AGENTS.md relay.toml .gitattributes && git commit\n"
+        "                      what no commit has, no clone and no gate has\n"
         "  relay run --branch  build it on a branch of its own, not on the one that you are on\n"
     )
     for name in ("AGENTS.md", "PLAN.md", "relay.toml"):
@@ -38,6 +40,8 @@ def test_existing_files_are_kept(relay, project):
     assert ran.out.splitlines()[:3] == ["kept AGENTS.md: it exists", "kept PLAN.md: it exists", "wrote relay.toml"]
     assert (project / "AGENTS.md").read_text() == "mine"
     assert not (project / "elsewhere.md").exists()
+    assert "git add relay.toml .gitattributes && git commit" in ran.out
+    assert "git add" not in relay("init").out
 
 
 def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project):

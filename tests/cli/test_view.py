@@ -400,6 +400,12 @@ def test_a_terminal_that_cannot_gets_plain_lines(environ, change):
     assert out.splitlines()[-2:] == ["stopped: gate red (spent unknown)", "next: relay run"]
 
 
+def test_a_service_that_gives_a_terminal_gets_plain_lines(environ):
+    """It keeps what is written there as a log; ``CI`` says so, where it is not said to be off."""
+    assert "\x1b" not in run_on_terminal(PLAY, {**environ, "CI": "true"})
+    assert "\x1b" in run_on_terminal(PLAY, {**environ, "CI": "false"})
+
+
 def test_session_ends_have_words():
     """Each way in which a session can end is told with its result."""
     for end in SessionEnd:

@@ -214,7 +214,7 @@ def test_a_paused_run_waits_and_takes_what_was_said_meanwhile(stage):
     def go_on():
         assert stage.seen(ResponseReceived)[-1].turn == 1
         leave_words(repo, "go on")
-        assert "       paused relay resume goes on, relay stop hands over, " in stage.relay("status").stdout
+        assert "       paused: relay resume goes on, relay stop hands over, " in stage.relay("status").stdout
         done = stage.relay("resume")
         assert (done.returncode, done.stdout) == (0, "the run goes on\n")
 

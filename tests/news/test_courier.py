@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from relay.config.extras import advise_extra
 from relay.config.news import Channel
 from relay.news import call
 from relay.news.courier import LAST_S, MOST_CALLS, WAITS_S, CallEnd, Courier, Newsroom, open_newsroom
@@ -186,4 +187,4 @@ def test_without_apprise_it_is_said_at_the_start_what_to_install(monkeypatch):
     room = Newsroom([Channel(url="ntfys://ntfy.sh/x")], {}, str, Courier())
     room.observe(STARTED)
     [event] = room.take_failures()
-    assert event.text.endswith("ntfys: Apprise is not installed: pip install 'relay-build[notify]'")
+    assert event.text.endswith(f"ntfys: Apprise is not installed: {advise_extra('notify')}")

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from relay.cli.report_page import require_libraries
+from relay.config.extras import advise_extra
 from relay.errors import RelayError
 from relay.ledger import Claim, Ledger, Nogood, append_entry
 from relay.report.page import MARK
@@ -106,4 +107,4 @@ def test_without_the_libraries_it_says_how_to_get_them():
     require_libraries()
     with pytest.raises(RelayError, match=r"no_such_library, which relay is installed without") as caught:
         require_libraries(("json", "no_such_library"))
-    assert "[report]" in str(caught.value.hint)
+    assert str(caught.value.hint) == f"{advise_extra('report')}; relay report --text needs none"

@@ -67,6 +67,14 @@ def test_a_branch_is_made_before_the_phase_and_nothing_else_moves(done):
     assert [commit.phase for commit in done.commits()] == ["2", "1"]
 
 
+def test_where_nobody_answers_it_says_how_to_go_on_without_an_answer(done):
+    """A no is one."""
+    ran = done.relay("rewind", "2", "--revert")
+    assert ran.stderr == "Error: nobody answered whether to go on\nHint: relay rewind 2 --revert --yes\n"
+    assert "nobody" not in done.relay("rewind", "2", answer="n\n").stderr
+    assert len(done.commits()) == 2
+
+
 def test_a_second_branch_gets_another_name(done):
     """A branch that is there is never moved."""
     repo = open_repo(done.root)

@@ -76,7 +76,7 @@ def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
     if activity is not None:
         left = activity.until - now if activity.until is not None else None
         time = f"in {render_clock(left)}" if left is not None else render_clock(now - activity.since)
-        yield f"{activity.name} {shorten(activity.summary, _SHOWN_CHARS)}, {time}"
+        yield f"{activity.name}: {shorten(activity.summary, _SHOWN_CHARS)}, {time}"
 
 
 def render_work(work: AtWork | None) -> dict[str, Any] | None:

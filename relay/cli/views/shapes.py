@@ -33,17 +33,19 @@ def make_view(
 ) -> SharedView:
     """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
 
+    A service that builds (``CI``) may give a terminal, and keeps what is written there as a log.
+
     Args:
         json: One event per line, for programs.
         stream: Where the view goes; standard output.
-        environ: Read for ``TERM`` and ``NO_COLOR``.
+        environ: Read for ``TERM``, ``CI`` and ``NO_COLOR``.
         clock: Seconds since the epoch, for the times of what is shown.
         keeps_board: Whether a live view leaves its last picture on the terminal.
     """
     if json:
         return JsonView(stream, clock)
-    dumb = environ.get("TERM", "dumb") in {"dumb", "unknown"}
-    if stream.isatty() and is_utf8(stream) and not dumb:
+    plain = environ.get("TERM", "dumb") in {"dumb", "unknown"} or environ.get("CI", "false") not in {"", "0", "false"}
+    if stream.isatty() and is_utf8(stream) and not plain:
         from relay.cli.views.live import LiveView
 
         return LiveView(stream, colour=has_style(stream, environ), clock=clock, keeps_board=keeps_board)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay import __version__
+from relay.config.extras import advise_extra
 from relay.errors import RunnerError
 from relay.secrets.patterns import MIN_VALUE_CHARS
 from relay.values import dataclass
@@ -256,7 +257,7 @@ def _explaining_socks() -> Iterator[None]:
     except ImportError:
         raise RunnerError(
             "a SOCKS proxy is set (ALL_PROXY or HTTPS_PROXY), and the package socksio is not installed beside relay",
-            hint="pip install 'relay-build[socks]', set an http:// proxy, or unset it",
+            hint=f"{advise_extra('socks')}, set an http:// proxy, or unset it",
         ) from None
 
 

@@ -1,0 +1,45 @@
+"""What is not installed with relay is asked for in the way in which relay was installed."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from relay.config.extras import advise_extra
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+USED = {
+    name
+    for path in (ROOT / "relay").rglob("*.py")
+    for name in re.findall(r"advise_extra\([\"'](\w+)[\"']\)", path.read_text())
+}
+
+
+@pytest.mark.parametrize(
+    ("mark", "way"),
+    [
+        ("pipx_metadata.json", "pipx inject relay-build "),
+        ("uv-receipt.toml", "uv pip install --python {place} "),
+        ("pyvenv.cfg", "{place}/bin/python -m pip install "),
+    ],
+)
+def test_by_whoever_installed_relay(tmp_path, mark, way):
+    """Into relay's own environment: another one does not help, and the name of a package is not relay's."""
+    (tmp_path / mark).write_text("")
+    assert advise_extra("report", tmp_path).startswith(way.format(place=tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted(USED))
+def test_all_packages_of_an_extra_are_named(name):
+    """Each that the code asks for is one of relay's."""
+    said = advise_extra(name)
+    assert all(re.split(r"[<>=]", package)[0] in said for package in EXTRAS[name])
+    assert {"report", "notify", "socks", "fleet", "otel"} == USED
+
+
+def test_nobody_is_sent_to_a_package_of_another_project():
+    """Neither is published: `relay` is another project, and there is no `relay-build`."""
+    places = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "relay").rglob("*.py")]
+    assert [place for place in places if re.search(r"install '?\"?relay(?:-build)?\[", place.read_text())] == []
