@@ -14,6 +14,7 @@ shy         tells nothing of what it uses
 big         tells of a context that is over every line
 patient     waits for a cancel before each answer but the first
 greedy      asks for answers of 128,000 tokens, whatever it was told
+fetch       has the endpoint fetch an address, twice, and writes what it is told into fetch.txt
 flood       says 24 MB of words and a thousand tools at its first turn, then works
 abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
@@ -217,9 +218,16 @@ def go_abroad(root):
     Path(root, "abroad.txt").write_text("\n".join(seen))
 
 
+def have_fetched(root):
+    picture = {"type": "image", "source": {"type": "url", "url": "http://elsewhere.example/?SECRET"}}
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [picture]}]}
+    Path(root, "fetch.txt").write_text(str([post(body), post(body)]))
+
+
 def begin_turn(root):
-    if "abroad" in LIES:
-        go_abroad(root)
+    for lie, tell in (("abroad", go_abroad), ("peek", peek), ("fetch", have_fetched)):
+        if lie in LIES:
+            tell(root)
     if "dies" in LIES:
         sys.stdout.write('{"jsonrpc": "2.0", "method": "session/upd')
         sys.stdout.flush()
@@ -229,8 +237,6 @@ def begin_turn(root):
         make_noise()
     if "flood" in LIES:
         flood()
-    if "peek" in LIES:
-        peek(root)
     if "title" in LIES:
         post({"model": os.environ["FAKE_MODEL"], "max_tokens": 100, "stream": True,
               "messages": [{"role": "user", "content": "make a title"}]})  # fmt: skip

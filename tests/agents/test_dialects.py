@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request, shorten_answer
 from relay.runners.agents.tally import Tally
 from relay.session.usage import Usage
+from tests.agents.real import AGENTS
 
 MARK = b"mark-1"
 PATHS = {
@@ -44,7 +46,8 @@ def test_a_request_is_the_sessions_own_by_its_tools_and_its_mark(dialect):
     assert (main.is_main, main.max_output_tokens) == (True, 100)
     assert main.model == ("gemini-9" if dialect is GEMINI else "m")
     assert not read(dialect, {"tools": []}).is_main
-    assert not read(dialect, dict.fromkeys(("messages", "input", "contents"), "a title for this")).is_main
+    conversation = ({"messages", "input", "contents"} & {*REQUESTS[dialect]}).pop()
+    assert not read(dialect, {conversation: "a title for this"}).is_main
 
 
 @EVERY
@@ -62,7 +65,7 @@ def test_a_request_without_a_limit_may_be_as_long_as_the_model_lets_it(dialect):
 def test_an_answer_is_shortened_and_nothing_else_is_changed(dialect, named):
     limits = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
     body = {name: value for name, value in REQUESTS[dialect].items() if named or name not in limits}
-    body |= {"temperature": 0.1, "metadata": {"user": "\ud800 é"}}
+    body |= {"labels" if dialect is GEMINI else "metadata": {"user": "\ud800 é"}}
     short = json.loads(shorten_answer(json.dumps(body).encode(), dialect, 40))
 
     assert read_request(PATHS[dialect], json.dumps(short).encode(), MARK) == replace(
@@ -99,11 +102,157 @@ def test_a_shorter_answer_is_still_longer_than_its_thinking_and_odd_tables_break
         {"tools": [{"googleSearch": {}, "type": "google_search"}]},
         {"tools": [{"type": "namespace", "tools": [{"type": "code_interpreter"}]}]},
         {"tools": [{"type": "mcp", "server_url": "https://elsewhere.example"}]},
+        {"tools": {"urlContext": {}}},
+        {"generation_config": {"candidate_count": 8}},
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"prompt": {"id": "pmpt_1"}},
+        {"cachedContent": "cachedContents/1"},
+        {"search_parameters": {"mode": "on"}},
+        {"enable_search": True},
+        {"web_search_options": {}, "plugins": [{"id": "web"}]},
+        {"service_tier": "priority"},
+        {"speed": "fast"},
+        {"n": True},
+        {"modalities": ["text", "audio"]},
+        {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+        {"context_management": [{"type": "compaction", "compact_threshold": 1}]},
+        {"inference_geo": "us"},
+        {"a_field_of_tomorrow": {"fetch": "https://elsewhere.example"}},
     ],
 )
 def test_an_endpoint_does_nothing_but_answer_once(dialect, changes):
-    with pytest.raises(ValueError, match=r"endpoint|one answer"):
+    with pytest.raises(ValueError, match=r"endpoint"):
         read(dialect, changes)
+
+
+@EVERY
+def test_what_asks_for_nothing_passes(dialect):
+    assert read(dialect, {"background": False, "previous_response_id": None, "mcp_servers": [], "plugins": {}})
+
+
+URL = "https://elsewhere.example/?SECRET"
+REPORT = {
+    "type": "tool_result",
+    "tool_use_id": "t",
+    "content": [{"type": "image", "source": {"type": "url", "url": URL}}],
+}
+WEB = {"type": "web_search_20260209", "name": "web_search"}
+ELSEWHERE: Any = {
+    MESSAGES: (
+        ("image.source.url", {"type": "image", "source": {"type": "url", "url": URL}}),
+        ("image.source.url", REPORT),
+        ("document.source.url", {"type": "document", "source": {"type": "url", "url": URL}}),
+        ("document.source.file_id", {"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
+        ("image.source.url", {"type": "document", "source": {"type": "content", "content": REPORT["content"]}}),
+        ("container_upload", {"type": "container_upload", "file_id": "file_1"}),
+        ("mcp_tool_use", {"type": "mcp_tool_use", "server_name": "x"}),
+        ("web_search_20260209", {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": WEB}}),
+    ),
+    RESPONSES: (
+        ("input_image.image_url", {"type": "input_image", "image_url": URL}),
+        ("input_image.file_id", {"type": "input_image", "file_id": "file_1"}),
+        ("input_file.file_url", {"type": "input_file", "file_url": URL}),
+        ("input_file.file_id", {"type": "input_file", "file_id": "file_1"}),
+        ("input_file.file_url", {"type": "function_call_output", "output": [{"type": "input_file", "file_url": URL}]}),
+        ("item_reference", {"type": "item_reference", "id": "msg_1"}),
+        ("image_generation_call", {"type": "image_generation_call", "id": "ig_1"}),
+        ("web_search", {"type": "tool_search_output", "tools": [{"type": "web_search"}]}),
+        ("mcp", {"type": "additional_tools", "tools": [{"type": "namespace", "tools": [{"type": "mcp"}]}]}),
+    ),
+    CHAT: (
+        ("image_url.image_url.url", {"type": "image_url", "image_url": {"url": URL}}),
+        ("image_url.image_url", {"type": "image_url", "image_url": URL}),
+        ("file.file.file_id", {"type": "file", "file": {"file_id": "file_1"}}),
+        ("video_url", {"type": "video_url", "video_url": {"url": URL}}),
+        ("audio", {"role": "assistant", "audio": {"id": "audio_1"}}),
+    ),
+    GEMINI: (
+        ("fileData", {"fileData": {"fileUri": URL}}),
+        ("file_data", {"file_data": {"file_uri": URL}}),
+        ("fileData", {"functionResponse": {"name": "x", "parts": [{"fileData": {"fileUri": URL}}]}}),
+    ),
+}  # fmt: skip
+HELD: Any = {
+    MESSAGES: (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": URL}, "title": "x"},
+        {"type": "tool_use", "id": "t", "name": "fetch", "input": {"type": "image", "source": {"url": URL}}},
+        {"type": "search_result", "source": URL, "title": "x", "content": [{"type": "text", "text": "x"}]},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "bash"}}},
+    ),
+    RESPONSES: (
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "file_id": None, "detail": "auto"},
+        {"type": "input_file", "file_data": "data:application/pdf;base64,iVBO", "filename": "x.pdf"},
+        {"type": "tool_search_output", "tools": [TOOL]},
+    ),
+    CHAT: (
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO", "detail": "low"}},
+        {"type": "file", "file": {"file_data": "iVBO", "filename": "x.pdf"}},
+        {"role": "assistant", "content": None, "audio": None, "reasoning_content": "x", "tool_calls": []},
+    ),
+    GEMINI: (
+        {"inlineData": {"mimeType": "image/png", "data": "iVBO"}},
+        {"functionResponse": {"name": "x", "response": {"fileData": URL}}},
+    ),
+}  # fmt: skip
+CONVERSATIONS: Any = {MESSAGES: ("messages", "system"), RESPONSES: ("input",), CHAT: ("messages",)}
+
+
+def say(dialect, part):
+    """Return the conversations that have this as one of their parts, or as part of one."""
+    inner = "parts" if dialect is GEMINI else "content"
+    names = CONVERSATIONS.get(dialect, ("contents", "systemInstruction"))
+    return [{name: found} for name in names for found in ([part], [{"role": "user", inner: [part]}])]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "words", "part"), [(dialect, *case) for dialect, cases in ELSEWHERE.items() for case in cases]
+)
+def test_an_endpoint_fetches_nothing_for_a_session(dialect, words, part):
+    for changes in say(dialect, part):
+        with pytest.raises(ValueError, match=rf"{words}\b.*endpoint|endpoint.*{words}\b"):
+            read(dialect, changes)
+
+
+@pytest.mark.parametrize(("dialect", "part"), [(dialect, part) for dialect, parts in HELD.items() for part in parts])
+def test_what_a_request_itself_holds_passes(dialect, part):
+    for changes in say(dialect, part):
+        assert read(dialect, changes)
+
+
+def test_what_is_only_counted_fetches_nothing_either():
+    body = {"model": "m", "messages": [{"role": "user", "content": [REPORT]}]}
+    with pytest.raises(ValueError, match=r"image\.source\.url"):
+        read_request("/v1/messages/count_tokens", json.dumps(body).encode(), MARK)
+    parts = {"contents": [{"parts": [{"fileData": {"fileUri": URL}}]}]}
+    with pytest.raises(ValueError, match="fileData"):
+        read_request("/v1beta/models/gemini-9:countTokens", json.dumps(parts).encode(), MARK)
+
+
+def test_no_model_searches_by_its_name():
+    with pytest.raises(ValueError, match="model: with :online the endpoint would search"):
+        read(CHAT, {"model": "m:online"})
+
+
+def test_a_field_stands_once():
+    """Which of two an endpoint reads is its own affair."""
+    with pytest.raises(ValueError, match="a field twice"):
+        read_request(PATHS[CHAT], b'{"model": "m", "n": 1, "messages": [], "n": 8}', MARK)
+
+
+RECORDED = sorted(Path(__file__).with_name("requests").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_what_the_agents_send_passes(path):
+    """Of each that `tests.agents.real` tries a title's request and a later one of its work, with its texts cut."""
+    for said in json.loads(path.read_text()):
+        assert read_request(said["path"], json.dumps(said["body"]).encode(), MARK)
+
+
+def test_each_of_the_agents_is_recorded():
+    assert {path.stem for path in RECORDED} == {f"{agent.name}-{agent.api.lower()}" for agent in AGENTS}
 
 
 @EVERY

@@ -15,7 +15,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Room, Route, open_gateway
+from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Room, Route, TurnedAway, open_gateway
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
 from relay.runners.messages.watchdog import most_answer_bytes
@@ -187,7 +187,7 @@ def test_a_request_that_is_refused_is_never_sent(tmp_path):
 def test_only_models_are_in_reach(tmp_path, method, target, body, status):
     with gateway(SAY, tmp_path) as (server, told, path):
         assert ask(path, body, method=method, target=target)[0] == status
-        assert told.empty()
+        assert [type(told.get()) for _ in range(told.qsize())] == [TurnedAway] * (status == 400)
         assert len(server.requests) == (status == 200)
 
 

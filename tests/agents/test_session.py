@@ -117,6 +117,20 @@ def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
     assert [request.path for request in stage.server.requests if "files" in request.path] == []
 
 
+def test_what_an_endpoint_would_fetch_is_refused_and_the_agent_and_the_user_are_told(stage, agent):
+    with agent("run", HELLO, "fetch") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert "elsewhere" not in json.dumps([request.body for request in stage.server.requests])
+    words = "messages: image.source.url: an endpoint fetches nothing; base64 and text pass"
+    assert (stage.root / "fetch.txt").read_text().count(f"relay: {words}") == 2
+    shown = [noticed for noticed in stage.seen(Noticed) if words in noticed.text]
+    assert [(noticed.text, noticed.warning) for noticed in shown] == [
+        (f"a request of Fake was not sent: {words}", True)
+    ]
+
+
 def test_what_relay_hands_out_does_not_go_to_the_model_of_an_agent_that_finds_it(stage, agent):
     """It reads files itself; its requests are looked through."""
     stage.write(".gitignore", ".env\nleft.txt\n")

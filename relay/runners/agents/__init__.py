@@ -6,7 +6,8 @@ endpoint. The agent runs in relay's sandbox as a whole: no network but the gatew
 
     wire.py         JSON-RPC lines over a child
     acp.py          what relay says and understands of the protocol
-    dialects.py     requests of an endpoint as they pass: whose, how large, what they may ask for
+    dialects.py     requests of an endpoint as they pass: whose, how large
+    permits.py      what they may have the endpoint do
     tally.py        its answers as they pass: usage, stop reason, faults
     http_peer.py    one connection of an agent, as an HTTP server has it
     gateway.py      what comes over them: forwards, holds, reads

@@ -5,12 +5,12 @@ Completions and Gemini each to an endpoint that speaks it.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 from relay.regexes import regex
+from relay.runners.agents.permits import require_permitted
 from relay.runners.agents.wire import dig
 from relay.values import dataclass
 
@@ -18,12 +18,9 @@ _MODELS = regex(r"/v1(?:beta)?/models(?:/[^/?]+)?")
 """What an agent may ask besides; everything else of an endpoint (files, batches, stored answers) is out of reach."""
 _COUNTING = regex(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
 _GEMINI = regex(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
-_ELSEWHERE = ("mcp_servers", "container", "web_search_options", "plugins", "background", "models", "fallbacks")
-"""Fields by which an endpoint does more than to answer: it goes elsewhere, asks other models, answers later."""
 MAX_PARTS = 2_000_000
 """Of a request, what separates its parts counted in its texts too: such a one takes 200 MB when it is read."""
 _MAX_DEPTH = 100
-_SEVERAL = ("n", "candidateCount", "best_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +44,19 @@ class Dialect:
     """Dotted paths of the longest answer in a request."""
     has_limit: bool = False
     """Every request names it."""
-    tools: re.Pattern[str]
-    """Kinds of tools that the agent runs; an endpoint that runs others reaches what a session must not."""
     usage: UsageNames | None
     """None for the classes that relay itself counts in."""
 
 
-_NAMED = regex(r"function|custom")
 MESSAGES = Dialect(
     name="messages",
     limits=("max_tokens",),
     has_limit=True,
-    tools=regex(r"custom|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
     usage=None,
 )
 RESPONSES = Dialect(
     name="responses",
     limits=("max_output_tokens",),
-    tools=regex(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
     usage=UsageNames(
         prompt=("input_tokens",),
         read=("input_tokens_details.cached_tokens",),
@@ -76,7 +68,6 @@ RESPONSES = Dialect(
 CHAT = Dialect(
     name="chat",
     limits=("max_completion_tokens", "max_tokens"),
-    tools=_NAMED,
     usage=UsageNames(
         prompt=("prompt_tokens",),
         read=("prompt_tokens_details.cached_tokens",),
@@ -88,7 +79,6 @@ CHAT = Dialect(
 GEMINI = Dialect(
     name="gemini",
     limits=("generationConfig.maxOutputTokens",),
-    tools=regex(r"functionDeclarations"),
     usage=UsageNames(
         prompt=("promptTokenCount", "toolUsePromptTokenCount"),
         read=("cachedContentTokenCount",),
@@ -138,12 +128,15 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     Raises:
         ValueError: It is no request that can be accounted for.
     """
+    bare = path.partition("?")[0]
     dialect = find_dialect(path)
-    if dialect is None:
+    if dialect is None and not _COUNTING.fullmatch(bare):
         return None
     found = _load(body)
-    _require_plain(found, dialect)
-    named = _GEMINI.fullmatch(path.partition("?")[0])
+    require_permitted(found, (dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI)).name)
+    if dialect is None:
+        return None
+    named = _GEMINI.fullmatch(bare)
     return ModelRequest(
         dialect=dialect,
         model=(unquote(named[1]) if named else str(found.get("model", "")))[:200],
@@ -157,13 +150,21 @@ def _load(body: bytes) -> dict[str, Any]:
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_PARTS:
         raise ValueError(f"the request has more than {MAX_PARTS:,} parts")
     try:
-        found = json.loads(body)
+        found = json.loads(body, object_pairs_hook=_join)
     except RecursionError:
         raise ValueError("the request is nested too deeply") from None
     if _is_deep(found):
         raise ValueError("the request is nested too deeply")
     if not isinstance(found, dict):
         raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
+    return found
+
+
+def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of a field that it has twice an endpoint may read the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object of the request has a field twice")
     return found
 
 
@@ -203,32 +204,6 @@ def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
     if isinstance(budget, int) and budget >= most_tokens:  # an answer has to be longer than its thinking
         found["thinking"]["budget_tokens"] = most_tokens // 2
     return json.dumps(found).encode()
-
-
-def _require_plain(request: Mapping[str, Any], dialect: Dialect) -> None:
-    """Refuse what would have the endpoint do more than to answer once.
-
-    Raises:
-        ValueError: It asks for that.
-    """
-    for name in _ELSEWHERE:
-        if request.get(name):
-            raise ValueError(f"{name}: an endpoint only answers, it does nothing else for a session")
-    for source in (request, request.get("generationConfig")):
-        if isinstance(source, dict) and any(source.get(name) not in (None, 1) for name in _SEVERAL):
-            raise ValueError("a request has one answer")
-    for kind in _list_kinds(request.get("tools"), dialect):
-        if not dialect.tools.fullmatch(kind):
-            raise ValueError(f"the tool {kind[:100]!r} would be run by the endpoint, outside of the sandbox")
-
-
-def _list_kinds(tools: Any, dialect: Dialect) -> Iterator[str]:
-    for tool in tools if isinstance(tools, list) else []:
-        if isinstance(tool, dict) and dialect is GEMINI:
-            yield from tool
-        elif isinstance(tool, dict):
-            yield str(tool.get("type") or "custom")
-            yield from _list_kinds(tool.get("tools"), dialect)
 
 
 def name_usage(found: Mapping[str, Any], names: UsageNames | None) -> Mapping[str, Any]:

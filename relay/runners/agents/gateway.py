@@ -81,7 +81,14 @@ class Passed:
     """What was wrong with it; None for a complete answer."""
 
 
-Told = HeldRequest | Passed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedAway:
+    """A request that asks an endpoint for what none may do for a session."""
+
+    words: str
+
+
+Told = HeldRequest | Passed | TurnedAway
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +117,7 @@ class Route:
     secrets: tuple[str, ...]
     """What an error that comes back must not say."""
     tell: Callable[[Told], None]
-    """Told of every request that a model answers, twice, on a thread of the request's own."""
+    """Told of every request that a model answers, twice, and of one that is refused; on a thread of its own."""
     family: Family = ANTHROPIC
     """What kind of endpoint it is."""
     keep: Keep = lambda _: None
@@ -194,6 +201,7 @@ class _Exchange:
             with self.way.reading:
                 return read_request(self.path, body, self.way.mark)
         except ValueError as error:
+            self.way.tell(TurnedAway(words=str(error)))
             raise _TurnedAwayError(400, str(error)) from None
 
     def _hold(self, request: ModelRequest, body: bytes) -> None:

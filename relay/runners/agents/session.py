@@ -26,7 +26,7 @@ from relay.runners.agents.acp import (
 )
 from relay.runners.agents.activity import AgentActivity
 from relay.runners.agents.boundary import Boundary, Decision
-from relay.runners.agents.gateway import HeldRequest, Passed
+from relay.runners.agents.gateway import HeldRequest, Passed, TurnedAway
 from relay.runners.agents.profile import Profile
 from relay.runners.agents.toolserver import Called, choose_offered
 from relay.runners.agents.wire import Answered, Gone, Incoming, Notification, Question, Wire
@@ -47,8 +47,10 @@ FIRST_NOTICE_S = 60.0
 ENDING_S = 60.0
 """How long it may take to come to a boundary, or to cancel, once its session has ended."""
 _LOOK_S = 0.1
+_MOST_REFUSALS = 10
+"""Kinds of requests that a session is shown to have been refused; a command of it can think of any number."""
 
-Happening = Incoming | Gone | HeldRequest | Passed | Called
+Happening = Incoming | Gone | HeldRequest | Passed | TurnedAway | Called
 Inbox = Intake[Happening]
 
 
@@ -111,6 +113,8 @@ class AgentSession:
         """Of the running prompt; 0 for none."""
         self._later: list[HeldRequest] = []
         """Requests for which the caps have no room before others are answered."""
+        self._refused: set[str] = set()
+        """What was said of requests that were refused."""
         self._outcome: SessionOutcome | None = None
         """How the session ends; set once, and then nothing more is sent."""
         self._words = ""
@@ -261,8 +265,8 @@ class AgentSession:
                 self._handle_passed(found)
             case Called():
                 self._handle_call(found)
-            case Notification():
-                return self._handle_update(found)
+            case Notification() | TurnedAway():
+                return self._handle_news(found)
             case Question():
                 known = found.method == "session/request_permission"
                 self._process.wire.answer(found, choose_option(found.params) if known else None)
@@ -278,10 +282,13 @@ class AgentSession:
         words = self._process.child.read_errors().splitlines()
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
-    def _handle_update(self, said: Notification) -> None:
+    def _handle_news(self, said: Notification | TurnedAway) -> None:
+        if isinstance(said, TurnedAway):
+            return self._show_refusal(said.words)
         update = read_update(said.params) if said.method == "session/update" else None
         if update is not None and self._activity.take(update):
             self._note_life()  # who tells nothing new is silent
+        return None
 
     def _handle_call(self, called: Called) -> None:
         if self._boundary.is_last or self._outcome is not None:
@@ -290,6 +297,12 @@ class AgentSession:
         result = self._activity.run_own(called.call, self._spec.callbacks.run_tool)
         called.answer.set_result(result)
         self._boundary.is_last = result.ends_session
+
+    def _show_refusal(self, words: str) -> None:
+        if words not in self._refused and len(self._refused) < _MOST_REFUSALS:
+            self._refused.add(words)
+            said = f"a request of {self._profile.title} was not sent: {words}"
+            self._context.observe(Noticed(text=said, warning=True))
 
     def _handle_passed(self, passed: Passed) -> None:
         self._account.finish(passed)
