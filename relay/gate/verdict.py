@@ -123,8 +123,8 @@ def _tell_user(
 ) -> str:
     if not now.commands:
         return "No verify command: nothing was checked."
-    lines = [f"`{_short(check)}` {_say(check)}" for check in blocking]
-    lines += map(_describe_excused, excused)
+    lines = [f"`{_short(check)}` {_say(check)}." for check in blocking]
+    lines += [f"{_describe_excused(check)}." for check in excused]
     if unproven:
         lines.append(f"{unproven}, so nothing shows that the phase works: repair one, or give it its own.")
     passed = sum(check.status is Outcome.PASSED for check in now.commands)

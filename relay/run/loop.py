@@ -229,4 +229,4 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
 
 
 def _add_ways(words: str, ways: Hint) -> Hint:
-    return (words, "; ", ways) if ways else words
+    return (words.removesuffix("."), "; ", ways) if ways else words
