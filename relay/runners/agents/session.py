@@ -283,12 +283,16 @@ class AgentSession:
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
     def _handle_news(self, said: Notification | TurnedAway) -> None:
+        """Take what is no sign of life by itself."""
         if isinstance(said, TurnedAway):
-            return self._show_refusal(said.words)
+            self._show_refusal(said.words)
+        else:
+            self._handle_update(said)
+
+    def _handle_update(self, said: Notification) -> None:
         update = read_update(said.params) if said.method == "session/update" else None
         if update is not None and self._activity.take(update):
             self._note_life()  # who tells nothing new is silent
-        return None
 
     def _handle_call(self, called: Called) -> None:
         if self._boundary.is_last or self._outcome is not None:
