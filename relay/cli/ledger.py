@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 BUDGET_TOKENS = 1_500
+LOCK_WAIT_S = 3.0
+"""For another command that writes at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +301,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
     from relay.store.lock import lock_worktree
 
     found = _open(plan)
-    with lock_worktree(found.repo), within(found.path):
+    with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):
         found = _read(found.repo, found.plan_path)  # as whoever held the lock left it
         entry = make(found)
         replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, entry).text), FILE)

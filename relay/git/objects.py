@@ -98,6 +98,15 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     return tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
 
 
+def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:
+    """Return what a file of the tree (or commit) `a` is called in `b`, as git tells by its content; None when gone."""
+    options = ("--raw", "-M", "--diff-filter=R", "--no-ext-diff", "--no-textconv")
+    fields = repo.git.run("diff-tree", "-r", "-z", *options, a, b, "--").split(b"\0")
+    names = dict(zip(fields[1::3], fields[2::3], strict=False))
+    found = names.get(os.fsencode(path))
+    return None if found is None else os.fsdecode(found)
+
+
 def _make_change(path: str, old: tuple[bytes, str] | None, new: tuple[bytes, str] | None) -> PathChange:
     if old and new:
         # The first three digits tell a file, a link and a submodule apart.

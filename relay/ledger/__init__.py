@@ -17,7 +17,8 @@ older relays and people wrote in several lines. Ids come from what is claimed, w
 not give out the same one; no entry has to stand behind what it names.
 
 A source may name what it cites, in a Python file: ``{path: "db/keys.py", symbol: "Keys.make", lines: "10-24", blob: …,
-text: …}``. The name is looked up again then, wherever it stands by now; the lines are where it stood.
+text: …}``. The name is looked up again then, wherever it stands by now; the lines are where it stood. ``copies: "2"``
+says that the cited text stood in the file twice.
 
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
 A claim is in when some justification of it holds (what it rests on is in; a later look needs nothing else) and nothing

@@ -83,7 +83,7 @@ def _list_sources(sources: tuple[Source, ...]) -> list[str]:
 
 def _render_source(source: Source) -> str:
     place = (("path", source.path), ("symbol", source.symbol), ("lines", source.lines))
-    fields = (*place, ("blob", source.blob), ("text", source.text))
+    fields = (*place, ("blob", source.blob), ("text", source.text), ("copies", source.copies))
     return f"{{{', '.join(_pair(key, value) for key, value in fields if value)}}}"
 
 

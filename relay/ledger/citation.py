@@ -44,7 +44,9 @@ def cite(source: Source, data: bytes, make_id: Hash) -> Source:
     if first > last:
         return whole
     shown = str(first) if first == last else f"{first}-{last}"
-    return replace(whole, symbol=source.symbol, lines=shown, text=_hash_rows(rows[first - 1 : last], make_id))
+    text = _hash_rows(rows[first - 1 : last], make_id)
+    copies = _count(rows, last - first + 1, text, make_id)
+    return replace(whole, symbol=source.symbol, lines=shown, text=text, copies=str(copies) if copies > 1 else "")
 
 
 def explain_missing(source: Source, data: bytes) -> str:
@@ -68,8 +70,9 @@ def _find_near(symbol: str, names: list[str]) -> list[str]:
 def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     """Say what has become of a source; empty when it still says the same, or what it said is not known.
 
-    Lines that stand elsewhere in the file by now, just as they were, still say the same, and so does a symbol. Of a
-    file that cannot be parsed any more, a symbol's lines are looked for.
+    Lines that stand elsewhere in the file by now, just as they were, still say the same, and so does a symbol; of lines
+    that stood in it more than once as many have to be left. Of a file that cannot be parsed any more, a symbol's lines
+    are looked for.
 
     Args:
         data: The file as it is; None when there is none.
@@ -109,13 +112,19 @@ def parse_lines(lines: str) -> tuple[int, int]:
 
 
 def _stands_in(source: Source, rows: list[bytes], make_id: Hash) -> bool:
+    """Return whether a text stands where it stood, or anywhere as often as it did: of two one may have been changed."""
     first, last = parse_lines(source.lines)
-    size = last - first + 1
+    if _hash_rows(rows[first - 1 : last], make_id) == source.text:
+        return True
+    return _count(rows, last - first + 1, source.text, make_id) >= int(source.copies or 1)
+
+
+def _count(rows: list[bytes], size: int, text: str, make_id: Hash) -> int:
+    """Return how often lines that make up a text stand among others; 0 where there are too many to look."""
     starts = len(rows) - size + 1
     if starts * size > MAX_COMPARED_LINES:
-        starts = 0
-    places = [first - 1, *range(starts)]  # where it was, before anywhere else
-    return any(_hash_rows(rows[at : at + size], make_id) == source.text for at in places)
+        return 0
+    return sum(_hash_rows(rows[at : at + size], make_id) == text for at in range(starts))
 
 
 def _split(data: bytes) -> list[bytes]:

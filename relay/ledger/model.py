@@ -36,6 +36,8 @@ class Source:
     """Hex id of the file's content then, or its beginning; empty when unknown."""
     text: str = ""
     """The same of the cited lines, or of the symbol's; empty when unknown, and for the whole file."""
+    copies: str = ""
+    """How often that text stood in the file then; empty for once."""
 
     def __str__(self) -> str:
         """Write ``path``, ``path:12-40`` or ``path::Client.send``."""

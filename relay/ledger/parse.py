@@ -88,6 +88,7 @@ _SOURCE = {
     "lines": _LINES,
     "blob": _HASH,
     "text": _HASH,
+    "copies": regex(r"(?:[2-9]|[1-9]\d{1,8})?", re.ASCII),
 }
 _TIME = regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _STAMP = ("phase", "session", "at")
@@ -196,7 +197,8 @@ def _is_time(text: str) -> bool:
 def _build_source(raw: Any, line: int) -> Source:
     """Make a source of what stands in the file."""
     form = (
-        "allowed: {path: text, symbol: Name.name, lines: 12-40, blob: hex id, text: hex id}, all but the path optional"
+        "allowed: {path: text, symbol: Name.name, lines: 12-40, blob: hex id, text: hex id, copies: 2}, "
+        "all but the path optional"
     )
     if not isinstance(raw, dict) or not raw.keys() <= set(_SOURCE):
         raise fail(line, f"found another form of source; {form}")

@@ -9,9 +9,9 @@ from relay.errors import RepoError
 from relay.files.tree import find_stat, read_file
 from relay.git.command import GitError
 from relay.git.message import CommitText, list_loose_texts, read_texts
-from relay.git.objects import diff_trees, find_blob_id, load_blob, read_entries
+from relay.git.objects import diff_trees, find_blob_id, find_new_name, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange
+from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger import Ledger, Source
 from relay.ledger.citation import cite, find_change
 from relay.plan.model import Phase
@@ -24,6 +24,12 @@ MAX_COMMITS = 500
 
 _MOST_READ = 32
 """Commits that are read one by one, down from HEAD; git is asked for those before them."""
+
+MAX_BLAMED = 50
+"""Commits of a file that are looked at for the one that changed what is cited."""
+
+MAX_RENAMES = 5
+"""Of one file, that are followed."""
 
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
 """Larger files are not compared with what a claim says of them."""
@@ -115,28 +121,55 @@ def _describe(path: str, touched: _Touched, *, is_there: bool) -> str:
 def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, str]:
     """Say of what claims cite what has become of it in the work tree.
 
-    What still says the same is left out, and what cannot be compared: its content then was not written down, or it is
-    hidden now, or too large.
+    What still says the same is left out, under another name too, and what cannot be compared: its content then was not
+    written down, or it is hidden now, or too large.
     """
-    found: dict[str, bytes | None] = {}
-    changed = {}
-    for source in sources:
-        path = source.path
-        if not source.blob or repo.hidden.covers(path) or not _is_comparable(repo, path):
-            continue
-        if path not in found:
-            found[path] = read_file(repo.root, path)
-        make_id = partial(find_blob_id, repo)
-        if words := find_change(_complete(repo, source), found[path], make_id):
-            changed[source] = words
-    return changed
+    return {source: words for source, _, words in _iter_changed(repo, sources)}
 
 
 def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
-    """Return the same for a whole ledger, each with the last commit that changed the file."""
-    changed = find_changed_sources(repo, ledger.sources)
-    last = {path: _find_last(repo, path) for path in {source.path for source in changed}}
-    return {source: f"{words}{last[source.path]}" for source, words in changed.items()}
+    """Return the same for a whole ledger, each with the commit that changed what is cited."""
+    changed = _iter_changed(repo, ledger.sources)
+    return {source: f"{words}{_name_change(repo, source, now)}" for source, now, words in changed}
+
+
+def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:
+    """Yield changed sources, what their files are called now, and what has become of them."""
+    found: dict[str, str] = {}
+    data: dict[str, bytes | None] = {}
+    for source in sources:
+        path = source.path
+        if not source.blob or not _is_comparable(repo, path):
+            continue
+        if path not in found:
+            found[path] = path if find_stat(repo.root, path) else _find_moved(repo, path)
+            data[path] = read_file(repo.root, found[path])
+        moved = f", now {found[path]}," if found[path] != path else ""
+        if words := find_change(_complete(repo, source), data[path], partial(find_blob_id, repo)):
+            yield source, found[path], f"{source}{moved}{words.removeprefix(str(source))}"
+
+
+def _find_moved(repo: Repo, path: str) -> str:
+    """Return what a file that is gone is called now; the path itself where nothing says."""
+    name: str | None = path
+    if (head := repo.head()) and (entry := read_entries(repo, head, (path,)).get(path)):
+        name = _find_copy(repo, entry[1])
+    for _ in range(MAX_RENAMES):
+        if head is None or name is None or find_stat(repo.root, name):
+            break
+        texts = read_texts(repo.git, "--max-count=1", head, "--", name)
+        name = next((find_new_name(repo, t.parents[0], t.commit, name) for t in texts if t.parents), None)
+    return name if name and _is_comparable(repo, name) else path
+
+
+def _find_copy(repo: Repo, blob: str) -> str | None:
+    """Return a file of the work tree that HEAD does not have and whose content is a blob's."""
+    size = len(load_blob(repo, blob))
+    for path in (entry.path for entry in read_status(repo).entries if "A" in entry.index or entry.untracked):
+        found = find_stat(repo.root, path)
+        if found and found.st_size == size and find_blob_id(repo, read_file(repo.root, path) or b"") == blob:
+            return path
+    return None
 
 
 def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) -> tuple[Source, ...]:
@@ -150,6 +183,8 @@ def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) ->
 
 
 def _is_comparable(repo: Repo, path: str) -> bool:
+    if repo.hidden.covers(path):
+        return False
     try:
         os.fsencode(path)
         found = find_stat(repo.root, path)
@@ -170,6 +205,19 @@ def _complete(repo: Repo, source: Source) -> Source:
     return replace(source, lines=cited.lines, text=cited.text)
 
 
-def _find_last(repo: Repo, path: str) -> str:
-    texts = read_texts(repo.git, "--max-count=1", "HEAD", "--", path) if repo.head() else ()
-    return "".join(f" (last by {text.commit[:8]} {text.message.subject[:72]})" for text in texts)
+def _name_change(repo: Repo, source: Source, now: str) -> str:
+    """Say which commit changed what a source cites: the first since it said the same; empty where none is known.
+
+    Args:
+        now: What its file is called.
+    """
+    if not (head := repo.head()):
+        return ""
+    source, found = _complete(repo, source), None
+    for text in read_texts(repo.git, f"--max-count={MAX_BLAMED}", head, "--", *{source.path, now}):
+        blobs = (read_blob(repo, text.commit, name) for name in (source.path, now))
+        data = next((blob for blob in blobs if blob is not None), None)
+        if not find_change(source, data, partial(find_blob_id, repo)):
+            return f" (by {found.commit[:8]} {found.message.subject[:72]})" if found else " (not committed)"
+        found = text
+    return ""

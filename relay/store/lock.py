@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +16,17 @@ from relay.regexes import regex
 
 _HOLDER = regex(r"process ([0-9]{1,9}) on (.+)")
 
+_PAUSE_S = 0.02
+
 
 @contextlib.contextmanager
-def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
+def lock_worktree(repo: Repo, name: str = "lock", *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the work tree's lock, or another one in it; the kernel releases it when this process ends, however it ends.
 
     Children do not inherit it. What the file says is for the message only, never a reason to take the lock away.
+
+    Args:
+        wait_s: For one that holds it; a run does for hours, most commands for milliseconds.
 
     Raises:
         LockedError: Another process holds it.
@@ -37,11 +43,12 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _explain(file)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        until = time.monotonic() + wait_s
+        while not (taken := _try_lock(fd)) and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+        if not taken:
             holder = _read_holder(fd) or "another process"
-            raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from None
+            raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it")
         # Only once the lock is held: until then the file names its holder. Cut behind what is written and not before:
         # what was emptied first ext4 puts on the disk at the end.
         own = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
@@ -66,6 +73,14 @@ def find_holder(repo: Repo) -> int | None:
     finally:
         os.close(fd)
     return None
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read_holder(fd: int) -> str:

@@ -70,6 +70,7 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
         "    what it held then: tool Read 60k, other 32k, tool Bash 18k, assistant 50",
         "  turns by band: Orient 0% · Explore 62% · Execute 0% · Consolidate 12% · Hand-off 25%",
         "  1 read of what was there, unchanged: ",
+        "  read again after compactions: 15k tokens",
         "  ghost edits: 1 file changed without being shown",
         "  as it was:                  $0.57, 411k tokens of prompts, at most 110k at a time",
         "  at list prices it was $0.",

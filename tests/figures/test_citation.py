@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relay.ledger import Source
@@ -45,6 +45,26 @@ def test_what_became_of_the_cited_lines(lines: str, now: bytes | None, words: st
     assert look(lines, now) == words
 
 
+TWINS = b"def a(x):\n    y = x\n    return y\n\ndef b(x):\n    y = 2 * x\n    return y\n"
+SECOND = TWINS.replace(b"    return y\n\n", b"    return x\n\n")
+FIRST = b"    return y + 1\n".join(TWINS.rsplit(b"    return y\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (FIRST, "a.py:7 has changed"),
+        (b"import os\n" + FIRST, "a.py:7 has changed"),
+        (SECOND, ""),
+        (b"import os\n" + TWINS, ""),
+        (b"import os\n" + TWINS + TWINS, ""),
+    ],
+)
+def test_of_lines_that_stand_twice_in_a_file_the_cited_one_is_meant(now: bytes, words: str) -> None:
+    """What stands in another function says nothing of it; of fewer than there were one has been changed."""
+    assert look("7", now, then=TWINS) == words
+
+
 def test_what_was_not_written_down_is_not_compared() -> None:
     assert find_change(Source(path="a.py", lines="2-3"), b"else", make_id) == ""
     assert find_change(Source(path="a.py", lines="2-3", blob="0123abc"), b"else", make_id) == "a.py:2-3 has changed"
@@ -83,6 +103,8 @@ def test_lines_that_moved_whole_still_say_the_same(
     ends: bool,  # noqa: FBT001  # drawn
 ) -> None:
     first = len(before) + 1
+    windows = zip(*((*before, *cited, *after)[n:] for n in range(len(cited))), strict=False)
+    assume(sum(list(window) == cited for window in windows) == 1)
     tail = b"\n" if ends else b"x"
     then = b"\n".join((*before, *cited, *after)) + tail
     lines = f"{first}-{first + len(cited) - 1}"

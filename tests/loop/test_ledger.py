@@ -1,6 +1,7 @@
 """The whole arc: a decision is recorded, its ground changes, a later session is told, decides anew, a person asks."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -56,7 +57,7 @@ sessions:
   - turns:
       - expect:
           first_message_contains:
-            - "ID decision, STALE (db.py:3-4 has changed (last by "
+            - "ID decision, STALE (db.py:3-4 has changed (by "
             - "Use sha256"
             - "md5 makes as many"
         tools:
@@ -106,7 +107,7 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
     stage, (old, new), said = arc
     told = [event.text for event in said if "look at again" in event.text]
     assert len(told) == 1
-    assert f"{old} stale (db.py:3-4 has changed (last by " in told[0]
+    assert f"{old} stale (db.py:3-4 has changed (by " in told[0]
 
     added = [line for line in stage.git("show", "HEAD", "--", "PLAN.ledger.yaml").splitlines() if line.startswith("+-")]
     assert len(added) == 1
@@ -118,7 +119,7 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
     assert f"{new} constraint: Keys are kept as 64 hex digits" in shown
     why = stage.relay("ledger", "why", old).stdout.splitlines()
     assert why[0] == f"{old} decision, OUT (replaced by {new}): Keys are kept as 32 hex digits"
-    assert any(line.startswith("  source db.py:3-4 has changed (last by ") for line in why)
+    assert any(line.startswith("  source db.py:3-4 has changed (by ") for line in why)
     assert any(
         line.startswith(f"  replaced by {new} constraint: Keys are kept as 64 hex digits — sha256 makes")
         for line in why
@@ -138,7 +139,7 @@ def test_a_symbol_is_found_again_where_it_moved_to(arc):
     shown = {claim["id"]: claim for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]}
     assert (shown[new]["status"], shown[mine]["status"]) == ("in", "stale")
     assert shown[mine]["sources"][0]["symbol"] == "digest"
-    assert "source db.py::digest has changed (last by " in stage.relay("ledger", "why", mine).stdout
+    assert "source db.py::digest has changed (not committed)" in stage.relay("ledger", "why", mine).stdout
     back = stage.relay("ledger", "confirm", mine, "--because", "read it again")
     assert (back.returncode, stage.relay("ledger", "check").returncode) == (ExitCode.DONE, ExitCode.DONE)
     stage.write("db.py", "import hashlib\n")
@@ -193,3 +194,14 @@ sessions:
     ledger = stage.git("show", "HEAD:PLAN.ledger.yaml")
     assert all(words in ledger for words in ("Never log keys", "it is not", "more is needed", "contradicts itself"))
     assert stage.git("status", "--porcelain") == ""
+
+
+def test_claims_that_are_added_at_once_are_all_written(stage):
+    """Each holds the lock for a moment."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    with ThreadPoolExecutor() as pool:
+        added = list(pool.map(lambda n: stage.relay("ledger", "add", f"claim {n}", "--because", "x"), range(5)))
+    assert [done.stderr for done in added] == [""] * 5
+    listed = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+    assert {claim["claim"] for claim in listed} == {f"claim {n}" for n in range(5)}

@@ -49,8 +49,9 @@ def holder(box):
 
 
 def test_a_second_relay_is_told_who_holds_the_lock(box, holder):
-    with pytest.raises(RepoError, match=rf"process {holder.pid} on "), lock_worktree(box.open()):
-        pass
+    for wait_s in (0.0, 0.1):
+        with pytest.raises(RepoError, match=rf"process {holder.pid} on "), lock_worktree(box.open(), wait_s=wait_s):
+            pass
 
 
 def test_a_killed_holder_frees_it_although_its_child_lives(box, holder):
@@ -58,6 +59,14 @@ def test_a_killed_holder_frees_it_although_its_child_lives(box, holder):
     holder.wait()
     with lock_worktree(box.open()):
         pass
+
+
+def test_a_lock_that_is_free_in_a_moment_is_waited_for(box, holder):
+    timer = threading.Timer(0.3, holder.kill)
+    timer.start()
+    with lock_worktree(box.open(), wait_s=60):
+        pass
+    timer.join()
 
 
 def test_the_lock_can_be_taken_again_and_other_work_trees_have_their_own(box, tmp_path):

@@ -2,8 +2,10 @@
 
 import pytest
 
+from relay.ledger import Claim, Ledger
+from relay.ledger.citation import parse_place
 from relay.plan.parse import parse_plan
-from relay.state.staleness import find_stale
+from relay.state.staleness import cite_sources, find_stale, find_stale_claims
 
 PLAN = "# Plan\n\n## Phase 1 — One\nVerify: `true`\n- [ ] Do it — src/app.py\n"
 DONE = "a phase\n\nRelay-Plan: PLAN.md\nRelay-Status: done"
@@ -50,3 +52,103 @@ def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
     changed = box.commit("by hand")
     box.commit(DONE)
     assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py has changed: {changed[:8]} by hand",)
+
+
+def cite(box, place):
+    """A ledger whose only claim cites a place as it is now."""
+    sources = cite_sources(box.open(), [parse_place(place)], ())
+    return Ledger(entries=(Claim(id="c1", claim="x", because="y", sources=sources),))
+
+
+def look(box, ledger):
+    return "; ".join(find_stale_claims(box.open(), ledger).values())
+
+
+TEXT = "one\ntwo\nthree\nfour\nfive\n"
+
+
+@pytest.fixture
+def cited(new_box):
+    """A repository with a claim on the second line of a file, and a commit since that changed another line of it."""
+    box = new_box()
+    box.write("db.py", TEXT)
+    box.commit("the file")
+    ledger = cite(box, "db.py:2")
+    box.write("db.py", TEXT.replace("five", "5"))
+    box.commit("another line")
+    return box, ledger
+
+
+def test_what_is_stale_names_the_commit_that_changed_what_is_cited(cited):
+    """Not the last one of the file, and none where nobody has committed it."""
+    box, ledger = cited
+    assert look(box, ledger) == ""
+    box.write("db.py", TEXT.replace("two", "2"))
+    assert look(box, ledger) == "db.py:2 has changed (not committed)"
+    changed = box.commit("the change")
+    box.write("db.py", TEXT.replace("two", "2").replace("four", "4"))
+    box.commit("a third line")
+    assert look(box, ledger) == f"db.py:2 has changed (by {changed[:8]} the change)"
+    box.git("rm", "-q", "db.py")
+    gone = box.commit("without it")
+    box.write("db.py", TEXT)
+    box.commit("as it was")
+    assert look(box, ledger) == ""
+    box.git("rm", "-q", "db.py")
+    again = box.commit("without it again")
+    assert look(box, ledger) == f"db.py:2 is gone (by {again[:8]} without it again)"
+    assert gone != again
+
+
+def test_what_was_never_committed_names_nobody(cited):
+    box, _ = cited
+    box.write("db.py", "never\ncommitted\n")
+    ledger = cite(box, "db.py:2")
+    box.write("db.py", TEXT)
+    box.commit("another")
+    assert look(box, ledger) == "db.py:2 has changed"
+
+
+@pytest.mark.parametrize("how", ["moved", "staged", "committed", "edited elsewhere", "twice"])
+@pytest.mark.parametrize("place", ["db.py:2", "db.py"])
+def test_a_renamed_file_says_what_it_said(new_box, how, place):
+    box = new_box()
+    box.write("db.py", TEXT * 9)
+    box.commit("the file")
+    ledger = cite(box, place)
+    if how == "moved":
+        (box.root / "db.py").rename(box.root / "keys.py")
+        assert look(box, ledger) == ""
+        return
+    box.git("mv", "db.py", "keys.py")
+    told = ""
+    if how != "staged":
+        box.write("keys.py", TEXT * 9 + "six\n" * (how == "edited elsewhere"))
+        made = box.commit("another name")
+        whole = how == "edited elsewhere" and place == "db.py"
+        told = f"db.py, now keys.py, has changed (by {made[:8]} another name)" if whole else ""
+    if how == "twice":
+        box.git("mv", "keys.py", "ids.py")
+        box.commit("yet another")
+    assert look(box, ledger) == told
+
+
+def test_a_renamed_file_that_says_something_else_is_named(cited):
+    box, ledger = cited
+    box.git("mv", "db.py", "keys.py")
+    box.commit("another name")
+    box.write("keys.py", TEXT.replace("two", "2"))
+    assert look(box, ledger) == "db.py:2, now keys.py, has changed (not committed)"
+    changed = box.commit("the change")
+    box.write("keys.py", TEXT.replace("two", "2").replace("one", "1"))
+    box.commit("later")
+    assert look(box, ledger) == f"db.py:2, now keys.py, has changed (by {changed[:8]} the change)"
+
+
+def test_a_new_file_beside_one_that_is_gone_is_another_one(cited):
+    box, ledger = cited
+    (box.root / "db.py").unlink()
+    box.write("new.py", "quite\nsomething\nelse\n")
+    assert look(box, ledger) == "db.py:2 is gone (not committed)"
+    gone = box.commit("a new one")
+    assert look(box, ledger) == f"db.py:2 is gone (by {gone[:8]} a new one)"
