@@ -112,7 +112,8 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
-    from relay.gate.lint import check_gates
+    from relay.gate.lint import check_gates, find_lines
+    from relay.gate.missing_file import check_files
     from relay.plan.check import check_plan
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 
@@ -135,7 +136,11 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except ConfigError as error:
         remarks = (_from_error(error, place), *remarks)
         return Checked(place=place, plan=plan, remarks=remarks)
-    warned = (*_check_servers(plan, settings), *_check_ignored(plan, place))
+    warned = (
+        *_check_servers(plan, settings),
+        *_check_ignored(plan, place),
+        *check_files(plan, place.root, find_lines(plan)),
+    )
     more = (_from_violation(one, place) for one in warned)
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import

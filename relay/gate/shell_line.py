@@ -100,7 +100,13 @@ def swallows_exit(command: str, _nested: int = 0) -> bool:
 
 def names_tests(command: str) -> bool:
     """Say whether a part of the command is called as what runs tests is."""
-    return any(_TESTING.search(part.text) and not _LOOKING.search(part.text) for part in _split(command))
+    return bool(list_tests(command))
+
+
+def list_tests(command: str) -> tuple[str, ...]:
+    """Return those parts of the command."""
+    texts = (part.text for part in _split(command))
+    return tuple(text for text in texts if _TESTING.search(text) and not _LOOKING.search(text))
 
 
 def may_run_nothing(command: str) -> bool:

@@ -199,6 +199,37 @@ def test_gates_that_prove_nothing_are_found_before_any_money_is_spent(relay, pro
     assert "PLAN.md:10: warning: the verify command `cd x; make; ls` goes on when `make` fails" in ran.out
 
 
+GATED = """\
+# P
+Verify: `pytest -q tests/test_utils.py tests/test_new.py`
+
+## Phase 1 — Shorten
+- [ ] Add it to the utils — src/utils.py, tests/test_new.py
+
+## Phase 2 — Lengthen
+Verify: `pytest tests/test_long.py::test_one && cat out/report.txt`
+Verify: `cd web && npm test src/one.test.ts`
+Verify: `ruff check src/none.py > tests/log.txt`
+- [ ] Add it — src/lengthen.py
+"""
+
+
+def test_a_test_file_that_is_not_there_and_that_no_item_makes_is_named(relay, project):
+    """With its line and what may be meant: a gate of it runs nothing. Other operands may be made by a command."""
+    (project / "tests/test_utils").mkdir(parents=True)
+    write(project, GATED)
+    found = json.loads(relay("check", "--json").out)["violations"]
+    assert [(one["line"], one["message"].partition(",")[0]) for one in found if "not there" in one["message"]] == [
+        (2, "tests/test_utils.py"),
+        (8, "tests/test_long.py"),
+    ]
+    assert found[0]["message"].endswith("no item makes it (did you mean tests/test_utils?)")
+    assert all(one["warning"] for one in found)
+    for name in ("tests/test_utils.py", "tests/test_long.py"):
+        (project / name).write_text("")
+    assert "tests/" not in relay("check").out
+
+
 def test_lists_of_files_are_counted_as_reading(relay, project):
     (project / "big.py").write_text("x = 1\n" * 5_000)
     write(project, PLAN)

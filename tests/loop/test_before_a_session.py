@@ -152,6 +152,37 @@ def test_a_check_that_only_names_such_a_file_is_no_reason_to_refuse(stage, gate)
     assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
 
 
+NO_TESTS = "echo 'ERROR: file or directory not found: tests/test_utils.py'; echo 'no tests ran in 0.01s'; exit 4"
+
+
+def test_a_gate_that_tests_a_file_which_nothing_makes_costs_nothing(stage):
+    """Its runner runs nothing, whatever a session does; `--unchecked` goes on."""
+    stage.write("tests/test_utils/test_a.py", "")
+    stage.write("check.sh", NO_TESTS)
+    item = "Add `shorten` to the utils — utils.py, tests/test_new.py"
+    plan(stage, "sh ./check.sh tests/test_utils.py", item)
+    words = start_with(stage)
+    assert "runs nothing, because `sh ./check.sh tests/test_utils.py` names tests/test_utils.py" in words
+    assert "(did you mean tests/test_utils?)" in words
+    assert stage.play(block(), sandbox="auto", unchecked=True).reason == "phase 1: blocked: seen"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "Test the utils — tests/test_utils.py",
+        "Test the utils — tests/",
+        "Add `shorten` to the utils — src/strings.py",
+        "Test what there is",
+    ],
+)
+def test_a_test_that_the_phase_may_write_is_waited_for(stage, item):
+    """An item names it, or its folder, or what it tests; or nothing says where its work is."""
+    stage.write("check.sh", NO_TESTS)
+    plan(stage, "sh ./check.sh tests/test_utils.py", item)
+    assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
+
+
 def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
     stage.write("world.txt", "a draft\n")
     assert stage.play(block()).reason == "phase 1: blocked: seen"

@@ -1,12 +1,13 @@
 """Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
 
-import re
+import os
 from collections.abc import Sequence
 
 from relay.config import Settings
 from relay.config.network import CLOSED
 from relay.errors import PlanError
 from relay.gate.lint import find_lines
+from relay.gate.missing_file import find_missing_files, find_near, may_come, read_missed, suggest
 from relay.gate.missing_program import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import check_command, proves_nothing
@@ -29,8 +30,6 @@ from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
 _WORD = regex(r"[^\s;&|<>()'\"`=:]+")
-_MISSES = regex(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
-"""As shells, interpreters and common tools say it; another locale is not understood, and nothing is refused then."""
 CHECK = Command(words=("check",))
 
 
@@ -106,6 +105,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     _require_shown(ctx.files, phase, baseline)
     if not ctx.unchecked:
         _require_unhindered(ctx.files, phase, baseline)
+        _require_files(ctx.files, phase, baseline)
     if ctx.settings.network != CLOSED or not ctx.workspace.sandbox.mechanism.confines:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
@@ -170,8 +170,7 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     for check in run.result.commands:
         if not unseen or check.status is Outcome.PASSED:
             continue
-        missed = " ".join(line for line in check.output_tail.splitlines() if _MISSES.search(line))
-        for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(_WORD.findall(missed))):
+        for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(read_missed(check))):
             if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
                 raise PlanError(
                     f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
@@ -197,6 +196,21 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
                 line=phase.line,
                 hint="`relay gate` shows what it says; --unchecked goes on with it red, and ticks what nothing checks",
             )
+
+
+def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
+    """Refuse a gate that tests a file which is not there and which the phase does not make: it would run nothing."""
+    for check in run.result.commands:
+        for path in find_missing_files(check):
+            near = find_near(path, files.repo.root)
+            if not os.path.lexists(files.repo.root / path) and not may_come(path, [phase], near):
+                raise PlanError(
+                    f"phase {phase.id} was not begun: its gate runs nothing, because `{_show(check.command)}` names "
+                    f"{render_path(path)}, which is not there and no item of the phase makes{suggest(near)}",
+                    path=files.plan_path,
+                    line=phase.line,
+                    hint="correct the Verify: line, or name the file in an item; --unchecked goes on all the same",
+                )
 
 
 def _advise(check: CommandCheck) -> Hint:

@@ -1,0 +1,106 @@
+"""Files that a command is to run and that are not there, and whether a phase could make them."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from relay.gate.model import CommandCheck, Outcome
+from relay.gate.shell_line import list_tests
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.paths import find_command_paths
+from relay.regexes import regex
+
+_MISSES = regex(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
+"""As shells, interpreters and common tools say it; another locale is not understood, and nothing is known then."""
+_WORD = regex(r"[^\s;&|<>()'\"`=:]+")
+_ELSEWHERE = regex(
+    r"(?:^|[\s;&|(])(?:cd|pushd)\s|\s(?:-C|--?(?:prefix|cwd|dir|directory|filter|workspace|project|root)\b)"
+)
+"""The command looks below another directory."""
+_TEST = regex(r"^tests?_|[._-](?:tests?|spec)$|^test(?=[A-Z])|(?<=[a-z])(?:Test|Spec)$")
+"""What the name of a test has besides that of what it tests."""
+_SIMILAR = 0.85
+"""Of 1, for names."""
+
+
+def read_missed(check: CommandCheck) -> frozenset[str]:
+    """Return the words of the lines in which a command says that something is not there."""
+    lines = (line for line in check.output_tail.splitlines() if _MISSES.search(line))
+    return frozenset(word for line in lines for word in _WORD.findall(line))
+
+
+def find_missing_files(check: CommandCheck) -> tuple[str, ...]:
+    """Return the files that a command names and that its test runner did not find, so that it ran nothing."""
+    if check.status is not Outcome.NO_TESTS:
+        return ()
+    missed = read_missed(check)
+    named = find_command_paths(check.command)
+    return tuple(sorted(path for path in named if any(f"/{word}".endswith(f"/{path}") for word in missed)))
+
+
+def may_come(path: str, phases: Iterable[Phase], near: str) -> bool:
+    """Say whether work of phases may make a file: one names it, or what it tests, or says nothing of files at all.
+
+    Args:
+        path: The file.
+        phases: Those that are done before it has to be there.
+        near: What is there in its place, as `find_near` returns it.
+    """
+    folders = {path, *map(str, PurePosixPath(path).parents)} - {"."}
+    subject = re.compile(rf"(?<![A-Za-z]){re.escape(_TEST.sub('', PurePosixPath(path).stem))}", re.IGNORECASE)
+    for phase in phases:
+        bare = [item for item in phase.items if not item.paths]
+        named = {str(PurePosixPath(name)) for item in phase.items for name in item.paths}.union(phase.files)
+        if bare or not folders.isdisjoint(named):
+            return True
+        if not near and any(subject.search(item.text) for item in phase.items):
+            return True
+    return False
+
+
+def find_near(path: str, root: Path) -> str:
+    """Return what may be meant by a path that is not there: a directory of that name, or a similar name beside it."""
+    from difflib import get_close_matches
+
+    pure, beside = PurePosixPath(path), list[str]()
+    with suppress(OSError):
+        beside = [found.name for found in (root / pure.parent).iterdir()]
+    found = [pure.stem] if pure.stem in beside else get_close_matches(pure.name, beside, 1, _SIMILAR)
+    return str(pure.with_name(found[0])) if found else ""
+
+
+def suggest(near: str) -> str:
+    """Write what may be meant; empty where that is nothing."""
+    return f" (did you mean {near}?)" if near else ""
+
+
+def check_files(plan: Plan, root: Path, lines: Mapping[str, int]) -> Iterator[Violation]:
+    """Yield the files that commands of open phases test and that are not there when their phase is done, each once.
+
+    Args:
+        plan: The plan.
+        root: The repository.
+        lines: Where each command stands.
+    """
+    begun: list[Phase] = []
+    seen = set[str]()
+    for phase in plan.phases:
+        if phase.done:
+            continue
+        begun.append(phase)
+        for command in phase.verify:
+            for path in sorted(_find_tested(command) - seen):
+                near = find_near(path, root)
+                if os.path.lexists(root / path) or may_come(path, begun, near):
+                    continue
+                seen.add(path)
+                words = f"{path}, which a verify command names, is not there, and no item makes it{suggest(near)}"
+                yield Violation(line=lines.get(command, phase.line), message=words, warning=True)
+
+
+def _find_tested(command: str) -> frozenset[str]:
+    """Return the files that a command runs tests of, relative to the root; nothing where it looks elsewhere."""
+    parts = () if _ELSEWHERE.search(command) else list_tests(command)
+    return frozenset[str]().union(*map(find_command_paths, parts))
