@@ -54,6 +54,7 @@ from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
 from relay.setup.account import make_meter
+from relay.setup.repository import hold_worktree
 from relay.store import branch_move
 from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
@@ -212,12 +213,14 @@ class _Worker:
     def _put_aside(self, phase_id: str) -> None:
         """Put aside what is here of a phase that another machine went on with, and have the remote know its cost."""
         branch = name_job_branch(self._main, phase_id)
+        if job := next((job for job in self._find_jobs() if job.phase_id == phase_id), None):
+            with hold_worktree(job.repo):
+                pass  # what a run there left that was killed is made good
         here, own = read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
         is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
         if shown := read_shown(self._main, branch):
             self._book(phase_id, branch, shown, is_open=bool(is_open))
         if is_open and here and here != read_there(self._remote, branch).get(branch, {}):
-            job = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
             ref = self._leave(job, branch) if job else put_aside(self._main, branch, tuple(here.values()))
             place = f"{job.repo.root} and in {ref}" if job else ref
             words = f"another machine went on with phase {phase_id}; what was here stays in {place}"
