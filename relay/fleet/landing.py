@@ -46,8 +46,8 @@ class Job:
 
     @property
     def is_there(self) -> bool:
-        """Whether its work tree is still there: somebody may remove it."""
-        return (self.repo.root / ".git").exists()
+        """Whether its work tree is still there, and what git keeps of it: somebody may remove either."""
+        return (self.repo.root / ".git").exists() and self.repo.git_dir.exists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

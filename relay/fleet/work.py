@@ -56,6 +56,7 @@ from relay.session.events import Noticed, Observe
 from relay.setup.account import make_meter
 from relay.setup.repository import hold_worktree
 from relay.store import branch_move
+from relay.store.completion import finish_pending
 from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
@@ -128,6 +129,8 @@ class _Worker:
         with locking(self._main, self._interrupts):
             if locks := clear_stale_locks(self._main):
                 raise RepoError("; ".join(locks))
+            for words in finish_pending(self._main):  # of a worker that was killed as it followed the remote
+                self._observe(Noticed(text=words, warning=True))
         with ExitStack() as stack:
             while (end := self._try(stack)) is None and not self._interrupts.wait(_AGAIN_S):
                 stack.close()  # others ended meanwhile: what they spent has to be counted
