@@ -338,6 +338,15 @@ def test_an_answer_is_the_same_however_it_is_cut(data, dialect):
 
 
 @EVERY
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_last_line_is_read_though_nothing_ends_it(dialect, end):
+    tally = Tally(dialect=dialect, streamed=True)
+    tally.feed(stream(dialect).rstrip() + end)
+    tally.close()
+    assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
+
+
+@EVERY
 def test_an_answer_that_ends_early_is_not_complete(dialect):
     """Its usage is known as far as it was told."""
     tally = Tally(dialect=dialect, streamed=True)

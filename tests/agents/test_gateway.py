@@ -1,13 +1,15 @@
 """The gateway between a client and the rehearsal server: what passes, what is held, what is read."""
 
+import gzip
 import http.client
 import itertools
 import json
 import queue
 import socket
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -19,8 +21,10 @@ from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Ro
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
 from relay.runners.messages.watchdog import most_answer_bytes
+from relay.session.usage import Usage
 
 MARK = b"mark-1"
+KEY = "sk-real-key-of-the-user"
 begin = ThreadPoolExecutor().submit
 TOOLS = [{"name": "bash", "description": "run", "input_schema": {"type": "object"}}]
 BODY = {
@@ -74,17 +78,23 @@ def ask_released(path, told, body, **how):
     return asked.result(), held, passed
 
 
+@contextmanager
+def played(answer, place, **given):
+    """Open a gateway whose endpoint is a function of requests; yield what is told, and its socket."""
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    transport = httpx2.MockTransport(answer)
+    with open_client({"ANTHROPIC_API_KEY": KEY}, 5.0, transport) as client:
+        route = Route(client=client, mark=MARK, secrets=(KEY,), tell=told.put, **given)
+        with open_gateway(route, place / "socket"):
+            yield told, place / "socket"
+
+
 def test_an_answer_without_end_is_cut_where_it_is_longer_than_was_asked_for(tmp_path):
     """It is broken off as endpoints do it, and may be billed."""
-    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     ping = b"event: ping\ndata: {}\n\n" * 10_000
     answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=itertools.repeat(ping))
-    with ExitStack() as stack:
-        transport = httpx2.MockTransport(lambda _: answer)
-        client = stack.enter_context(open_client({"ANTHROPIC_API_KEY": "k"}, 5.0, transport))
-        route = Route(client=client, mark=MARK, secrets=(), tell=told.put)
-        stack.enter_context(open_gateway(route, tmp_path / "socket"))
-        asked = begin(ask_broken, tmp_path / "socket", "/v1/messages", BODY)
+    with played(lambda _: answer, tmp_path) as (told, path):
+        asked = begin(ask_broken, path, "/v1/messages", BODY)
         told.get(timeout=20).release.set_result(None)
         passed = told.get(timeout=20)
         asked.result()
@@ -92,6 +102,112 @@ def test_an_answer_without_end_is_cut_where_it_is_longer_than_was_asked_for(tmp_
     assert "the answer is longer than the 1,000 tokens that it may have" in passed.fault.message
     assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.INFRA, True)
     assert passed.tally.passed_bytes < 8 * most_answer_bytes(1_000)
+
+
+ANSWER = {
+    "type": "message", "model": "m", "stop_reason": "end_turn", "content": [{"type": "text", "text": "hello " * 500}],
+    "usage": {"input_tokens": 5, "output_tokens": 9},
+}  # fmt: skip
+
+
+def answer_with(data, **headers):
+    """Return an endpoint that answers so."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _: httpx2.Response(
+        200, headers={"content-type": "application/json", **given}, stream=httpx2.ByteStream(data)
+    )
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)])
+def test_an_answer_that_is_compressed_unasked_is_counted_and_passed_in_clear(tmp_path, coding, pack):
+    text = json.dumps(ANSWER).encode()
+    with played(answer_with(pack(text), content_encoding=coding), tmp_path) as (told, path):
+        (status, headers, said), _, passed = ask_released(path, told, BODY)
+
+    assert (status, said) == (200, text)
+    assert "content-encoding" not in {name.lower() for name in headers}
+    assert (passed.fault, passed.tally.usage) == (None, Usage(input_tokens=5, output_tokens=9))
+
+
+def test_one_that_cannot_be_read_is_refused_and_may_be_billed(tmp_path):
+    with played(answer_with(b"\x8b\x00", content_encoding="br"), tmp_path) as (told, path):
+        (status, _, said), _, passed = ask_released(path, told, BODY)
+
+    assert (status, b"compresses its answer unasked, as br" in said) == (502, True)
+    assert (passed.tally, passed.fault.kind, passed.fault.may_be_billed) == (None, FaultKind.INFRA, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "may_be_billed"),
+    [
+        (httpx2.ConnectError("refused"), False),
+        (httpx2.ConnectTimeout("no answer"), False),
+        (httpx2.ReadTimeout("silent"), True),
+        (httpx2.RemoteProtocolError("gone"), True),
+    ],
+)
+def test_what_never_reached_the_endpoint_is_not_billed(tmp_path, error, may_be_billed):
+    def fail(_):
+        raise error
+
+    with played(fail, tmp_path) as (told, path):
+        (status, _, _), _, passed = ask_released(path, told, BODY)
+
+    assert (status, passed.tally, passed.fault.kind) == (502, None, FaultKind.INFRA)
+    assert passed.fault.may_be_billed == may_be_billed
+
+
+def test_of_headers_only_those_pass_that_are_known_for_what_they_say(tmp_path):
+    """Others name who pays, lead a company's gateway elsewhere, or tell the agent whose the key is."""
+    seen: list[Any] = []
+    text = json.dumps(ANSWER).encode()
+    told_of = {"request_id": "req_1", "retry_after": "7", "x_should_retry": "true"}
+    kept = {"anthropic_organization_id": "org", "set_cookie": "a=b", "x_ratelimit_limit": "9", "via": "1.1 proxy"}
+
+    def answer(request):
+        seen.append(request)
+        return answer_with(text, **told_of, **kept)(request)
+
+    asked = {
+        "x-api-key": "an agent's own", "accept-encoding": "gzip, br", "anthropic-beta": "effort-2025-11-24",
+        "x-stainless-os": "Linux", "user-agent": "agent/1", "OpenAI-Organization": "another", "cookie": "a=b",
+        "x-goog-user-project": "another", "Helicone-Target-URL": "https://elsewhere.example",
+        "content-encoding": "gzip", "x-http-method-override": "DELETE",
+    }  # fmt: skip
+    target = "/v1/messages?beta=true&key=an-agents-own&$httpHeaders=x&beta=/../../files"
+    with played(answer, tmp_path) as (told, path):
+        (_, headers, _), _, _ = ask_released(path, told, BODY, target=target, headers=asked)
+
+    passed = {name.lower() for name in headers} - {"transfer-encoding"}
+    assert passed == {"content-type", *(name.replace("_", "-") for name in told_of)}
+    assert {name for name in asked if name.lower() in seen[0].headers} == {
+        *("accept-encoding", "anthropic-beta", "x-stainless-os", "user-agent")
+    }
+    assert seen[0].headers["accept-encoding"] == "identity"
+    assert str(seen[0].url).partition("/v1")[2] == "/messages?beta=true"
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "sent"),
+    [
+        (KEY, {"x-api-key": "held-by-relay"}, {"x-api-key": KEY}),
+        (KEY, {"authorization": "Bearer held-by-relay"}, {"authorization": f"Bearer {KEY}"}),
+        ("", {"x-api-key": "held-by-relay"}, {"authorization": f"Bearer {KEY}"}),
+    ],
+)
+def test_the_key_goes_in_the_header_that_the_agent_has_it_in(tmp_path, key, said, sent):
+    """A company's gateway may know one of them only. What is a token, and no API key, goes as a bearer's always."""
+    seen: list[Any] = []
+
+    def answer(request):
+        seen.append(request)
+        return answer_with(json.dumps(ANSWER).encode())(request)
+
+    with played(answer, tmp_path, api_key=key) as (told, path):
+        ask_released(path, told, BODY, headers=said)
+
+    names = ("x-api-key", "authorization")
+    assert {name: seen[0].headers[name] for name in names if name in seen[0].headers} == sent
 
 
 def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cost(tmp_path):
@@ -302,15 +418,9 @@ def test_an_answer_for_which_there_is_no_room_passes_and_counts_as_one_that_brok
     """Its lines are held until they end, and all of it for the session's history."""
     notes: list[Any] = []
     tail = json.dumps({"type": "message", "content": [{"type": "text", "text": "x" * 100_000}], "usage": {}})
-    answer = httpx2.Response(200, headers={"content-type": "application/json"}, content=iter([tail.encode()]))
-    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with ExitStack() as stack:
-        transport = httpx2.MockTransport(lambda _: answer)
-        client = stack.enter_context(open_client({"ANTHROPIC_API_KEY": "k"}, 5.0, transport))
-        room = Room(left_bytes=2_000)
-        route = Route(client=client, mark=MARK, secrets=(), tell=told.put, room=room, keep=notes.append)
-        stack.enter_context(open_gateway(route, tmp_path / "socket"))
-        (status, _, text), _, passed = ask_released(tmp_path / "socket", told, BODY)
+    room = Room(left_bytes=2_000)
+    with played(answer_with(tail.encode()), tmp_path, room=room, keep=notes.append) as (told, path):
+        (status, _, text), _, passed = ask_released(path, told, BODY)
 
     assert (status, text) == (200, tail.encode())
     assert (passed.fault.message, passed.fault.may_be_billed) == ("the answer broke off", True)

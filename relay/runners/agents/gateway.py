@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from relay.regexes import regex
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
 from relay.runners.agents.http_peer import HttpPeer, MalformedError
 from relay.runners.agents.tally import Tally, describe_answer
@@ -43,13 +44,17 @@ _ANSWER_TOKENS = 128_000
 """The longest answer of a model, for a request that does not limit it."""
 _EVENT_SHARE = 4
 """How much larger an event may be than one of the Messages API: Chat's repeat the model, Responses' the text."""
-_HELD_BACK = frozenset({
-    "host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive", "upgrade", "te",
-    "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "x-goog-api-key", "cookie",
-})  # fmt: skip
-"""Of a request's headers: those of the connection, and everything that is or could be a key."""
-_LOGIN = frozenset({"authorization", "x-api-key"})
-_NOT_PASSED_ON = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"})
+_SENT = regex(
+    r"accept|accept-language|content-type|user-agent|originator|version|openai-beta|http-referer|thread-id"
+    r"|anthropic-(?:version|beta|dangerous-direct-browser-access)|(?:agent-)?session[_-]id|x-goog-api-client"
+    r"|x-(?:app|title|initiator|interaction|client|session|stainless|claude-code|codex)(?:-.+)?"
+)
+"""Of a request's headers: what says who asks and what for. Others are keys, name who pays, or lead elsewhere."""
+_LOGIN = frozenset({"authorization", "x-api-key", "chatgpt-account-id"})
+_QUERY = regex(r"(?:beta|alt|limit|(?:after|before)_id|pageSize|pageToken|api-version|client_version)=[\w.-]*")
+_TOLD = regex(r"content-type|retry-after(?:-ms)?|x-should-retry|(?:x-)?request-id")
+"""Of an answer's headers: what an agent needs. Others say whose the key is, and what is left of it."""
+_CODINGS = frozenset({"", "identity", "gzip", "deflate"})
 _OK = range(200, 300)
 
 
@@ -134,6 +139,8 @@ class Route:
     room: Room = field(default_factory=Room)
     passes_login: bool = False
     """The agent's own login goes with its requests, in the place of a key of relay's."""
+    api_key: str = ""
+    """Sent as ``x-api-key`` by an agent that does so; empty for one that goes as the client has it."""
 
 
 def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
@@ -238,13 +245,9 @@ class _Exchange:
 
         self.came: dict[str, Any] = {"kind": "answer", "status": 0, "headers": {}, "cut": True}
         self.came_body = bytearray()
-        held_back = _HELD_BACK - _LOGIN if self.way.passes_login else _HELD_BACK
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in held_back}
-        headers |= {"accept-encoding": "identity"}
         tally = None
         try:
-            path = self.path.removeprefix(self.way.family.root)
-            with self.way.client.stream(self.command, path, content=body, headers=headers) as response:
+            with contextlib.closing(self._send(body)) as response:
                 if response.status_code not in _OK:
                     return None, self._pass_error(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
@@ -259,6 +262,32 @@ class _Exchange:
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
+    def _send(self, body: bytes) -> "httpx2.Response":
+        """Send the request; return its answer, of which nothing is read.
+
+        Raises:
+            httpx2.HTTPError: The endpoint was not reached, or says what cannot be read.
+        """
+        import httpx2
+
+        bare, _, query = self.path.removeprefix(self.way.family.root).partition("?")
+        known = "&".join(filter(_QUERY.fullmatch, query.split("&")))
+        login = _LOGIN if self.way.passes_login else ()
+        headers = {name: value for name, value in self.headers.items() if _SENT.fullmatch(name) or name in login}
+        headers |= {"accept-encoding": "identity"}
+        path = f"{bare}?{known}" if known else bare
+        asked = self.way.client.build_request(self.command, path, content=body, headers=headers)
+        if self.way.api_key and "x-api-key" in self.headers:
+            asked.headers["x-api-key"] = self.way.api_key
+            if asked.headers.get("authorization") == f"Bearer {self.way.api_key}":
+                del asked.headers["authorization"]
+        response = self.way.client.send(asked, stream=True)
+        coding = response.headers.get("content-encoding", "")
+        if coding.lower() not in _CODINGS:
+            response.close()
+            raise httpx2.DecodingError(f"the endpoint compresses its answer unasked, as {coding[:100]}")
+        return response
+
     def _pass(self, response: "httpx2.Response", tally: Tally, output_tokens: int) -> bool:
         """Pass an answer on; False when the agent does not wait for it: the endpoint need not go on then.
 
@@ -269,7 +298,7 @@ class _Exchange:
 
         heard = self.peer.begin(response.status_code, _choose_headers(response.headers))
         left_bytes, is_kept = _EVENT_SHARE * most_answer_bytes(output_tokens), True
-        for chunk in response.iter_raw():
+        for chunk in response.iter_bytes():
             left_bytes -= len(chunk)
             if left_bytes < 0:
                 raise httpx2.StreamError(f"the answer is longer than the {output_tokens:,} tokens that it may have")
@@ -308,7 +337,7 @@ def _refuse(peer: HttpPeer, status: int, words: str) -> None:
 
 
 def _choose_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON]
+    return [(name, value) for name, value in headers.items() if _TOLD.fullmatch(name.lower())]
 
 
 def _was_sent(error: Exception) -> bool:

@@ -23,7 +23,7 @@ from relay.runners.agents.tunnel import ToldAccount, TunnelSession
 from relay.runners.agents.wire import Wire
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.conversation import ApiRunner
-from relay.runners.messages.endpoint import Family, find_own_secrets, open_client
+from relay.runners.messages.endpoint import ANTHROPIC, Family, find_own_secrets, open_client
 from relay.runners.messages.limits import settle_limits
 from relay.sandbox.child import start_child
 from relay.sandbox.intake import Intake
@@ -156,6 +156,7 @@ class AgentRunner:
             tell=lambda told: turn_away(() if inbox.put(told, most=2 * MOST) else (told,)),
             family=self.family,
             passes_login=lent,
+            api_key="" if lent or self.family is not ANTHROPIC else environ.get(ANTHROPIC.keys[0], ""),
             keep=spec.keep,
             hide=spec.hide,
         )
