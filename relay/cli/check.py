@@ -200,7 +200,7 @@ def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
     for phase in plan.phases:
         for name, line in phase.tool_lines:
             if not phase.done and name not in settings.mcp_servers:
-                words = f"Tools: {name} is none of your mcp_servers: the phase would work without it"
+                words = f"Tools: {name} is none of your mcp_servers: a run stops there"
                 yield Violation(line=line, message=words, warning=True)
 
 

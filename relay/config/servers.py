@@ -6,6 +6,8 @@ from typing import Any
 from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_record, make_rows, make_texts
 from relay.values import dataclass
 
+REPOSITORY = "{repository}"
+"""Stands for the repository's root in a server's command."""
 SERVER_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 
 
@@ -14,7 +16,8 @@ class ServerSettings:
     """One server: a program, or an address."""
 
     command: tuple[str, ...] = ()
-    """The program with its arguments; it runs in the sandbox of commands, and reaches what they reach."""
+    """The program with its arguments; it runs in a sandbox as commands have it, and starts outside of the repository,
+    for which ``{repository}`` stands."""
     env: tuple[str, ...] = ()
     """Names of your variables that it gets."""
     url: str = ""

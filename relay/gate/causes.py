@@ -11,7 +11,7 @@ from itertools import islice
 from relay.gate.model import Outcome
 from relay.regexes import regex
 from relay.sandbox.environment import FIXED
-from relay.sandbox.toolchains import TOOLS
+from relay.sandbox.toolchains import find_hosts
 from relay.sandbox.veil import Veil
 from relay.values import dataclass
 from relay.words import list_some, shorten
@@ -166,8 +166,7 @@ def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str
 
 def _look_for_network(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
     if not veil.network and (found := NO_NETWORK.search(text)):
-        hosts = next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())
-        listed = ", ".join(f'"{host}"' for host in hosts) or '"…"'
+        listed = ", ".join(f'"{host}"' for host in find_hosts(text)) or '"…"'
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
         yield f"{words}, or network = {{ hosts = [{listed}] }} ({USER_FILE}); --network opens all of it"
 

@@ -18,7 +18,7 @@ from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.plan_commit import put_ticks_aside
 from relay.run.commit.readiness import require_gates
 from relay.run.ends import add_doubts, end_done, find_done_plan, finish_run
-from relay.run.leg.parts import make_parts
+from relay.run.leg.parts import ask_for_tools, make_parts
 from relay.run.leg.session import Leg, LegKind, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume.recommit import commit_proposed
@@ -97,12 +97,13 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit may have named another
+    served = ask_for_tools(ctx, phase)
     handover = _begin(ctx, phase, situation)
     if handover is None:
         return None
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
-        result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
+        result = Leg(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
     put_ticks_aside(ctx)
     return _decide(ctx, selection, result, handover)
 

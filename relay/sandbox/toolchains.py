@@ -7,6 +7,7 @@ same for readers.
 """
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -301,3 +302,8 @@ def _find_kept(name: str, home: Path | None, env: Mapping[str, str]) -> Path | N
 def list_offline() -> dict[str, str]:
     """Return the variables that tell every tool that there is no network."""
     return {name: value for tool in TOOLS for name, value in tool.offline.items()}
+
+
+def find_hosts(text: str) -> tuple[str, ...]:
+    """Return what the tool downloads from that has printed a text for want of a network; nothing where none has."""
+    return next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())

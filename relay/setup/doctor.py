@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.config import Settings
-from relay.errors import ConfigError, PlanError, RepoError, SandboxError
+from relay.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
 from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
@@ -40,6 +40,7 @@ from relay.setup.preconditions import (
     make_missing,
 )
 from relay.setup.rules import load_repository_rules
+from relay.setup.workspace import open_own_workspace
 from relay.store.home import get_jobs_place
 from relay.values import dataclass
 from relay.words import count
@@ -95,6 +96,8 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings.extend(_examine_log(repo))
         findings.extend(_examine_sandbox(repo, settings, environ))
         findings.extend(_examine_worktrees(repo, chosen))
+    if request is not None:
+        findings.extend(_examine_servers(request))
     findings.append(_examine_rules(root, settings, environ))
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: _BY_WEIGHT.index(finding.state))),
@@ -231,6 +234,25 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     program = find_bwrap()
     if program is not None and (advice := find_advice(program)) is not None:
         yield Finding(name="sandbox", state=State.INFO, words=advice)
+
+
+def _examine_servers(request: RunRequest) -> Iterator[Finding]:
+    """Start each tool server of the user's once, and ask it what it has."""
+    known, hint = request.settings.mcp_servers, "a phase that names it stops before its first session"
+    if not known:
+        return
+    from relay.tools.servers import ask_servers
+
+    try:
+        with open_own_workspace(request) as workspace:
+            served = ask_servers(tuple(known), known, workspace, request.environ)
+    except RelayError as error:
+        yield Finding(name="servers", state=State.WARNING, words=f"none was started: {error}", hint=error.hint)
+        return
+    for words in served.notes:
+        yield Finding(name="servers", state=State.OK, words=words.removeprefix("Tools: "))
+    for words in served.missing:
+        yield Finding(name="servers", state=State.WARNING, words=words.removeprefix("Tools: "), hint=hint)
 
 
 def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:

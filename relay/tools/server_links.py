@@ -14,12 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from relay.regexes import regex
 from relay.sandbox.child import Child
 from relay.sandbox.intake import Intake
 from relay.sandbox.text import render_output
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.1
+_TELLS = regex(
+    r"(?i)error|exception|not found|no such|cannot|can't|could not|unable|denied|refused|failed|invalid|required"
+)
+_LEADS_ON = regex(r"complete log of this run|^npm (error|ERR!) code ")
+"""What npm says beside the reason."""
+_MOST_LINES, _MOST_CHARS = 2, 400
 
 
 class ServerError(Exception):
@@ -45,10 +52,19 @@ class ProgramLink:
 
     Args:
         should_stop: Polled while it is waited for.
+        advise: Given why it has ended, adds what helps.
+        leave: Called when it is gone.
     """
 
-    def __init__(self, child: Child, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        child: Child,
+        should_stop: Callable[[], bool],
+        advise: Callable[[str], str],
+        leave: Callable[[], object],
+    ) -> None:
         self._child, self._should_stop = child, should_stop
+        self._advise, self._leave = advise, leave
         self._lines: Intake[bytes] = Intake()
         self._thread = threading.Thread(target=self._read, name="mcp", daemon=True)
         self._thread.start()
@@ -80,18 +96,18 @@ class ProgramLink:
             if said.get("id") == message["id"] and "method" not in said:
                 return said
             if "method" in said and "id" in said:
-                self._send(_answer_request(said))
+                self._child.send(_render(_answer_request(said)))  # one that has ended says so by its streams
         if words := self._child.check_memory():
             raise ServerError(words)
         raise ServerError("no answer in time")
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        if not self._child.send(json.dumps(message).encode() + b"\n"):
+        if not self._child.send(_render(message)):
             raise ServerError(f"its program does not listen{self._find_words()}")
 
     def _find_words(self) -> str:
-        lines = render_output(self._child.read_errors().encode()).splitlines()
-        return f": {lines[-1][:300]}" if lines else ""
+        words = find_reason(render_output(self._child.read_errors().encode()))
+        return f": {self._advise(words)}" if words else ""
 
     def close(self) -> None:
         """End the program and all it started."""
@@ -99,6 +115,16 @@ class ProgramLink:
         self._child.end()
         self._thread.join()
         self._child.output.close()
+        self._leave()
+
+
+def find_reason(said: str) -> str:
+    """Return the lines that say why a program has ended, else its last one; a trace's own lines are indented."""
+    lines = [
+        line.strip().rstrip(".") for line in said.splitlines() if line.strip() and not line.startswith((" ", "\t"))
+    ]
+    telling = [line for line in lines if _TELLS.search(line) and not _LEADS_ON.search(line)]
+    return "; ".join(dict.fromkeys(telling[-_MOST_LINES:] or lines[-1:]))[:_MOST_CHARS]
 
 
 class AddressLink:
@@ -183,6 +209,10 @@ def _read_events(answer: Any, until: float) -> Iterator[bytes]:
         elif not line.strip() and data:
             yield data
             data = b""
+
+
+def _render(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def _read_message(line: bytes) -> Mapping[str, Any]:

@@ -11,14 +11,13 @@ from typing import Any
 
 from relay.config.news import fill_variables
 from relay.config.servers import ServerSettings
-from relay.errors import SandboxError
 from relay.regexes import regex
-from relay.sandbox.child import start_child
 from relay.sandbox.text import render_output
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools.output import ToolAnswer, finish
-from relay.tools.server_links import AddressLink, ProgramLink, ServerError, ServerLink
+from relay.tools.server_links import AddressLink, ServerError, ServerLink
+from relay.tools.server_programs import make_opener
 from relay.tools.toolbox import Toolbox
 from relay.tools.workspace import Workspace
 from relay.values import dataclass
@@ -39,8 +38,6 @@ _MAX_NAME = 64
 _MAX_DEPTH = 32
 _PROPERTY = regex(r"[A-Za-z0-9_.-]{1,64}")
 _REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
-_EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
-"""Finds the program as every command is found."""
 
 
 class ToolServer:
@@ -180,35 +177,32 @@ def measure(specs: Sequence[ToolSpec]) -> int:
     return estimate_tokens(json.dumps(rows, separators=(",", ":"), ensure_ascii=False)) if rows else 0
 
 
-def make_server(name: str, settings: ServerSettings, workspace: Workspace, environ: Mapping[str, str]) -> ToolServer:
+def make_server(
+    name: str, settings: ServerSettings | None, workspace: Workspace, environ: Mapping[str, str]
+) -> ToolServer:
     """Return a server of the settings, not started yet.
 
+    Args:
+        settings: None where the user has no server of this name.
+
     Raises:
-        ServerError: A variable that it needs is not set, or there is no sandbox for its program.
+        ServerError: It is not known, a variable that it needs is not set, or its program or a sandbox is not there.
     """
+    if settings is None:
+        raise ServerError("none of your mcp_servers")
     try:
         headers = {key: fill_variables(text, environ) for key, text in settings.headers}
-        given = {key: environ[key] for key in settings.env}
+        given = [environ[key] for key in settings.env]
+        if settings.url:
+            secrets = tuple(headers.values())
+            return ToolServer(
+                name, settings, lambda: AddressLink(settings.url, headers, workspace.should_stop), secrets
+            )
+        if not workspace.sandbox.mechanism.confines:
+            raise ServerError("relay starts no server without its sandbox")
+        return ToolServer(name, settings, make_opener(name, settings, workspace, environ), given)
     except KeyError as error:
         raise ServerError(f"the variable {error.args[0]} is not set") from None
-    if settings.url:
-        secrets = tuple(headers.values())
-        return ToolServer(name, settings, lambda: AddressLink(settings.url, headers, workspace.should_stop), secrets)
-    if not workspace.sandbox.mechanism.confines:
-        raise ServerError("relay starts no server without its sandbox")
-
-    def open_link() -> ServerLink:
-        sandbox = workspace.sandbox
-        try:
-            child = start_child(
-                sandbox.confinement, (*_EXEC, *settings.command), limits=workspace.limits, cwd=workspace.root,
-                extra_env=given, errors=sandbox.private.path / f"mcp-{name}",
-            )  # fmt: skip
-        except SandboxError as error:
-            raise ServerError(str(error)) from None
-        return ProgramLink(child, workspace.should_stop)
-
-    return ToolServer(name, settings, open_link, tuple(given.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +212,9 @@ class Served:
     servers: tuple[ToolServer, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
     notes: tuple[str, ...] = ()
-    """For the user: what each costs on every request, and what is not there."""
+    """For the user: what each costs on every request."""
+    missing: tuple[str, ...] = ()
+    """What was asked for and is not there, with the reason."""
 
     def add_to(self, toolbox: Toolbox, workspace: Workspace) -> Toolbox:
         """Return the tools with the servers' behind them; all are ended when a turn ends."""
@@ -262,20 +258,18 @@ def ask_servers(
     servers: list[ToolServer] = []
     specs: list[ToolSpec] = []
     notes: list[str] = []
+    missing: list[str] = []
     for name in dict.fromkeys(names):
-        if name not in known:
-            notes.append(f"Tools: {name} is none of your mcp_servers: this phase works without it")
-            continue
         try:
-            server = make_server(name, known[name], workspace, environ)
+            server = make_server(name, known.get(name), workspace, environ)
             try:
                 found = server.list_tools()
             finally:
                 server.close()
         except ServerError as error:
-            notes.append(f"Tools: {name} is left out: {error}")
+            missing.append(f"Tools: {name}: {error}")
             continue
         servers.append(server)
         specs += found
         notes.append(f"Tools: {name} adds {count(len(found), 'tool')}, {measure(found):,} tokens on every request")
-    return Served(servers=tuple(servers), specs=tuple(specs), notes=tuple(notes))
+    return Served(servers=tuple(servers), specs=tuple(specs), notes=tuple(notes), missing=tuple(missing))

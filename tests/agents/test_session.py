@@ -411,7 +411,7 @@ def test_an_agent_calls_a_tool_server_by_relay_which_starts_it_confined(stage, a
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ]", "Tools: db\n\n- [ ]", 1))
     stage.commit()
     calls = HELLO.replace("{name: tick", "{name: db__query, input: {sql: select 1}}, {name: tick", 1)
-    servers = {"db": {"command": ["python3", "-I", "server.py", "good"]}}
+    servers = {"db": {"command": ["python3", "-I", "{repository}/server.py", "good"]}}
     with agent("run", calls, mcp_servers=servers) as ctx:
         ended = play(ctx)
 

@@ -21,7 +21,7 @@ def name_servers(arena, source, kinds):
     config = arena.home / ".config/relay/config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
     named = (
-        f'[mcp_servers.{name}]\ncommand = ["{arena.python}", "-I", "server.py", "{kind}"]\n'
+        f'[mcp_servers.{name}]\ncommand = ["{arena.python}", "-I", "{{repository}}/server.py", "{kind}"]\n'
         for name, kind in kinds.items()
     )
     config.write_text("".join(named))
@@ -41,13 +41,13 @@ def serving(arena):
 
 def test_a_server_reaches_no_more_than_commands_do_and_a_repositorys_is_not_started(serving, leaks):
     asked = [str(serving.home / ".ssh/id_ed25519"), str(serving.outside / "secret.txt"), "/proc/1/environ"]
-    played = serving.call([("db__query", {"path": path}) for path in asked], "run", warm=True)
+    played = serving.call([("db__query", {"path": path}) for path in asked], "run", "--unchecked", warm=True)
 
     texts = [got.text for got in played.got]
     assert len(texts) == len(asked), played.tail
     assert all(text.startswith("refused environ ") for text in texts[:2]), texts
     assert not [leak for leak in leaks for text in texts if leak in text]
-    assert b"Tools: evil is none of your mcp_servers" in played.out
+    assert b"Tools: evil: none of your mcp_servers" in played.out
     assert not (serving.outside / "executed").exists()
     assert not (serving.outside / "stolen").exists()
     assert not (serving.home / ".ssh/stolen").exists()
@@ -81,7 +81,7 @@ def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
         {"text": "Commit: Say one"},
     ]
 
-    played = arena.play([{"turns": turns}], "run", "--phase", "1", terminal=True, warm=True)
+    played = arena.play([{"turns": turns}], "run", "--phase", "1", "--unchecked", terminal=True, warm=True)
 
     assert (played.code, played.errors) == (0, ()), played.tail
     calls = len(kinds)

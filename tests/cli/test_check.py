@@ -296,7 +296,7 @@ def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, p
     ran = relay("check")
 
     assert ran.code == 0
-    assert "PLAN.md:10: warning: Tools: evil is none of your mcp_servers: the phase would work without it\n" in ran.out
+    assert "PLAN.md:10: warning: Tools: evil is none of your mcp_servers: a run stops there\n" in ran.out
     assert ran.out.count("Tools: ") == 1
 
 

@@ -450,6 +450,19 @@ def test_doctor_names_what_is_missing(relay):
     assert "max_cost_usd" not in ran.out
 
 
+def test_doctor_starts_each_tool_server_once(relay, environ):
+    fake = Path(__file__).parents[1] / "tools/fake_server.py"
+    own = Path(environ["HOME"], ".config/relay/config.toml")
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        f'[mcp_servers.good]\ncommand = ["{sys.executable}", "-c", {json.dumps(fake.read_text())}, "good"]\n'
+        f'[mcp_servers.bad]\ncommand = ["{sys.executable}", "-c", "raise SystemExit(\'Error: no database\')"]\n'
+    )
+    said = relay("doctor").out
+    assert re.search(r"^ok +servers +good adds 1 tool, \d+ tokens on every request$", said, re.MULTILINE)
+    assert re.search(r"^warning +servers +bad: its program has ended: Error: no database$", said, re.MULTILINE)
+
+
 def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay):
     """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
     ran = relay("doctor", env={"RELAY_WRITABLE_DIRS": "/no/such"})

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from relay.cli.views.narrate import Narrator
-from relay.errors import ExitCode
+from relay.errors import ExitCode, PlanError
 from relay.session.events import Noticed, ToolFinished
 
 FAKE = Path(__file__).parents[1] / "tools/fake_server.py"
@@ -20,6 +22,9 @@ Tools: db, evil
 Verify: `grep -q two two.txt`
 - [ ] Say two — two.txt
 """
+
+
+SERVERS = {"db": {"command": ["python3", "-I", "{repository}/server.py", "good"]}}
 
 
 def work(number, word, *before):
@@ -40,7 +45,7 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     red = {"name": "bash", "input": {"command": "echo no; exit 3"}}
     script = json.dumps({"sessions": [work(1, "one", query), work(2, "two", red)]})
 
-    ended = stage.run(script, mcp_servers={"db": {"command": ["python3", "-I", "server.py", "good"]}})
+    ended = stage.run(script, unchecked=True, mcp_servers=SERVERS)
 
     assert ended.exit_code == ExitCode.DONE, ended
     requests = [request.body for request in stage.server.requests if request.path == "/v1/messages"]
@@ -54,4 +59,14 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     assert ": exit 3" in line.text  # and, on a busy machine, after how many seconds
     notes = [event.text for event in stage.seen(Noticed) if event.text.startswith("Tools: ")]
     assert notes[0].startswith("Tools: db adds 1 tool, ")
-    assert notes[1:] == ["Tools: evil is none of your mcp_servers: this phase works without it"]
+    assert notes[1:] == ["Tools: evil: none of your mcp_servers; this phase works without it"]
+
+
+def test_a_tool_that_is_missing_stops_the_phase_before_its_first_request(stage):
+    stage.write("PLAN.md", PLAN.replace(", evil", ""))
+    stage.commit()
+    dead = {"command": ["python3", "-c", "raise SystemExit('Error: no database')"]}
+    with pytest.raises(PlanError, match="Tools: db: its program has ended: Error: no database") as stopped:
+        stage.run(json.dumps({"sessions": [work(1, "one")]}), mcp_servers={"db": dead})
+    assert "--unchecked" in str(stopped.value.hint)
+    assert not [request for request in stage.server.requests if request.path == "/v1/messages"]

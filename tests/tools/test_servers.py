@@ -1,6 +1,8 @@
 """Tool servers of the user's own: a program in the sandbox, an address, and whatever both say."""
 
 import json
+import os
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import pytest
 
 from relay.config.servers import ServerSettings
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.server_links import AddressLink, ServerError
+from relay.tools.server_links import AddressLink, ServerError, find_reason
 from relay.tools.servers import ToolServer, ask_servers
 from relay.tools.toolbox import Toolbox
 
@@ -29,7 +31,7 @@ def workspace(bench):
 
 
 def program(kind, **more):
-    return ServerSettings(command=("python3", "-I", FAKE.name, kind), **more)
+    return ServerSettings(command=("python3", "-I", f"{{repository}}/{FAKE.name}", kind), **more)
 
 
 def test_a_name_that_is_too_long_with_its_servers_is_left_out():
@@ -94,8 +96,8 @@ def test_a_program_is_confined_as_commands_are(bench, workspace):
 def test_a_server_that_is_no_use_is_left_out_and_said(workspace, kind, words):
     served, toolbox = serve_one(workspace, program(kind))
     assert toolbox is NONE
-    assert served.notes[0].startswith("Tools: db is left out: ")
-    assert words in served.notes[0]
+    assert served.missing[0].startswith("Tools: db: ")
+    assert words in served.missing[0]
 
 
 @pytest.mark.parametrize(("kind", "words"), [("dies", "db: its program has ended"), ("fails", "it does not like this")])
@@ -122,10 +124,116 @@ def test_a_long_answer_is_cut_as_every_tools_is(workspace):
 
 def test_what_is_not_the_users_is_not_started(workspace):
     served = ask_servers(("evil", "db"), {"db": program("good", env=("NOT_SET",))}, workspace, {})
-    assert served.notes == (
-        "Tools: evil is none of your mcp_servers: this phase works without it",
-        "Tools: db is left out: the variable NOT_SET is not set",
+    assert served.missing == ("Tools: evil: none of your mcp_servers", "Tools: db: the variable NOT_SET is not set")
+
+
+SAYS = "import sys; sys.exit('Error: code of the session')\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("python3", "-m", "tickets_mcp"), ("python3", "{repository}/good/server.py", "good"), ("mcp-tickets",)]
+)
+def test_what_a_session_wrote_is_not_what_a_server_runs(bench, workspace, command):
+    """Neither a module that is called as the server, nor one beside a script, nor a program on PATH."""
+    (bench.root / "good").mkdir()
+    (bench.root / "good/server.py").write_bytes(FAKE.read_bytes())
+    for place in ("tickets_mcp.py", "json.py", "good/json.py"):
+        (bench.root / place).write_text(SAYS)
+    program = bench.root / "node_modules/.bin/mcp-tickets"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{sys.executable}\n{SAYS}")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.defpath}"
+    served, _ = serve_one(workspace, ServerSettings(command=command), {"PATH": path})
+    assert "code of the session" not in str(served.missing)
+    assert bool(served.specs) == ("good" in command)
+
+
+def test_a_server_starts_where_no_session_writes(bench, workspace):
+    bench.ok("bash", command="echo x > $TMPDIR/left; echo x > $TMPDIR/json.py")
+    words = "import os, sys; sys.exit(f'Error: {os.listdir()} {os.environ.get(\"NODE_PATH\")}')"
+    served, _ = serve_one(workspace, ServerSettings(command=("python3", "-c", words)), {"PATH": os.defpath})
+    assert served.missing == ("Tools: db: its program has ended: Error: [] None",)
+
+
+def test_a_program_below_a_hidden_place_is_shown_with_what_it_loads(workspace, tmp_path):
+    """As `pip install` puts it into an environment, and npm beside its packages."""
+    environment = tmp_path / "environment"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("")
+    (environment / "server.py").write_bytes(FAKE.read_bytes())
+    program = environment / "bin/mcp-db"
+    program.write_text(f'#!/bin/sh\nexec python3 -I {environment}/server.py "$@"\n')
+    program.chmod(0o755)
+    linked = tmp_path / "npm/lib/node_modules/db"
+    linked.mkdir(parents=True)
+    (linked / "cli.sh").write_text(
+        program.read_text().replace("environment/server.py", "npm/lib/node_modules/server.py")
     )
+    (linked / "cli.sh").chmod(0o755)
+    (linked.parent / "server.py").write_bytes(FAKE.read_bytes())
+    (tmp_path / "npm/bin").mkdir()
+    (tmp_path / "npm/bin/npm-db").symlink_to(linked / "cli.sh")
+    path = f"{environment}/bin:{tmp_path}/npm/bin:{os.defpath}"
+    for name in ("mcp-db", str(program), "npm-db"):
+        served, toolbox = serve_one(workspace, ServerSettings(command=(name, "good")), {"PATH": path})
+        toolbox.stop()
+        assert served.missing == ()
+        assert [spec.name for spec in served.specs] == ["db__query"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("python3", "."), "it starts outside of the repository, which {repository} stands for"),
+        (("tools/mcp",), "there is no program tools/mcp on PATH"),
+        (("{repository}/evil",), "in the repository: relay starts no server that a repository has"),
+        (("no-such-mcp",), "there is no program no-such-mcp on PATH"),
+    ],
+)
+def test_a_program_that_cannot_be_started_says_why(bench, workspace, command, words):
+    (bench.root / "evil").write_text("#!/bin/sh\n")
+    (bench.root / "evil").chmod(0o755)
+    served, _ = serve_one(workspace, ServerSettings(command=command), {"PATH": os.defpath})
+    assert words in served.missing[0]
+
+
+NPM = """\
+npm error code ENOTCACHED
+npm error request to https://registry.npmjs.org/x failed: cache mode is 'only-if-cached' but no response is cached.
+npm error A complete log of this run can be found in: /tmp/relay-x/.npm/_logs/1.log
+"""
+NODE = """\
+node:internal/modules/cjs/loader:1143
+  throw err;
+  ^
+
+Error: Cannot find module 'pg'
+    at Module._resolveFilename (node:internal/modules/cjs/loader:1140:15)
+
+Node.js v20.1.0
+"""
+PYTHON = "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nKeyError: 'url'\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (NPM, NPM.splitlines()[1].rstrip(".")),
+        (NODE, "Error: Cannot find module 'pg'"),
+        (PYTHON, "KeyError: 'url'"),
+        ("usage: mcp DIR\n", "usage: mcp DIR"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_says_why_is_told(said, reason):
+    assert find_reason(said) == reason
+
+
+def test_a_package_that_would_be_downloaded_is_said_with_what_helps(workspace):
+    words = f"import sys; sys.exit({NPM!r})"
+    served, _ = serve_one(workspace, ServerSettings(command=("python3", "-c", words)), {"PATH": os.defpath})
+    assert 'install it, or network = { hosts = ["registry.npmjs.org"] }' in served.missing[0]
 
 
 def test_only_the_tools_that_are_wanted_are_offered(workspace):
@@ -234,6 +342,6 @@ def test_an_address_that_is_no_use_is_left_out(workspace, answers, words):
     """No redirect is followed: nothing is asked but what the user named."""
     with address(answers) as (url, _):
         served, _ = serve_one(workspace, ServerSettings(url=url))
-    assert served.notes == (f"Tools: db is left out: {words}",)
+    assert served.missing == (f"Tools: db: {words}",)
     served, _ = serve_one(workspace, ServerSettings(url=url))
-    assert "cannot be reached" in served.notes[0]
+    assert "cannot be reached" in served.missing[0]

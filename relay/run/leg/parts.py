@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from relay.errors import PlanError
+from relay.hints import DOCTOR
+from relay.plan.model import Phase
 from relay.prompts.texts import render_runner_system
 from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
 from relay.run.commit.step import commit_leg
@@ -15,11 +19,14 @@ from relay.setup.context import RunContext
 from relay.store.presence import list_beside
 from relay.tools.notes import LegNotes
 from relay.tools.secret_check import refuse_secrets
-from relay.tools.toolbox import Toolbox, build_runner_tools
+from relay.tools.toolbox import build_runner_tools
+
+if TYPE_CHECKING:
+    from relay.tools.servers import Served
 
 
-def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
-    """Return what the leg works with that starts from `handover`."""
+def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> LegParts:
+    """Return what the leg works with that starts from `handover`; of servers what `ask_for_tools` has found."""
     notes = LegNotes(
         plan=handover.briefing.plan,
         phase=handover.briefing.phase,
@@ -33,7 +40,8 @@ def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     def look() -> Callable[[], None]:
         return keeper.begin_look()
 
-    toolbox = _add_servers(ctx, handover, build_runner_tools(ctx.workspace, notes, keep, look))
+    own = build_runner_tools(ctx.workspace, notes, keep, look)
+    toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(
         system=render_runner_system(ctx.rules.text),
@@ -44,17 +52,29 @@ def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     )
 
 
-def _add_servers(ctx: RunContext, handover: Handover, toolbox: Toolbox) -> Toolbox:
-    """Return the tools with those of the servers that the phase names."""
-    phase = handover.briefing.phase
+def ask_for_tools(ctx: RunContext, phase: Phase) -> "Served | None":
+    """Return the tools of the servers that a phase names; None where it names none.
+
+    Raises:
+        PlanError: One of them is not there, and the user has not typed that phases go on all the same.
+    """
     if not phase.tools:
-        return toolbox
+        return None
     from relay.tools.servers import ask_servers
 
     served = ask_servers(phase.tools, ctx.settings.mcp_servers, ctx.workspace, ctx.environ)
+    if served.missing and not ctx.unchecked:
+        raise PlanError(
+            f"no session was started for phase {phase.id}: {'; '.join(served.missing)}",
+            path=ctx.plan_path,
+            line=phase.line,
+            hint=(DOCTOR, " starts each server; --unchecked works without those that are missing"),
+        )
     for words in served.notes:
-        ctx.observe(Noticed(text=words, warning=" adds " not in words))
-    return served.add_to(toolbox, ctx.workspace)
+        ctx.observe(Noticed(text=words))
+    for words in served.missing:
+        ctx.observe(Noticed(text=f"{words}; this phase works without it", warning=True))
+    return served
 
 
 def _make_commit(

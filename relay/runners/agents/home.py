@@ -14,11 +14,11 @@ from relay.files.tree import read_start
 from relay.meters.prices import normalize_model
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
+from relay.sandbox.programs import MODULES, find_package
 from relay.values import dataclass
 
 HOME_NAME = "home"
 """Of the directory, below the sandbox's temporary one."""
-_MODULES = "node_modules"
 _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
 """What the names of models begin with, and whose they are."""
 _MOST_LOGIN_BYTES = 256 * 1024
@@ -48,7 +48,7 @@ def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | Non
         RunnerError: It is not installed, or something that it starts is not.
     """
     found = [_get_program(name, profile, environ, root) for name in (profile.program, *profile.needs)]
-    places = tuple(dict.fromkeys(_find_package(place) for place in found))
+    places = tuple(dict.fromkeys(find_package(place) for place in found))
     own = [str(place.parent) for place in found[1:]]
     entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
     return Installed(program=found[0], shown=places, path=":".join(dict.fromkeys([*own, *entries])))
@@ -72,12 +72,6 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
     return place
 
 
-def _find_package(program: Path) -> Path:
-    """Return the directory that holds a program with what it loads: of an npm package the topmost one."""
-    parts = program.parts
-    return Path(*parts[: parts.index(_MODULES) + 1]) if _MODULES in parts else program.parent
-
-
 def find_package_version(program: Path) -> str:
     """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
     packages = (folder / "package.json" for folder in list(program.parents)[:_NEAR])
@@ -92,7 +86,7 @@ def find_engine_version(profile: Profile, installed: Installed) -> str:
     own = dict(profile.env)
     if named := own.get(engine.variable) if engine.variable else shutil.which(engine.program, path=installed.path):
         return find_package_version(Path(named).resolve())
-    places = (folder / _MODULES / engine.package / "package.json" for folder in installed.program.parents)
+    places = (folder / MODULES / engine.package / "package.json" for folder in installed.program.parents)
     return next((_read_field(package, engine.field) for package in places if package.is_file()), "")
 
 
