@@ -346,7 +346,7 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
         figures = f"{len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}"
         say(f"{shorten(title, width):<{width}}  {figures}{by}")
         if size.too_big:
-            say(f"   too big for one session: {_advise_split(checked, size)}", style="yellow")
+            say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
     say(f"context: at a phase's end; a session hands off at {render_tokens(checked.sizes[0].line_tokens)}", style="dim")
 
 
@@ -380,8 +380,13 @@ def _render_size(checked: Checked, size: "PhaseSize") -> str:
     return f"about {render_tokens(size.context_tokens)}, {usd}"
 
 
-def _advise_split(checked: Checked, size: "PhaseSize") -> str:
+def _advise_split(checked: Checked, phase: "Phase", size: "PhaseSize") -> str:
     from relay.planning.sizes import suggest_parts
+
+    if phase.in_list:
+        from relay.plan.edit import NO_HEADING
+
+        return f"it {NO_HEADING}"
 
     parts = suggest_parts(size)
     split = checked.place.caller.write(Command(words=("plan", "--split", size.phase_id)))

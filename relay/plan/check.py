@@ -266,7 +266,11 @@ def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
     ]
     rule = "out of the repository; paths are relative to its root"
     yield from _join(out, f"{{}} leads {rule}", f"{{}} lead {rule}")
-    bare = [(item.line, item.id) for phase, item in items if not item.paths and not phase.files]
+    bare = [
+        (item.line, item.id)
+        for phase, item in items
+        if not item.paths and not phase.files and not (phase.in_list and item is phase.items[0] and phase.items[1:])
+    ]
     rule = "no file or folder; add it at the end, as in ` — src/keys.py`"
     yield from _join(bare, f"item {{}} names {rule}", f"items {{}} name {rule}")
     outside = [(item.line, item.id) for _, item in items if asks_for_outside(item.text)]

@@ -11,7 +11,7 @@ from itertools import product
 from relay.errors import PlanError
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
-from relay.plan.outline import Entry, EntryKind, Extent, Outline, Section, find_extents
+from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.transitions import check_transition
 from relay.regexes import regex
@@ -28,6 +28,10 @@ _BLOCK_START = regex(
 )
 _UNSEEN = regex(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
 """Control characters but those that are white space, and what hides or reorders text."""
+_BEFORE_TEXT = regex(r"[ \t>]*")
+_NO_BLANK = regex(r"[^ \t>]")
+NO_HEADING = "is an item of a list: number its parts as items of their own, such as `- [ ] 12. …`"
+"""Why a phase that has no heading cannot be written anew by itself."""
 _ASKED, _ASSUMED = "question: ", " (assumed: "
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
@@ -52,13 +56,10 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     inside = outline.sections[extent.head + 1 : extent.stop]
     notes = next((section for section in inside if section.is_notes), None)
     place = notes or outline.sections[extent.stop - 1]
-    level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
-    heading = [] if notes else [f"{'#' * level} Notes"]
     at = _last_line(outline.lines, place) + 1
     known = list_notes(plan, phase_id).count(words)
-    # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
-    for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
-        noted = find_plan_in(outline.lines.insert((at, [*above, *heading, f"{bullet} {words}", *below])))
+    for added in _render_note(outline, extent, notes, words):
+        noted = find_plan_in(outline.lines.insert((at, added)))
         if (
             noted
             and not check_transition(plan, noted, may_tick=())
@@ -70,6 +71,25 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
         "close the code fence or HTML that it ends with",
         line=phase.line,
     )
+
+
+def _render_note(outline: Outline, extent: Extent, notes: Section | None, words: str) -> Iterator[list[str]]:
+    """Yield the ways to write a note below those that there are, or with a beginning for them, the best first."""
+    head = outline.sections[extent.head]
+    if head.level == ITEM_LEVEL:
+        line = outline.lines.at((notes or head).line - 1)
+        for indent in [_BEFORE_TEXT.match(line)[0]] if notes else [_indent(line), ""]:  # type: ignore[index]  # any line
+            yield [*([] if notes else [f"{indent}- Notes"]), f"{indent}  - {words}"]
+        return
+    heading = [] if notes else [f"{'#' * min(head.level + 1, _MAX_LEVEL)} Notes"]
+    # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
+    for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
+        yield [*above, *heading, f"{bullet} {words}", *below]
+
+
+def _indent(line: str) -> str:
+    """Return what stands before the text of a list item, its bullet as a blank."""
+    return _NO_BLANK.sub(" ", line.partition("[")[0])
 
 
 def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
@@ -170,12 +190,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     texts = [_read_item(phase, line) for line in lines]
     if not texts:
         return plan
-    inside = outline.sections[extent.head : extent.stop]
-    last = [box for section in inside for box in section.boxes if not box.depth][-1]
-    at = last.stop
-    while not outline.lines.at(at - 1).strip(" \t>"):
-        at -= 1
-    prefix = outline.lines.at(last.line - 1).partition("[")[0]
+    at, prefix = _find_room(outline, extent)
     longer = parse_plan(outline.lines.insert((at, list(_render_items(prefix, texts)))))
     _refuse_illegal(plan, longer, phase_id)
     _refuse_renamed(plan, longer, phase)
@@ -184,6 +199,22 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     if grown is None or not _is_longer(phase, grown, texts):  # pragma: no cover
         raise PlanError(f"items appended to phase {phase_id} would not be read as its items", line=phase.line)
     return longer
+
+
+def _find_room(outline: Outline, extent: Extent) -> tuple[int, str]:
+    """Return the 0-based line that a phase's next item goes before, and what stands in front of its box."""
+    inside = outline.sections[extent.head : extent.stop]
+    in_list = inside[0].level == ITEM_LEVEL
+    first, *others = [box for section in inside for box in section.boxes if box.depth <= in_list]
+    last = others[-1] if others else first
+    prefix = outline.lines.at(last.line - 1).partition("[")[0]
+    if in_list and not others:
+        prefix = f"{_indent(prefix)}- "
+    notes = next((section.line - 1 for section in inside[1:] if section.is_notes), last.stop)
+    at = min(last.stop, notes)
+    while not outline.lines.at(at - 1).strip(" \t>"):
+        at -= 1
+    return at, prefix
 
 
 def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
@@ -202,6 +233,8 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     text, outline = plan.text, plan.outline
     phase, extent = _get_phase(plan, phase_id)
     _refuse_done(phase)
+    if phase.in_list:
+        raise PlanError(f"phase {phase.id} {NO_HEADING}", line=phase.line)
     ending = outline.lines.find_ending(phase.line)
     written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
     notes = _join_notes(text, outline, extent)

@@ -69,6 +69,8 @@ class Phase:
     """Where that is said; 0 where it is not."""
     tool_lines: tuple[tuple[str, int], ...] = ()
     """Names of tool servers that its sessions are to have, each with its line."""
+    in_list: bool = False
+    """It is a numbered item of a list with what belongs to it, and no heading."""
 
     @property
     def tools(self) -> tuple[str, ...]:

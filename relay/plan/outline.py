@@ -4,15 +4,17 @@ Everything that needs to know what Markdown is stands here; the modules above re
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from relay.errors import PlanError
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
-from relay.plan.spans import is_condition, is_enumerated, is_unit, render_plain
+from relay.plan.spans import is_condition, is_enumerated, is_unit, parse_number, render_plain
 from relay.regexes import regex
 from relay.values import dataclass
 
@@ -26,6 +28,12 @@ OPEN_SIGNS = " -~?"
 _BOX = regex(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
 _SIGNED_BOX = regex(r"\[.\](?:\\?\*)?")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
+ITEM_LEVEL = 7
+"""Of a section that a numbered item of a list opens: no heading is as deep."""
+_WHOLE = regex(r"\d{1,9}(?:\.0)?[a-z]?")
+_REQUIREMENTS = regex(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
+_CHECKPOINT = regex(r"(?:final[ \t]+)?checkpoint\b", re.IGNORECASE)
+_SEVERAL = 2
 _OPEN_FENCE = regex(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
 
@@ -75,12 +83,18 @@ class Box:
     """0-based line just past the list item with all that is nested in it."""
 
 
+_Placed = TypeVar("_Placed", Entry, Box)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and what follows up to the next heading; the first one of an outline has no heading."""
+    """A heading and what follows up to the next heading; the first one of an outline has no heading.
+
+    Where the numbered items of a list are the phases, as Kiro writes them, each is a section in the place of a heading.
+    """
 
     level: int
-    """1 to 6; 0 for what stands above the first heading."""
+    """1 to 6; 0 for what stands above the first heading, `ITEM_LEVEL` for an item of a list, one more for its notes."""
     heading: str
     title: str
     """The heading without markup."""
@@ -157,7 +171,84 @@ def read_outline(text: str) -> Outline:
     front = parse_front_matter(lines)
     reader = _Reader(lines=lines, first=front.body)
     reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
-    return Outline(lines=lines, front=front, sections=reader.finish())
+    return Outline(lines=lines, front=front, sections=tuple(_cut_lists(reader.finish(), lines)))
+
+
+def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
+    """Make sections of numbered items: `- [ ] 2. Keys`, with `- [ ] 2.1 …` or `_Requirements: 1.2_` below some of them.
+
+    A section decides that for itself, by what stands in it, and below a heading that counts itself none does: so that
+    what is added elsewhere never changes what a phase is called.
+    """
+    titles = sum(section.level == 1 for section in sections)
+    above: list[Section] = []
+    for section in sections:
+        above = [*(other for other in above if other.level < section.level), section]
+        counted = any(is_enumerated(other.title) for other in above if other.level > 1 or titles > 1)
+        heads = [] if counted or section.is_notes or is_condition(section.title) else _find_heads(section)
+        if not heads:
+            yield section
+            continue
+        ends = [*(head.line for head in heads[1:]), lines.index_at(section.end) + 2]
+        yield _narrow(section, lines, section.line, heads[0].line)
+        for head, end in zip(heads, ends, strict=True):
+            item = replace(
+                section, level=ITEM_LEVEL, heading=head.text, title=render_plain(head.text), underlined=False
+            )
+            yield from _cut_notes(_narrow(item, lines, head.line, end), lines)
+
+
+def _find_heads(section: Section) -> list[Box]:
+    """Return the boxes that open a phase each; a checkpoint belongs to the phase above it."""
+    numbers = [parse_number(render_plain(box.text)) for box in section.boxes]
+    tops = [
+        (box, said)
+        for box, said in zip(section.boxes, numbers, strict=True)
+        if not box.depth and _WHOLE.fullmatch(said.number)
+    ]
+    wholes = {said.number.removesuffix(".0") for _, said in tops}
+    is_outline = any(
+        said.number and not _WHOLE.fullmatch(said.number) and said.number.partition(".")[0] in wholes
+        for said in numbers
+    )
+    if len(tops) < _SEVERAL or not (is_outline or any(_REQUIREMENTS.match(entry.text) for entry in section.entries)):
+        return []
+    return [box for at, (box, said) in enumerate(tops) if not at or not _CHECKPOINT.match(said.title)]
+
+
+def _cut_notes(section: Section, lines: Lines) -> Iterator[Section]:
+    """Take the notes of a numbered item apart: a last bullet `Notes` in it, or behind it, with bullets of its own."""
+    last, least = section.boxes[-1].line, _SEVERAL + 1
+    for entry in reversed(section.entries):
+        is_above = entry.kind is EntryKind.BULLET and entry.line > last and entry.depth < least
+        if is_above and render_plain(entry.text).strip(" :").casefold() == "notes":
+            notes = replace(section, level=ITEM_LEVEL + 1, heading="Notes", title="Notes")
+            end = lines.index_at(section.end) + (2 if section.end == len(lines.text) else 1)
+            yield _narrow(section, lines, section.line, entry.line)
+            yield _narrow(notes, lines, entry.line, end, own=1)
+            return
+        least = min(least, entry.depth)
+        if least <= 1:
+            break
+    yield section
+
+
+def _narrow(section: Section, lines: Lines, first: int, end: int, *, own: int = 0) -> Section:
+    """Return what a section has from one line to before another; of the `own` first lines no entry is made."""
+    return replace(
+        section,
+        line=first,
+        start=section.start if first == section.line else lines.offset(first - 1),
+        end=min(lines.offset(end - 1), section.end),
+        entries=_take(section.entries, first + own, end),
+        boxes=_take(section.boxes, first, end),
+    )
+
+
+def _take(found: tuple[_Placed, ...], first: int, end: int) -> tuple[_Placed, ...]:
+    """Return what stands from one line to before another, of what is sorted by lines."""
+    line = attrgetter("line")
+    return found[bisect_left(found, first, key=line) : bisect_left(found, end, key=line)]
 
 
 def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:

@@ -9,7 +9,7 @@ from relay.plan.coverage import HOW_TO_ADD, describe_conditions, describe_unboxe
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.near_boxes import find_near_boxes
 from relay.plan.numbering import fold_number, number_items, number_phases
-from relay.plan.outline import Box, Extent, Outline, Section, find_extents, read_outline
+from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number
 from relay.plan.statements import (
@@ -36,8 +36,7 @@ def parse_plan(text: str) -> Plan:
             be read safely. The line is known, the path is not: see `errors.within`.
     """
     outline = read_outline(text)
-    sections = outline.sections
-    extents = find_extents(sections)
+    sections, extents = outline.sections, find_extents(outline.sections)
     if not extents:
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
@@ -65,6 +64,7 @@ def parse_plan(text: str) -> Plan:
                 runner=runner.name,
                 runner_line=runner.line,
                 tool_lines=read_tools(section),
+                in_list=section.level == ITEM_LEVEL,
             )
         )
     first = extents[0].head

@@ -15,6 +15,7 @@ from relay.git.modes import FILE
 from relay.git.repository import Repo
 from relay.hints import DOCTOR, RUN, STATUS, Command
 from relay.plan.check import check_plan
+from relay.plan.edit import NO_HEADING
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Phase, Plan, Violation
@@ -171,6 +172,8 @@ def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
         raise PlanError(f"there is no phase {phase_id!r} to split", hint=f"phases: {known}")
     if phase.done:
         raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=STATUS)
+    if phase.in_list:
+        raise PlanError(f"phase {phase.id} {NO_HEADING}", line=phase.line)
     return phase
 
 

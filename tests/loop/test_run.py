@@ -38,6 +38,48 @@ def test_a_plan_becomes_one_commit_per_phase(stage):
     assert hello.cost_usd is not None
 
 
+NUMBERED = """\
+# Implementation Plan
+
+- [ ] 1. Say hello
+  - [ ] 1.1 Write `hello.txt`
+    - _Requirements: 1.1_
+  - Verify: `grep -q hello hello.txt`
+- [ ] 2. Say world — world.txt
+  - Verify: `grep -q world world.txt`
+"""
+
+NUMBERED_SCRIPT = """
+sessions:
+  - turns:
+      - tools:
+        - {name: write, input: {path: hello.txt, content: "hello"}}
+        - {name: tick, input: {item: "1.1", evidence: "it says so"}}
+        - {name: tick, input: {item: "1", evidence: "it says so"}}
+        - {name: defer, input: {question: "In French?", assumed: "English"}}
+      - text: "Done.\\nCommit: Say hello"
+  - turns:
+      - tools:
+        - {name: write, input: {path: world.txt, content: "world"}}
+        - {name: tick, input: {item: "2", evidence: "it says so"}}
+      - text: "Done.\\nCommit: Say world"
+"""
+
+
+def test_a_plan_of_numbered_items_becomes_one_commit_per_item(stage):
+    """As Kiro writes it: ticked where its boxes stand, with a question below the item that it is about."""
+    stage.write("PLAN.md", NUMBERED)
+
+    ended = stage.run(NUMBERED_SCRIPT)
+
+    assert (ended.exit_code, ended.reason.partition(",")[0]) == (ExitCode.DONE, "2 of 2 phases")
+    assert [(c.phase, c.items) for c in stage.commits() if c.items] == [("2", ("2",)), ("1", ("1", "1.1"))]
+    noted = NUMBERED.replace("[ ]", "[x]").replace(
+        "hello.txt`\n- [x] 2.", "hello.txt`\n  - Notes\n    - question: In French? (assumed: English)\n- [x] 2."
+    )
+    assert f"{stage.git('show', 'HEAD:PLAN.md').rstrip()}\n" == noted
+
+
 def test_a_second_run_has_nothing_to_do(stage):
     """Running again changes nothing and asks no model."""
     stage.run(HELLO + WORLD)

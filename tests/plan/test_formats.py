@@ -88,8 +88,13 @@ def test_the_tasks_of_spec_kit():
 
 def test_the_tasks_of_kiro():
     plan = read("kiro.md")
-    (phase,) = plan.phases
-    assert [(item.id, item.done, item.optional, item.depth) for item in phase.items] == [
+    assert outline(plan) == [
+        ("1", "Set up the project", 2),
+        ("2", "Store notes", 3),
+        ("3", "Search notes (P)", 1),
+        ("4", "Write the guide in docs/guide.md", 1),
+    ]
+    assert [(item.id, item.done, item.optional, item.depth) for item in plan.items] == [
         ("1", True, False, 0),
         ("1.1", True, False, 1),
         ("2", False, False, 0),
@@ -98,7 +103,7 @@ def test_the_tasks_of_kiro():
         ("3", False, False, 0),
         ("4", False, True, 0),
     ]
-    assert [item.id for item in phase.open_items] == ["2", "2.1", "3"]
+    assert [item.id for phase in plan.phases for item in phase.open_items] == ["2", "2.1", "3"]
     assert [v.message for v in check_plan(plan) if not v.warning] == []
 
 
