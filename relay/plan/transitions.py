@@ -63,7 +63,7 @@ def _phases(side: Side, parts: range) -> list[Phase]:
 def _check_pair(old: Side, new: Side, was: PlanPart, now: PlanPart, may_tick: frozenset[str]) -> Iterator[Violation]:
     if was.phase is None or now.phase is None:
         if old.outline.text[was.start : was.end] != new.outline.text[now.start : now.end]:
-            yield _violation(_line(new, now.start), "a box above the first phase was changed; it is no item")
+            yield _violation(_line(new, now.start), "a box outside of the phases was changed; it is no item")
         return
     yield from _check_boxes(old, new, was.phase, now.phase, may_tick)
     yield from _check_sections(old, new, was, now)
@@ -143,7 +143,7 @@ def _check_amended(
             )
             return
     if len(ticks) not in reached:
-        extra = ticks[min(max(reached), len(ticks) - 1)]
+        extra = ticks[max(reached)]
         yield _violation(extra.line, f"{_quote(extra.text)} is ticked; {_render_allowed(may_tick)}")
 
 

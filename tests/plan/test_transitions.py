@@ -94,7 +94,8 @@ def test_ticks_and_notes_are_legal(old, new):
         ("text\n", "text\n\n", 23, "added"),
         ("## Phase 2", "\n## Phase 2", 0, ""),
         ("two\n", "two\r\n", 7, "line endings were changed"),
-        (" three", "  three", 18, "found|blanks"),
+        (" three", "  three", 18, "found `- [ ]  three`"),
+        ("- [ ] three", " - [ ] three", 18, "only the blanks or the line ending of this line were changed"),
     ],
 )
 def test_everything_else_is_refused_with_its_line(old, new, line, words):
@@ -143,23 +144,47 @@ def test_an_amendable_phase_may_change_around_its_ticks(old, new):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "line", "words"),
     [
-        ("[x] one", "[ ] one", "item 1.1 `one` is gone"),
-        ("[x] one", "[x] won", "item 1.1 `one` is gone"),
-        ("- [x] one\n", "", "item 1.1 `one` is gone"),
-        ("- [ ] two", "- [x] too", "`too` is ticked"),
-        ("- [ ] two", "- [ ] two\n- [x] extra", "`extra` is ticked"),
-        ("[ ] three", "[x] three", "item 2.1 was ticked"),
-        ("[ ] three", "[ ] tree", "stood"),
-        ("## Later", "## Sooner", "Sooner"),
-        ("- first\n", "- first\n# Part two\nVerify: `true`\n", "gate of phase 2"),
+        ("[x] one", "[ ] one", 7, "item 1.1 `one` is gone or has moved; ticked items stay"),
+        ("[x] one", "[x] won", 7, "item 1.1 `one` is gone"),
+        ("- [x] one\n", "", 7, "item 1.1 `one` is gone"),
+        ("- [ ] two", "- [x] too", 10, "`too` is ticked; only 1.2 may be ticked"),
+        ("- [ ] two", "- [ ] two\n- [x] extra", 11, "`extra` is ticked; only 1.2 may be ticked"),
+        ("[ ] three", "[x] three", 18, "item 2.1 was ticked"),
+        ("[ ] three", "[ ] tree", 18, "stood"),
+        ("## Later", "## Sooner", 21, "Sooner"),
+        ("- first\n", "- first\n# Part two\nVerify: `true`\n", 19, "gate of phase 2"),
     ],
 )
-def test_an_amendable_phase_keeps_its_ticks_and_leaves_the_others_alone(old, new, words):
+def test_an_amendable_phase_keeps_its_ticks_and_leaves_the_others_alone(old, new, line, words):
     violations = judge(old, new, may_tick=["1.2"], amendable=["1"])
     assert violations
+    assert violations[0][0] == line
     assert words in violations[0][1]
+
+
+def test_a_ticked_item_whose_phase_is_gone_is_missed_at_the_end():
+    before = "# Phase 1\n- [ ] a\n# Phase 2\n- [x] b\n- [ ] c\n"
+    (violation,) = check_transition(before, "# Phase 1\n- [ ] a\n", may_tick=(), amendable=["2"])
+    assert (violation.line, "`b` is gone" in violation.message) == (2, True)
+
+
+@pytest.mark.parametrize("waits", ["2, 3", "3, 2"])
+def test_what_comes_after_a_dropped_phase_comes_after_what_that_waited_for(waits):
+    """Phase 5 comes after the one above it: 4, which waited for 2, and for 3, which waited for 1."""
+    dropped = ("# Phase 3\nAfter: 1\n\n- [ ] c\n", f"# Phase 4\nAfter: {waits}\n\n- [ ] d\n")
+    first = "# Phase 1\n- [ ] a\n# Phase 2\nAfter: none\n\n- [ ] b\n"
+    last = "# Phase 5\n- [ ] e\n# Phase 6\nAfter: 9\n\n- [ ] f\n"
+    before = f"{first}{''.join(dropped)}{last}"
+    assert check_transition(before, f"{first}{last}", may_tick=(), amendable=["3", "4"]) == ()
+    other = f"{first}# Phase 7\nAfter: none\n\n- [ ] g\n{last}"
+    assert check_transition(before, other.replace("# Phase 7", "# Phase 3"), may_tick=(), amendable=["3"]) != ()
+
+
+def test_blanks_below_notes_that_go_are_no_note():
+    before = "# P\n- [ ] a\n## Notes\n- n\n  "
+    assert check_transition(before, before[:-2], may_tick=()) != ()
 
 
 def test_a_done_phase_is_never_amendable():
@@ -206,13 +231,25 @@ def test_several_amendable_phases_are_lined_up_between_the_others():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "line", "words"),
     [
-        ("- [ ] loose\n\n# P\n- [ ] a\n", "- [x] loose\n\n# P\n- [ ] a\n", "a box above the first phase was changed"),
-        ("# P\n- [x] a\n", "# P\n- [X] a\n", "the box of item 1.1 was changed; a tick stays as it is"),
+        (
+            "- [ ] loose\n\n# P\n- [ ] a\n",
+            "- [x] loose\n\n# P\n- [ ] a\n",
+            1,
+            "a box outside of the phases was changed",
+        ),
+        (
+            "# P\n- [ ] a\n# Exit criteria\n- [ ] b\n",
+            "# P\n- [ ] a\n# Exit criteria\n- [x] b\n",
+            3,
+            "a box outside of the phases was changed",
+        ),
+        ("# P\n- [x] a\n", "# P\n- [X] a\n", 2, "the box of item 1.1 was changed; a tick stays as it is"),
     ],
 )
-def test_a_box_is_not_changed_where_nothing_is_ticked(before, after, words):
+def test_a_box_is_not_changed_where_nothing_is_ticked(before, after, line, words):
     (violation,) = transitions.check_transition(parse_plan(before), parse_plan(after), may_tick=("1.1",))
 
+    assert violation.line == line
     assert words in violation.message
