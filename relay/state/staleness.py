@@ -14,6 +14,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger import Ledger, Source
 from relay.ledger.citation import cite, find_change
+from relay.ledger.model import get_sources
 from relay.plan.model import Phase
 from relay.store import trailers
 from relay.store.trailers import AMENDED
@@ -129,8 +130,12 @@ def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, 
 
 def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
     """Return the same for a whole ledger, each with the commit that changed what is cited."""
-    changed = _iter_changed(repo, ledger.sources)
-    return {source: f"{words}{_name_change(repo, source, now)}" for source, now, words in changed}
+    said: dict[Source, str] = {}
+    for entry in ledger.entries:
+        for source in get_sources(entry):
+            said[source] = min(entry.stamp.at, said.get(source, entry.stamp.at))
+    changed = _iter_changed(repo, said)
+    return {source: f"{words}{_name_change(repo, source, now, said[source])}" for source, now, words in changed}
 
 
 def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:
@@ -205,19 +210,25 @@ def _complete(repo: Repo, source: Source) -> Source:
     return replace(source, lines=cited.lines, text=cited.text)
 
 
-def _name_change(repo: Repo, source: Source, now: str) -> str:
+def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
     """Say which commit changed what a source cites: the first since it said the same; empty where none is known.
 
     Args:
         now: What its file is called.
+        since: When it said so; empty when unknown.
     """
     if not (head := repo.head()):
         return ""
     source, found = _complete(repo, source), None
-    for text in read_texts(repo.git, f"--max-count={MAX_BLAMED}", head, "--", *{source.path, now}):
+    which = (f"--max-count={MAX_BLAMED}", *([f"--since={since}"] if since else []))
+    texts = read_texts(repo.git, *which, head, "--", *{source.path, now})
+    for text in texts:
         blobs = (read_blob(repo, text.commit, name) for name in (source.path, now))
         data = next((blob for blob in blobs if blob is not None), None)
         if not find_change(source, data, partial(find_blob_id, repo)):
-            return f" (by {found.commit[:8]} {found.message.subject[:72]})" if found else " (not committed)"
+            break
         found = text
-    return ""
+    else:
+        if not since or len(texts) == MAX_BLAMED:
+            return ""
+    return f" (by {found.commit[:8]} {found.message.subject[:72]})" if found else " (not committed)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.ledger import Claim, Ledger
+from relay.ledger import Claim, Ledger, Stamp
 from relay.ledger.citation import parse_place
 from relay.plan.parse import parse_plan
 from relay.state.staleness import cite_sources, find_stale, find_stale_claims
@@ -54,10 +54,10 @@ def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
     assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py has changed: {changed[:8]} by hand",)
 
 
-def cite(box, place):
+def cite(box, place, at=""):
     """A ledger whose only claim cites a place as it is now."""
     sources = cite_sources(box.open(), [parse_place(place)], ())
-    return Ledger(entries=(Claim(id="c1", claim="x", because="y", sources=sources),))
+    return Ledger(entries=(Claim(id="c1", claim="x", because="y", sources=sources, stamp=Stamp(at=at)),))
 
 
 def look(box, ledger):
@@ -100,13 +100,18 @@ def test_what_is_stale_names_the_commit_that_changed_what_is_cited(cited):
     assert gone != again
 
 
-def test_what_was_never_committed_names_nobody(cited):
+def test_of_what_was_never_committed_the_first_commit_since_is_named(cited):
+    """Where it is known since when; git is asked no further back."""
     box, _ = cited
     box.write("db.py", "never\ncommitted\n")
-    ledger = cite(box, "db.py:2")
-    box.write("db.py", TEXT)
+    ledger, dated = cite(box, "db.py:2"), cite(box, "db.py:2", "2000-01-01T00:00:00Z")
+    later = cite(box, "db.py:2", "2090-01-01T00:00:00Z")
+    box.write("db.py", "another\n")
     box.commit("another")
     assert look(box, ledger) == "db.py:2 has changed"
+    first = box.text("log", "--format=%h", "--abbrev=8", "--reverse", "--", "db.py").split()[0]
+    assert look(box, dated) == f"db.py:2 has changed (by {first} the file)"
+    assert look(box, later) == "db.py:2 has changed (not committed)"
 
 
 @pytest.mark.parametrize("how", ["moved", "staged", "committed", "edited elsewhere", "twice"])
