@@ -217,7 +217,7 @@ def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[
         say(f"now    {standing.situation.running}", style="bold")
         return
     if why:
-        say(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
+        say(f"found  {standing.situation.point.why}")
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
     say(f"next   {said or then}", style="bold")

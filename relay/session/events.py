@@ -184,6 +184,7 @@ class RetryScheduled:
     attempt: int
     """0 where nothing failed: it was asked to wait, or waits for a limit that an earlier run met."""
     wait_s: float
+    """0 where an agent has sent it again already."""
     reason: str
 
 

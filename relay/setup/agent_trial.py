@@ -131,7 +131,7 @@ def _find_ground(found: AgentFound, environ: Mapping[str, str], bwrap: Path | No
 def _judge_installed(found: AgentFound) -> Iterator[Finding]:
     profile, engine = found.profile, found.profile.engine
     if found.missing:
-        yield Finding(name="installed", state=State.MISSING, words=found.missing, hint=profile.package)
+        yield Finding(name="installed", state=State.MISSING, words=found.missing, hint=profile.package or profile.way)
         return
     yield _judge_version("installed", found.program, found.version, profile.tested, profile.package)
     if engine is not None:

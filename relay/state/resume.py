@@ -137,11 +137,12 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
             leg, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
         )
     if leg.handed_over and leg.saved:
-        why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
-        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")
+        why = f"Session {leg.session_id} handed over, with a note; the phase is not finished.{claims}"
+        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its note")
     if leg.handed_over:
-        why = f"Session {leg.session_id} handed over, and files were changed since; the phase is not finished.{claims}"
-        then = "saves what is there under refs/relay/ and starts a fresh session from its baton"
+        words = "handed over, with a note, and files were changed since; the phase is not finished"
+        why = f"Session {leg.session_id} {words}.{claims}"
+        then = "saves what is there under refs/relay/ and starts a fresh session from its note"
         return _go_on(leg, ResumeCase.MID_LEG, why, then)
     why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
     return _go_on(leg, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")

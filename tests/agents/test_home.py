@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from relay.cli.agents import command
+from relay.config.agents import AgentSettings
 from relay.errors import RunnerError
+from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
@@ -60,6 +62,13 @@ def test_an_agent_whose_adapter_is_missing_is_not_called_missing(tmp_path):
     (tmp_path / "claude").chmod(0o755)
     with pytest.raises(RunnerError, match="claude is here, but the adapter by which relay speaks with it is not"):
         get_installed(CLAUDE, {"PATH": str(tmp_path)})
+
+
+def test_one_of_the_users_own_that_nothing_installs_is_put_on_path_by_the_user(tmp_path):
+    own = adapt_profile("vibe", AgentSettings(program="vibe-acp"), PROFILES)
+    with pytest.raises(RunnerError, match="vibe is not installed: there is no vibe-acp on PATH") as raised:
+        get_installed(own, {"PATH": str(tmp_path)})
+    assert raised.value.hint == "put vibe-acp on PATH, or name another program: agents.vibe.program"
 
 
 def test_what_is_advised_to_be_installed_is_what_was_tried():

@@ -415,6 +415,17 @@ def test_session_ends_have_words():
         assert Narrator().tell(event)[0].text == (f"phase 1 leg ended: failed — {end} (it spent nothing)")
 
 
+def test_what_an_agent_does_by_itself_is_told_as_that():
+    """It asks for a title before its first turn, and has sent again when relay hears of it."""
+    event = events.ResponseReceived(
+        turn=0, model="m", usage=Usage(input_tokens=9), cost_usd=0.01, fill_tokens=None, soft_tokens=1, hard_tokens=2,
+        window_tokens=3, stop_reason="end_turn", duration_s=1.0,
+    )  # fmt: skip
+    assert Narrator().tell(event)[0].text == "asked beside the conversation, $0.01, 1.0 s"
+    retry = events.RetryScheduled(attempt=1, wait_s=0.0, reason="HTTP 529 overloaded")
+    assert Narrator().tell(retry)[0].text == "retry 1 — HTTP 529 overloaded"
+
+
 @pytest.mark.parametrize("urgency", [Urgency.FINISH_TURN, Urgency.NOW])
 @pytest.mark.parametrize("upto", [0, 1, 20])
 def test_a_stop_is_on_the_live_screen_from_the_first_moment(recorded, upto, urgency):

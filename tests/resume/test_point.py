@@ -53,7 +53,7 @@ def test_nothing_open(plan, phase, why, then):
         ({"touched": False, "saved": True}, {}, ResumeCase.UNTOUCHED, "left nothing", "opens it again"),
         ({}, {}, ResumeCase.MID_LEG, "was interrupted while it worked", "keeps its work"),
         ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
-        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its baton"),
+        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its note"),
         (
             {"handed_over": True, "saved": True, "proposed": True},
             {},
@@ -78,7 +78,7 @@ def test_nothing_open(plan, phase, why, then):
         ),
         ({"merges": "b" * 40}, {}, ResumeCase.MID_LEG, "merged with what others have landed", "commits the merge"),
         ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
-        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its baton"),
+        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its note"),
         (
             {"claims": ("2.1",), "discarded": ("b",)},
             {},
@@ -93,7 +93,7 @@ def test_nothing_open(plan, phase, why, then):
             {},
             ResumeCase.MID_LEG,
             "handed over",
-            "from its baton",
+            "from its note",
         ),
     ],
 )

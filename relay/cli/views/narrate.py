@@ -142,7 +142,8 @@ def _tell_response(event: events.ResponseReceived) -> Iterable[Line]:
     usage = "usage unknown, " if event.usage is None or event.estimated else ""
     stop = "" if event.stop_reason in _QUIET_STOPS else f", stopped by {event.stop_reason}"
     figures = f"{usage}{_render_cost(event)}, {render_duration(event.duration_s)}"
-    yield Line(text=f"turn {event.turn}: {fill}, {figures}{stop}", detail=True, tone=Tone.QUIET)
+    what = f"turn {event.turn}: {fill}" if event.turn else "asked beside the conversation"
+    yield Line(text=f"{what}, {figures}{stop}", detail=True, tone=Tone.QUIET)
 
 
 def _tell_text(event: events.TextShown) -> Iterable[Line]:
@@ -176,9 +177,10 @@ def _tell_crossing(event: events.GaugeCrossed) -> Iterable[Line]:
 
 
 def _tell_retry(event: events.RetryScheduled) -> Iterable[Line]:
-    what = f"retry {event.attempt} in" if event.attempt else "waits for"
+    wait = render_duration(event.wait_s)
+    what = f"retry {event.attempt}{f' in {wait}' if event.wait_s else ''}" if event.attempt else f"waits for {wait}"
     yield Line(
-        text=f"{what} {render_duration(event.wait_s)} — {event.reason}",
+        text=f"{what} — {event.reason}",
         detail=bool(event.attempt),
         tone=Tone.WARNING if event.attempt else Tone.PLAIN,
     )

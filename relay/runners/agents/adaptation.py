@@ -31,7 +31,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         base,
         name=name,
         title=base.title or name,
-        package=own.install or base.package or f"nothing that relay knows of; agents.{name}.program names it",
+        package=own.install or base.package,
         program=program,
         arguments=base.arguments if own.arguments is None else own.arguments,
         needs=(*base.needs, *own.needs),

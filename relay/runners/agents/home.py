@@ -65,7 +65,7 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
             is_near = engine and shutil.which(engine, path=":".join(outside)) is not None
             lacks = f"{engine} is here, but the adapter by which relay speaks with it is not"
             what = lacks if is_near else f"{profile.title} is not installed"
-        raise RunnerError(f"{what}: there is no {name} on PATH", hint=f"{profile.package} installs it")
+        raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.way)
     place = Path(found).resolve()
     if root is not None and place.is_relative_to(root):
         raise RunnerError(f"{name} is {place}, in the repository: relay starts no agent that a repository brings")

@@ -49,7 +49,7 @@ class Profile:
     """For ``--runner``."""
     title: str
     package: str
-    """What a user types to install the tested version."""
+    """What a user types to install the tested version; empty where nobody knows."""
     program: str
     """Found on PATH."""
     arguments: tuple[str, ...] = ()
@@ -90,6 +90,12 @@ class Profile:
     def usage(self) -> str:
         """``exact`` where relay's gateway counts it, ``~`` where the agent tells it."""
         return "~" if self.tunnelled else "exact"
+
+    @property
+    def way(self) -> str:
+        """How a user gets it."""
+        unknown = f"put {self.program} on PATH, or name another program: agents.{self.name}.program"
+        return f"{self.package} installs it" if self.package else unknown
 
     @property
     def tools(self) -> str:
