@@ -16,6 +16,10 @@ from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
 _TOML_LINE = regex(r" \(at line (\d+), column \d+\)$")
+_TOML_BESIDE = regex(r"\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|#.*")
+"""Texts and remarks of a line."""
+_MOST_DOTS = 64
+"""In the keys and numbers of a line."""
 _FLAGS = {"max_cost_usd": "--max-cost"}
 _SHOWN_CHARS = 80
 """A line of a message."""
@@ -167,6 +171,10 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
         return {}
     import tomllib
 
+    # The parser's time grows with the square of the parts of a dotted key.
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > _MOST_DOTS and _TOML_BESIDE.sub("", line).count(".") > _MOST_DOTS:
+            raise ConfigError("nested too deeply", path=name, line=number)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:

@@ -419,3 +419,17 @@ def test_without_its_reset_relay_is_one_continuous_session() -> None:
     assert load(flags={"context": "compact"}).strategy == "compact"
     assert "has no reset to switch off" in refuse(environ={"RELAY_ABLATE": "reset", "RELAY_CONTEXT": "prune"})
     assert "allowed: reset, none, compact, prune" in refuse(flags={"context": "forget"})
+
+
+@pytest.mark.processor(10)
+@pytest.mark.parametrize("key", ["a.", '"\\"".', "'.'.", "a . "])
+def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, key):
+    """The parser would take the square of their number; a list of many hosts is none."""
+    place = tmp_path / "relay.toml"
+    place.write_text(f"jobs = 2\n{key * 100_000}a = 1\n")
+    with pytest.raises(ConfigError, match=r"^relay\.toml:2: nested too deeply"):
+        load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
+    hosts = [f"a.b.c.example{number}.org" for number in range(100)]
+    place.write_text(f"verify = {hosts}  # {'.' * 100}\n")
+    settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
+    assert settings.verify == tuple(hosts)
