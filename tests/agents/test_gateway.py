@@ -230,6 +230,20 @@ def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cos
     assert answer[0] == 200
 
 
+def test_a_command_that_asks_with_the_sessions_mark_does_not_pose_as_its_conversation(tmp_path):
+    """It asks for less than the conversation began with, which only grows; that is counted, and moves no gauge."""
+    first = {"role": "user", "content": "work mark-1"}
+    work = {**BODY, "system": "You are at work. " * 100}
+    tiny = {**BODY, "messages": [first]}
+    more = [first, {"role": "assistant", "content": "x"}, {"role": "user", "content": "y"}]
+    found = []
+    with gateway(SAY, tmp_path) as (_, told, path):
+        for body in (work, tiny, {**work, "messages": more}):
+            _, held, passed = ask_released(path, told, body)
+            found.append((held.request.is_main, passed.tally.usage is not None))
+    assert found == [(True, True), (False, True), (True, True)]
+
+
 def test_a_request_is_sent_for_as_long_an_answer_as_it_was_let_go_for(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
         asked = begin(ask, path, BODY)

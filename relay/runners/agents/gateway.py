@@ -111,6 +111,27 @@ class Room:
             return is_free
 
 
+@dataclass(slots=True, kw_only=True)
+class OwnTurns:
+    """Those of the session itself. Mutable: they have begun.
+
+    Their mark is no secret: whatever runs in the session may find it in the agent's files, and ask with it.
+    """
+
+    turns: Lock = field(default_factory=Lock)
+    """Held by a request of theirs: an agent has an answer before its cost has been told, and its next request would be
+    judged without it."""
+    least_bytes: int = 0
+
+    def judge(self, request: ModelRequest) -> ModelRequest:
+        """Return a request that has the mark as none of them where it is shorter than one can be."""
+        return request if request.prompt_bytes >= self.least_bytes else replace(request, is_main=False)
+
+    def begin(self, request: ModelRequest) -> None:
+        """Note the first one that is let go, before anything runs: what stands in it stands in all behind it."""
+        self.least_bytes = self.least_bytes or request.prompt_bytes // 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """Where the gateway leads."""
@@ -129,9 +150,7 @@ class Route:
     """Takes what passes, request by request; what an endpoint sends besides its answer is left out."""
     hide: Callable[[str], str] = str
     """Takes out of a request what no model is told: an agent reads files itself."""
-    turns: Lock = field(default_factory=Lock)
-    """Held by the request of the session's own conversation: an agent has an answer before its cost has been told, and
-    its next request would be judged without it."""
+    own: OwnTurns = field(default_factory=OwnTurns)
     lock: Lock = field(default_factory=Lock)
     """So that the notes of two requests at a time do not mix."""
     reading: Lock = field(default_factory=Lock)
@@ -176,7 +195,7 @@ class _Exchange:
             if request is None:
                 self._forward(body, None)
             else:
-                with self.way.turns if request.is_main else contextlib.nullcontext():
+                with self.way.own.turns if request.is_main else contextlib.nullcontext():
                     self._hold(request, body)
         except _TurnedAwayError as refusal:
             _refuse(self.peer, refusal.status, str(refusal))
@@ -206,10 +225,11 @@ class _Exchange:
             raise _TurnedAwayError(404, f"relay's gateway does not forward {self.command} {self.path[:100]}")
         try:
             with self.way.reading:
-                return read_request(self.path, body, self.way.mark)
+                request = read_request(self.path, body, self.way.mark)
         except ValueError as error:
             self.way.tell(TurnedAway(words=str(error)))
             raise _TurnedAwayError(400, str(error)) from None
+        return self.way.own.judge(request) if request and request.is_main else request
 
     def _hold(self, request: ModelRequest, body: bytes) -> None:
         held = HeldRequest(request=request)
@@ -221,6 +241,8 @@ class _Exchange:
         if isinstance(said, str):
             raise _TurnedAwayError(400, said)
         sent = request
+        if request.is_main:
+            self.way.own.begin(request)
         if said is not None:
             with self.way.reading:
                 sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
