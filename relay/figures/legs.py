@@ -162,6 +162,10 @@ class LegTally:
 
     def _answer(self, at: float, event: ResponseReceived) -> None:
         self.sum.answer(event)
+        if not event.turn:  # beside the conversation, of which it says nothing
+            if event.usage is not None:
+                add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
+            return
         self._turn, self._last = event.turn, event
         self._band = find_band(event.fill_tokens, event.soft_tokens) or self._band
         self._count_in_band("turns")

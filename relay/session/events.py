@@ -96,6 +96,7 @@ class ResponseReceived:
     """A request was answered, wholly or in part, or may have been; recorded before any content is looked at."""
 
     turn: int
+    """0 for a request of an agent beside the session's conversation, such as for a title."""
     model: str
     usage: Usage | None
     """None when it is unknown, not zero; only in older logs."""

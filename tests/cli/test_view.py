@@ -214,6 +214,16 @@ def test_a_retry_counts_down(recorded):
     assert "retry    in 3 s, attempt 1 — HTTP 529 overloaded_error: Overloaded (request req…" in frame
 
 
+def test_what_an_agent_asks_beside_the_conversation_is_no_turn_of_it(recorded):
+    upto = at_event(recorded, events.ResponseReceived)
+    before = recorded[upto - 1][1]
+    title = replace(before, turn=0, fill_tokens=None, duration_s=0.3)
+    board = make_board(recorded, upto)
+    shown = board.response
+    board.apply(title, 2.0)
+    assert board.response is shown
+
+
 def test_unknown_is_said_and_never_zero(recorded):
     """Without usage and without prices neither the gauge nor the spend shows a number."""
     board = make_board(recorded, 3)

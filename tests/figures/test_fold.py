@@ -183,6 +183,14 @@ def test_thinking_that_the_endpoint_takes_out_is_not_charged_to_a_tool() -> None
     assert sum(held.values()) == 2_100
 
 
+def test_what_an_agent_asks_beside_the_conversation_is_paid_for_and_no_turn_of_it() -> None:
+    """A title of 900 tokens is no compaction of 30,000."""
+    one = fold_leg(*turn(1, 30_000), turn(0, 900)[1], *turn(2, 31_000))
+    assert [point.turn for point in one.series] == [1, 2]
+    assert one.compactions == ()
+    assert one.totals.spent.usage.input_tokens == 61_900
+
+
 def test_a_compaction_is_seen_by_what_is_missing() -> None:
     """By the share of the context: in a small window too."""
     one = fold_leg(

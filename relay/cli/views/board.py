@@ -132,7 +132,8 @@ def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
 
 
 def _on_response(board: Board, event: events.ResponseReceived, now: float) -> None:
-    board.response, board.activity = event, None
+    if event.turn:
+        board.response, board.activity = event, None
     board.responses += 1
     _on_refresh(board, event, now)
 

@@ -153,13 +153,14 @@ class Account:
         if fault is None and tally is not None:
             spent = self._settle(request, tally)
             self._take_answer(request, tally, spent.usage)
-            self._emit(tally.model or request.model, spent, tally.stop_reason, duration_s)
+            self._emit(self._number(request), tally.model or request.model, spent, tally.stop_reason, duration_s)
             return
         fault = fault or Fault(kind=FaultKind.INFRA, message="the request was lost", may_be_billed=True)
         is_begun = tally is not None and tally.usage is not None
         if is_begun or fault.may_be_billed:
             model = (tally and tally.model) or request.model
-            self._emit(model, self._settle(request, tally), "cut" if is_begun else "lost", duration_s)
+            spent = self._settle(request, tally)
+            self._emit(self._number(request), model, spent, "cut" if is_begun else "lost", duration_s)
         if request.is_main:
             self._take_fault(fault, duration_s)
 
@@ -213,10 +214,13 @@ class Account:
             most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
         )
 
-    def _emit(self, model: str, spent: Spent, stop_reason: str, duration_s: float) -> None:
+    def _number(self, request: ModelRequest) -> int:
+        return self.turn if request.is_main else 0
+
+    def _emit(self, turn: int, model: str, spent: Spent, stop_reason: str, duration_s: float) -> None:
         self._observe(
             ResponseReceived(
-                turn=self.turn,
+                turn=turn,
                 model=model,
                 usage=spent.usage,
                 cost_usd=spent.cost_usd,

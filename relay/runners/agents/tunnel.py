@@ -55,7 +55,7 @@ class ToldAccount(Account):
         self._fill = self._largest = self._before = 0
         usd = None if self._spec.price is None else cost_usd(known, self._spec.price)
         spent = Spent(usage=known, cost_usd=usd, estimated=True)
-        self._emit(self._spec.model, spent, "told", time.monotonic() - self._begun)
+        self._emit(self.turn, self._spec.model, spent, "told", time.monotonic() - self._begun)
 
     def close(self) -> None:
         """Account for a turn that did not come to its end."""
