@@ -12,6 +12,7 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_document, say_json
 from relay.errors import ConfigError
+from relay.hints import TypedPath
 from relay.words import UNKNOWN, count, render_moment, render_tokens
 
 if TYPE_CHECKING:
@@ -85,7 +86,18 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
             say(line, style=style)
     else:
         say(str(write_page(note_place().repo, sides, page, output)))
+    if not wanted:
+        _tell_others(entries, chosen[0][-1])
     _complain_of(sum(skipped for _, skipped in found))
+
+
+def _tell_others(entries: "Sequence[LogEntry]", shown: "LogEntry") -> None:
+    """Say how all runs of a plan are shown where one of several is."""
+    plan_path = shown.started.plan_path if shown.started else ""
+    runs = [entry for entry in entries if entry.started and entry.started.plan_path == plan_path]
+    if runs[1:]:
+        again = note_place().caller.write(("relay report ", TypedPath(path=plan_path)))
+        complain(f"this is the newest of {len(runs)} runs; {again} is of all of them")
 
 
 def _complain_of(skipped: int) -> None:

@@ -61,6 +61,13 @@ def test_two_runs_are_set_side_by_side_and_all_of_a_plan_added_up(logged):
     assert (done.returncode, "two side by side" in done.stderr) == (1, True)
 
 
+def test_the_newest_of_several_runs_says_how_all_are_shown(logged):
+    """Beside what is printed for a program; who names a run wants that one."""
+    done = logged.relay("report", "--text")
+    assert done.stderr == "this is the newest of 2 runs; relay report PLAN.md is of all of them\n"
+    assert logged.relay("report", "bbbb2222", "--text").stderr == ""
+
+
 def test_a_file_of_the_users_is_not_written_over(logged):
     done = logged.relay("report", "-o", "PLAN.md")
     assert (done.returncode, "was not made by relay report" in done.stderr) == (1, True)
