@@ -79,15 +79,14 @@ def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 def _list_named(key: str) -> Iterable[str]:
     """Yield the names of the tables below a key of the repository's settings and the user's own."""
-    import tomllib
-
     from relay.config.sources import find_user_dir
+    from relay.files.toml_text import parse_toml
 
     own = find_user_dir(os.environ)
     for file in (Path("relay.toml"), *([own / "config.toml"] if own else [])):
         try:
-            tables = tomllib.loads(_read(file).decode()).get(key, {})
-        except (ValueError, RecursionError):
+            tables = parse_toml(_read(file).decode()).get(key, {})
+        except ValueError:
             continue
         yield from tables if isinstance(tables, dict) else ()
 

@@ -9,17 +9,12 @@ from typing import Any
 
 from relay.config.keys import KEYS
 from relay.errors import ConfigError, FlagError
+from relay.files.toml_text import TomlError, parse_toml
 from relay.files.tree import read_start
-from relay.regexes import regex
 from relay.values import dataclass
 from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
-_TOML_LINE = regex(r" \(at line (\d+), column \d+\)$")
-_TOML_BESIDE = regex(r"\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|#.*")
-"""Texts and remarks of a line."""
-_MOST_DOTS = 64
-"""In the keys and numbers of a line."""
 _FLAGS = {"max_cost_usd": "--max-cost"}
 _SHOWN_CHARS = 80
 """A line of a message."""
@@ -169,22 +164,10 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
     """Parse a TOML file."""
     if not text:
         return {}
-    import tomllib
-
-    # The parser's time grows with the square of the parts of a dotted key.
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > _MOST_DOTS and _TOML_BESIDE.sub("", line).count(".") > _MOST_DOTS:
-            raise ConfigError("nested too deeply", path=name, line=number)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
-        at = _TOML_LINE.search(str(exc))  # a field of the error from Python 3.14 on
-        words = str(exc)[: at.start()] if at else str(exc)
-        raise ConfigError(words, path=name, line=int(at[1]) if at else 0) from None
-    except RecursionError:
-        raise ConfigError("nested too deeply", path=name) from None
-    except ValueError:  # of the conversion, not of the parser
-        raise ConfigError("a number of thousands of digits", path=name) from None
+        return parse_toml(text)
+    except TomlError as error:
+        raise ConfigError(str(error), path=name, line=error.line) from None
 
 
 def _read_inside(root: Path, name: str) -> str | None:

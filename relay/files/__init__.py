@@ -1,1 +1,1 @@
-"""Files: walks that no link leads astray, writes that no crash leaves half done, YAML that keeps its limits."""
+"""Files: walks that no link leads astray, writes that no crash leaves half done, YAML and TOML with limits."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from relay.errors import RepoError
+from relay.files.toml_text import parse_toml
 from relay.files.tree import find_stat, read_start
 from relay.git.config_guard import guard
 from relay.git.names import list_paths
@@ -79,9 +80,7 @@ def _read_table(file: Path) -> str:
         data = read_start(file, _MOST_BYTES) or b""
         if b"relay" not in data:
             return ""
-        import tomllib
-
-        tool = tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
+        tool = parse_toml(data.decode("utf-8-sig")).get("tool", {})
         return json.dumps(tool["relay"], sort_keys=True, default=str)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""  # what is wrong with it the settings' own reader says

@@ -26,7 +26,7 @@ def read(text: str) -> int:
     "text",
     [
         pytest.param("- " * 5000 + "[ ] a", id="lists on one line"),
-        pytest.param("\n".join(f"{'  ' * depth}- [ ] a" for depth in range(1000)), id="lists"),
+        pytest.param("\n".join(f"{'  ' * depth}- [ ] a" for depth in range(2000)), id="lists"),
         pytest.param("> " * 5000 + "- [ ] a", id="quotes on one line"),
         pytest.param("> - " * 3000 + "[ ] a", id="lists in quotes"),
     ],

@@ -19,6 +19,7 @@ from relay.errors import ConfigError
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import find_price, parse_price
 from relay.setup.announcement import describe_settings
+from relay.store.steering_files import find_steering
 
 
 def load(
@@ -87,6 +88,21 @@ def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
     assert settings.origins["models"] == "pyproject.toml:8"
     (root / "relay.toml").write_text("max_legs = 3\n")
     assert "keep one of them" in refuse(root=root)
+
+
+@pytest.mark.processor(10)
+@pytest.mark.parametrize("text", ["a" * 900_000, '"' * 900_001, "'\"" * 300_000, ("a" + " " * 300) * 3_000, "a." * 99])
+def test_what_is_no_such_key_is_looked_through_once(root: Path, text: str) -> None:
+    (root / "relay.toml").write_text(text + "\n")
+    assert "100 parts" not in refuse(root=root)
+
+
+def test_long_words_and_sentences_in_values_are_no_keys(root: Path) -> None:
+    words = "v1.2.3 " * 500 + "." * 5_000
+    (root / "pyproject.toml").write_text(
+        f'[project]\ndescription = "{words}"  # {words}\n[tool.relay]\nplan = "P.md"\n'
+    )
+    assert load(root=root).plan == "P.md"
 
 
 def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
@@ -422,14 +438,23 @@ def test_without_its_reset_relay_is_one_continuous_session() -> None:
 
 
 @pytest.mark.processor(10)
-@pytest.mark.parametrize("key", ["a.", '"\\"".', "'.'.", "a . "])
+@pytest.mark.parametrize("key", ["a.", '"\\"".', "'.'.", "a . ", '"=" . '])
 def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, key):
     """The parser would take the square of their number; a list of many hosts is none."""
     place = tmp_path / "relay.toml"
     place.write_text(f"jobs = 2\n{key * 100_000}a = 1\n")
     with pytest.raises(ConfigError, match=r"^relay\.toml:2: nested too deeply"):
         load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
+    place.write_text(f"jobs = 2\nx = {{ y = [{{ {key * 100_000}a = 1 }}] }}\n")
+    with pytest.raises(ConfigError, match=r"^relay\.toml:2: nested too deeply"):
+        load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
     hosts = [f"a.b.c.example{number}.org" for number in range(100)]
     place.write_text(f"verify = {hosts}  # {'.' * 100}\n")
     settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
     assert settings.verify == tuple(hosts)
+
+
+@pytest.mark.processor(10)
+def test_what_a_session_may_have_planted_is_read_with_the_same_bound(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.relay]\n{'a.' * 100_000}a = 1\n")
+    assert find_steering(tmp_path) == frozenset()
