@@ -17,6 +17,7 @@ from relay.errors import ConfigError, PlanError, RelayError
 from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
 from relay.plan.check import check_plan
+from relay.plan.coverage import add_boxes
 from relay.plan.edit import append_items, append_note
 from relay.plan.encoding import encode_text
 from relay.plan.front_matter import parse_front_matter
@@ -40,6 +41,9 @@ _SNAPSHOT_TOKENS = 500
 def fuzz_plan(data: bytes) -> None:
     """Any text is a plan or is refused by line; every edit changes what it says and nothing else."""
     text = data.decode("utf-8", "surrogateescape")
+    with suppress(PlanError):
+        boxed = iter(add_boxes(text).splitlines())
+        assert all(line in boxed for line in text.splitlines())  # in their order
     try:
         plan = parse_plan(text)
     except PlanError as error:
@@ -49,11 +53,11 @@ def fuzz_plan(data: bytes) -> None:
     check_plan(plan)
     _check_spans(plan)
     _check_tick(plan)
-    phase = plan.phases[-1]
-    with suppress(PlanError):
-        noted = append_note(plan, phase.id, "fuzzed `[x]`")
-        assert not check_transition(plan, noted, may_tick=())
-        assert _boxes(noted) == _boxes(plan)
+    for phase in (plan.phases[0], plan.phases[-1]):
+        with suppress(PlanError):
+            noted = append_note(plan, phase.id, "fuzzed `[x]`")
+            assert not check_transition(plan, noted, may_tick=())
+            assert _boxes(noted) == _boxes(plan)
     with suppress(PlanError):
         longer = append_items(plan, phase.id, ["fuzzed"])
         assert _boxes(longer) == [*_boxes(plan), False]

@@ -64,11 +64,12 @@ def find_near(path: str, root: Path) -> str:
     """Return what may be meant by a path that is not there: a directory of that name, or a similar name beside it."""
     from difflib import get_close_matches
 
-    pure, beside = PurePosixPath(path), list[str]()
+    pure, beside = PurePosixPath(path), dict[str, str]()
     with suppress(OSError):
-        beside = [found.name for found in (root / pure.parent).iterdir()]
-    found = [pure.stem] if pure.stem in beside else get_close_matches(pure.name, beside, 1, _SIMILAR)
-    return str(pure.with_name(found[0])) if found else ""
+        beside = {found.name.casefold(): found.name for found in (root / pure.parent).iterdir()}
+    stem, name = pure.stem.casefold(), pure.name.casefold()
+    found = [stem] if stem in beside else get_close_matches(name, beside, 1, _SIMILAR)
+    return str(pure.with_name(beside[found[0]])) if found else ""
 
 
 def suggest(near: str) -> str:

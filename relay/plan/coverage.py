@@ -86,15 +86,15 @@ def _find_end(sections: Sequence[Section], head: int) -> int:
 def _list_tasks(outline: Outline, section: Section) -> Iterator[Unit]:
     if "<task" not in outline.text[section.start : section.end]:
         return
-    code = {
+    hidden = {
         line
         for entry in section.entries
-        if entry.kind is EntryKind.CODE
-        for line in range(entry.line, entry.line + entry.text.count("\n") + 1)
+        if entry.kind is EntryKind.CODE or entry.text.lstrip().startswith("<!--")
+        for line in range(entry.line, entry.line + Lines.of(entry.text).count + 1)
     }
     lines = outline.lines
     for index in range(lines.index_at(section.start), lines.index_at(max(section.end - 1, section.start)) + 1):
-        if index + 1 not in code and _TASK.match(lines.at(index)):
+        if index + 1 not in hidden and _TASK.match(lines.at(index)):
             name = " ".join(_read_task(lines, index, _HEAD_LINES).get("name", "").split())
             yield Unit(line=index + 1, title=name, level=0)
 

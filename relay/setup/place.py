@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, PlanError, RepoError, within
@@ -209,6 +209,7 @@ def read_plan_text(place: Place) -> str:
 
 
 def _find_way_back(place: Place) -> Hint:
+    from relay.gate.missing_file import find_near
     from relay.store.texts import find_text
 
     repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
@@ -219,6 +220,8 @@ def _find_way_back(place: Place) -> Hint:
     other = os.path.normpath(typed or Path(folder, place.plan_name))
     if other != place.plan_name and (place.root / other).is_file():
         return ("--plan ", TypedPath(path=other), " names the one that is there")
+    if near := find_near(place.plan_file.name, place.plan_file.parent):
+        return ("did you mean ", TypedPath(path=str(PurePath(place.plan_name).with_name(near))), "?")
     writes = ("`", Command(words=("plan",)), ' "what you want"` writes one')
     return writes if typed else (writes, "; `relay init` puts an example there")
 

@@ -117,6 +117,15 @@ def test_no_plan_at_all(relay):
     )
 
 
+@pytest.mark.parametrize("typed", ["docs/BUILD.m", "docs/build.md", "docs/BIULD.md"])
+def test_a_name_that_is_nearly_that_of_a_file_names_it(relay, project, typed):
+    (project / "docs").mkdir()
+    write(project, PLAN, "docs/BUILD.md")
+    for command in (["check", typed], ["status", "--plan", typed], ["run", "--plan", typed]):
+        ran = relay(*command)
+        assert (ran.code, ran.err) == (1, f"Error: {typed}: there is no such plan\nHint: did you mean docs/BUILD.md?\n")
+
+
 def test_bytes_that_are_not_utf_8_are_named_by_line(relay, project):
     write(project, PLAN.encode() + b"\nbad \xff byte\n")
     ran = relay("check")

@@ -50,6 +50,7 @@ def test_a_plan_of_tasks_without_a_box_is_none_and_says_which():
         "# P\n## Phases\n- [ ] **Phase 1: A**\n- [ ] carry out step 2\n## Details\n### Phase 1: A\n### Step 2: B\n",
         "# Phase 3: the whole document\n## Backend\n- [ ] a\n",
         "# P\n## Work\n- [ ] a\n```\n## Task 1: A\n## Task 2: B\n<task>\n<task>\n```\n",
+        "# P\n## Work\n- [ ] a\n# Q\n<!--\n<task>\n<task>\n-->\n```\n<task>\n<task>",
         "# P\n## 1. Goal\n## 2. Scope\n## Work\n- [ ] a\n",
     ],
 )
