@@ -38,11 +38,21 @@ def look(lines: str, now: bytes | None, *, then: bytes = FILE) -> str:
         ("4-9", FILE.replace(b"five", b"5"), "a.py:4-5 has changed"),
         ("", FILE, ""),
         ("", FILE + b"six\n", "a.py has changed"),
+        ("", FILE.replace(b"\n", b"\r\n"), ""),
+        ("2-3", b"one\nfour\nfive\ntwo\nthree\n", ""),
         ("7-9", FILE + b"six\n", "a.py has changed"),
     ],
 )
 def test_what_became_of_the_cited_lines(lines: str, now: bytes | None, words: str) -> None:
     assert look(lines, now) == words
+
+
+def test_line_ends_are_those_that_git_and_an_editor_see() -> None:
+    """A file of Windows's is the same as long as it stays one; a lone carriage return ends no line."""
+    windows = FILE.replace(b"\n", b"\r\n")
+    assert look("", windows, then=windows) == ""
+    assert look("2", b"a\rB\nc\n", then=b"a\rb\nc\n") == ""
+    assert look("2", b"a\rb\nC\n", then=b"a\rb\nc\n") == "a.py:2 has changed"
 
 
 TWINS = b"def a(x):\n    y = x\n    return y\n\ndef b(x):\n    y = 2 * x\n    return y\n"
@@ -63,11 +73,14 @@ FIRST = b"    return y + 1\n".join(TWINS.rsplit(b"    return y\n", 1))
 def test_of_lines_that_stand_twice_in_a_file_the_cited_one_is_meant(now: bytes, words: str) -> None:
     """What stands in another function says nothing of it; of fewer than there were one has been changed."""
     assert look("7", now, then=TWINS) == words
+    copies = [cite(Source(path="a.py", lines=lines), TWINS, make_id).copies for lines in ("7", "6", "6-7")]
+    assert copies == ["2", "", ""]
 
 
 def test_what_was_not_written_down_is_not_compared() -> None:
     assert find_change(Source(path="a.py", lines="2-3"), b"else", make_id) == ""
     assert find_change(Source(path="a.py", lines="2-3", blob="0123abc"), b"else", make_id) == "a.py:2-3 has changed"
+    assert find_change(Source(path="a.py", text="0123abc", blob="0123abc"), b"else", make_id) == "a.py has changed"
 
 
 def test_a_large_file_is_looked_through_only_so_far() -> None:
@@ -205,6 +218,7 @@ def test_a_symbol_whose_text_was_not_written_down_has_changed_with_its_file() ->
         ("a.py::Client", CLIENT, ""),
         ("a.py::send", CLIENT, "there is no such name; near it: Client.send"),
         ("a.py::Cleint::state", CLIENT, "there is no such name; near it: Client.state"),
+        ("a.py::LIMTI", CLIENT, "there is no such name; near it: LIMIT"),
         ("a.py::q", CLIENT, "there is no such name. Else cite lines: a.py:10-20"),
         ("src/a.rs::Client", b"struct Client;", "names are found in Python files (.py, .pyi) only"),
         ("a.py::x", b"def f(:", "relay runs on cannot parse it: invalid syntax, line 1"),

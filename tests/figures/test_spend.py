@@ -1,8 +1,11 @@
 """What a run has spent: what was reported, and the most that an unreported answer can have cost."""
 
-from relay.meters.prices import Budget, parse_price
+import pytest
+
+from relay.meters.prices import Budget, Price, parse_price
 from relay.meters.spend import Meter
 from relay.session.usage import Spent, Usage
+from tests.figures.streams import turn
 
 PRICE = parse_price("m", {"input": 1, "output": 1, "write_5m": 1, "write_1h": 1})
 
@@ -37,3 +40,53 @@ def test_a_request_on_its_way_counts_with_the_most_that_it_can_use() -> None:
     worst = Usage(input_tokens=100, output_tokens=50)
     assert meter.session_at_most == Spent(usage=worst, cost_usd=None, estimated=True)
     assert meter.session == Spent()
+
+
+def test_an_answer_counts_for_the_plan_for_the_session_and_for_the_next_commit() -> None:
+    meter = Meter(Budget(run_cap_usd=None), price=PRICE, before=Spent(cost_usd=1.0))
+    meter.open_session(PRICE)
+    for event in (*turn(1, 100, 7, cost_usd=0.5), *turn(2, 200, 3, cost_usd=0.25)):
+        meter.observe(event)
+
+    told = Spent(usage=Usage(input_tokens=300, output_tokens=10), cost_usd=0.75)
+    assert (meter.session, meter.unrecorded, meter.total) == (told, told, Spent(cost_usd=1.0) + told)
+    meter.check(40, 2)
+    assert meter.session_at_most.usage == Usage(input_tokens=340, output_tokens=12)
+    assert meter.session_at_most.cost_usd == pytest.approx(0.75 + 42e-6)
+
+    meter.record()
+    meter.observe(turn(3, 0, 0, usage=None, cost_usd=None)[1])
+    assert meter.session.cost_usd is meter.unrecorded.cost_usd is meter.total.cost_usd is None
+    assert (meter.unrecorded.usage, meter.session.usage) == (Usage(), told.usage)
+
+    meter.open_session(None)
+    assert meter.session == Spent()
+
+
+def test_a_cap_of_tokens_holds_for_prompt_and_answer_together() -> None:
+    meter = Meter(Budget(run_cap_usd=None, token_cap=150), price=None, before=Spent(usage=Usage(input_tokens=50)))
+    assert meter.check(60, 40) is None
+    assert meter.check(60, 41)
+
+
+MILLION = Usage(input_tokens=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "unsent"),
+    [
+        (Budget(run_cap_usd=0.5), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
+        (Budget(run_cap_usd=None, token_cap=9), None, Spent(usage=MILLION, cost_usd=None, estimated=True)),
+        (Budget(run_cap_usd=None, token_cap=9), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
+        (Budget(run_cap_usd=2.0), PRICE, None),
+        (Budget(run_cap_usd=None, phase_cap_usd=0.5), PRICE, None),
+        (Budget(run_cap_usd=0.5), None, None),
+    ],
+)
+def test_a_request_that_more_for_the_run_would_let_go_is_known(
+    budget: Budget, price: Price | None, unsent: Spent | None
+) -> None:
+    """Not one that went, that a phase's own cap stopped, or of which nobody knows what it costs."""
+    meter = Meter(budget, price=price, before=Spent())
+    meter.check(1_000_000, 0)
+    assert meter.unsent == unsent
