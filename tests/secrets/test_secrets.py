@@ -213,13 +213,16 @@ def test_secrets_of_the_environment_are_known_by_their_names():
         "ANTHROPIC_BASE_URL": "https://gateway.example",
         "ANTHROPIC_MODEL": "claude-opus-5-5",
         "DB_PASSWORD": "hunter2-hunter2",
-        "MY_TOKEN": "short",
+        "ANTHROPIC_CUSTOM_HEADERS": "x-team: relay-1",
+        "TWELVE_TOKEN": "twelve-chars",
+        "MY_TOKEN": "eleven-char",
+        "SSH_KEY": "~/.ssh/id_ed25519",
         "SSL_KEY_FILE": "/etc/ssl/private/key.pem",
         "KEYRING": "/run/user/1000/keyring",
         "PATH": "/usr/bin:/bin-bin-bin",
     }
 
-    assert find_secret_values(environ) == ("key-of-anthropic", "hunter2-hunter2")
+    assert find_secret_values(environ) == ("key-of-anthropic", "hunter2-hunter2", "x-team: relay-1", "twelve-chars")
 
 
 def test_secrets_of_the_environment_are_known_by_their_login():
