@@ -10,6 +10,7 @@ Packages are installed into DIR. Read the differences; absolute times are those 
 """
 
 import argparse
+import itertools
 import json
 import os
 import queue
@@ -64,6 +65,8 @@ class Run:
     wall_s: float
     first_s: float
     """Until the first request has arrived."""
+    gap_ms: float
+    """Between two requests of a session: the agent's own time, its command, and what relay does there."""
     cpu_s: float
     rss_mb: float
     """Of all processes together, at most."""
@@ -175,6 +178,7 @@ def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
     return Run(
         wall_s=meter.end_s - begin,
         first_s=asked[0] - begin,
+        gap_ms=statistics.median(later - earlier for earlier, later in itertools.pairwise(asked)) * 1e3,
         cpu_s=sum(meter.cpu_s.values()),
         rss_mb=meter.peak_mb,
         requests=len(used),
@@ -277,7 +281,7 @@ def open_way(base_url: str) -> Iterator[int]:
         while True:
             found = told.get()
             if isinstance(found, HeldRequest):
-                found.release.set_result("")
+                found.release.set_result(None)
 
     threading.Thread(target=release, daemon=True).start()
     environ = {"ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url}
@@ -327,17 +331,27 @@ def measure_requests() -> tuple[float, float]:
 def render_report(rows: dict[tuple[str, str], list[Run]], spans: tuple[float, float], rounds: int) -> str:
     """Return the report as Markdown."""
     price = find_price(MODEL, at=datetime.now(UTC).date())
-    titles = ("wall, s", "to the first request, s", "CPU, s", "peak memory, MB", "requests", *CLASSES, "cost, USD")
+    titles = (
+        "wall, s",
+        "to the first request, s",
+        "between two requests, ms",
+        "CPU, s",
+        "peak memory, MB",
+        "requests",
+        *CLASSES,
+        "cost, USD",
+    )
     lines = [f"| agent | | {' | '.join(titles)} |", "| --- | --- |" + " ---: |" * len(titles)]
     for (name, how), runs in rows.items():
         middle = [
-            statistics.median(getattr(run, field) for run in runs) for field in ("wall_s", "first_s", "cpu_s", "rss_mb")
+            statistics.median(getattr(run, field) for run in runs)
+            for field in ("wall_s", "first_s", "gap_ms", "cpu_s", "rss_mb")
         ]
         fresh, read, written, output = runs[-1].tokens
         usage = Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_5m_tokens=written, output_tokens=output)
         cost = f"{cost_usd(usage, price):.4f}" if price and name.endswith("(Messages)") else "unknown"
         counts = [f"{count:,}" for count in runs[-1].tokens]
-        cells = [*(f"{value:.2f}" for value in middle[:3]), f"{middle[3]:.0f}", str(runs[-1].requests), *counts, cost]
+        cells = [*(f"{value:.2f}" for value in middle[:4]), f"{middle[4]:.0f}", str(runs[-1].requests), *counts, cost]
         lines.append(f"| {name} | {how} | {' | '.join(cells)} |")
     table, (direct, through) = "\n".join(lines), spans
     load, processors = os.getloadavg()[0], os.cpu_count() or 1
@@ -356,7 +370,8 @@ and relay's gateway, which add **{through - direct:.1f} ms** (medians of {REQUES
 CPU and memory are those of all processes together, looked at ten times a second (what is shared counts several times).
 Bare is three sessions, each in a process of its own, without sandbox, gate or commit. Under relay there are the sandbox
 and its proof, two gates and a commit for each phase, snapshots, the rules and the plan in the prompt, and relay's
-tools; *to the first request* holds all that relay does before it, the baseline gate too.
+tools; *to the first request* holds all that relay does before it, the baseline gate too; *between two requests*, the
+median, holds the look at the work tree and its snapshot.
 """
 
 
