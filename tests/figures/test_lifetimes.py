@@ -57,6 +57,7 @@ def test_a_clock_that_ran_backwards_makes_no_negative_life() -> None:
         ([(1, True), (5, False), (5, False)], None),
         # Four, of which one is lost from sight before two end: 3/4, then 3/4 x 1/2.
         ([(1, True), (2, False), (3, True), (9, False)], 3),
+        ([(10, True), (10, False), (10, False)], None),  # of the same age, those that ended come first
     ],
 )
 def test_a_half_life_counts_what_still_holds(lives: list[tuple[int, bool]], half_life: float | None) -> None:
