@@ -4,6 +4,7 @@ What a clone has of a phase that another machine has gone on with is put aside u
 remote's takes its place: no commit and no snapshot is lost by it.
 """
 
+import shlex
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
@@ -12,7 +13,7 @@ from relay.git.message import Message
 from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.remote import RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
-from relay.git.trees import find_tree
+from relay.git.trees import find_odd_path, find_tree
 from relay.store import trailers
 from relay.store.legs import next_ref, read_leg
 from relay.store.session_cost import find_spent, note_spent
@@ -97,7 +98,25 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
         if set(lacking) <= set(remote.list_refs(*lacking)):
             raise
         return False
+    for ref in lacking:
+        _require_plain(remote, ref)
     return True
+
+
+def _require_plain(remote: Remote, ref: str) -> None:
+    """Refuse what no work tree can hold: git would fail at it wherever it is needed, and name no ref.
+
+    Raises:
+        RemoteError: The ref's commit has such a path; the ref is gone here, and fetched again by whoever asks again.
+    """
+    commit = refs.find_ref(remote.repo, ref)
+    if commit is None or not (path := find_odd_path(remote.repo, commit)):
+        return
+    refs.drop_ref(remote.repo, ref, commit)
+    raise RemoteError(
+        f"{ref} of {remote.name} holds {path!r}, which no work tree can have: it was not made by git",
+        hint=f"look who pushed it; git push {remote.name} --delete {shlex.quote(ref)} takes it away",
+    )
 
 
 def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:

@@ -21,6 +21,7 @@ MAX_DEPTH = 100
 _ODD_NAME = regex(r"\.git|git~", re.IGNORECASE)
 _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 """Of the names that look like git's own, these are in many repositories; git decides about the others."""
+_NO_NAMES = frozenset({b"", b".", b"..", b".git", b"git~1"})
 _ENTRY = regex(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 100_000
@@ -279,3 +280,22 @@ def _keep(repo: Repo, tree: str, data: bytes) -> None:
         _known[repo.common_dir, tree] = data
     while len(_known) > _KEPT:
         del _known[next(iter(_known))]
+
+
+def find_odd_path(repo: Repo, commit: str) -> str:
+    """Return a path, new in a commit, that no work tree can have: of git's own name, or of two things; else empty.
+
+    Git makes no such tree; whoever writes one by hand can push it.
+
+    Raises:
+        GitError: The commit cannot be read.
+    """
+    out = repo.git.run("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "HEAD", commit)
+    parts = out.split(b"\0")
+    seen: set[bytes] = set()
+    for entry, path in zip(parts[0::2], parts[1::2], strict=False):
+        is_there = entry.split(b" ")[1] != ABSENT.encode()
+        if is_there and (path in seen or not _NO_NAMES.isdisjoint(path.lower().split(b"/"))):
+            return os.fsdecode(path)
+        seen |= {path} if is_there else set()
+    return ""

@@ -9,6 +9,7 @@ from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.work import work
 from relay.fleet.worktrees import ensure_job
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
+from relay.git.remote import RemoteError
 from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
@@ -35,7 +36,7 @@ class Mallory:
         self.git("switch", "-q", "-c", JOB)
 
     def git(self, *args):
-        return self._field.stage.git("-C", str(self.root), *args)
+        return self._field.stage.git("-C", str(self.root), *args).strip()
 
     def push(self, files):
         for path, text in files.items():
@@ -119,3 +120,40 @@ def test_a_branch_that_somebody_made_by_hand_is_checked_by_a_run_with_jobs(stage
     (own.repo.root / "PLAN.md").write_text(PLAN.replace("[ ] Write two.txt", "[x] Write two.txt"))
     subprocess.run(["git", "commit", "-qam", "by hand in the work tree"], cwd=own.repo.root, check=True)
     assert find_landing(main, own).case is LandingCase.APART
+
+
+def store_tree(root, *entries):
+    """Store a tree that git itself would not make, of mode, name and id."""
+    data = b"".join(b"%s %s\0" % (mode, name) + bytes.fromhex(found) for mode, name, found in entries)
+    words = ["git", "-C", root, "hash-object", "-w", "-t", "tree", "--literally", "--stdin"]
+    return subprocess.run(words, input=data, capture_output=True, check=True).stdout.decode().strip()
+
+
+@pytest.mark.parametrize("is_checkpoint", [True, False])
+@pytest.mark.parametrize("odd", ["..", ".git", "twice"])
+def test_a_tree_that_git_would_not_make_is_refused_with_its_ref(field, odd, is_checkpoint):
+    mallory = Mallory(field)
+    blob = mallory.git("rev-parse", "HEAD:PLAN.md")
+    inner = store_tree(mallory.root, (b"100644", b"x", blob))
+    below = {
+        "..": [(b"40000", b"..", inner)],
+        ".git": [(b"40000", b".git", inner)],
+        "twice": [(b"120000", b"a", blob), (b"40000", b"a", inner)],
+    }[odd]
+    rows = [
+        (b"40000", b"AA", store_tree(mallory.root, *below)),
+        *((b"100644", name.encode(), mallory.git("rev-parse", f"HEAD:{name}")) for name in ("AGENTS.md", "PLAN.md")),
+    ]
+    tree = store_tree(mallory.root, *sorted(rows, key=lambda row: row[1]))
+    commit = mallory.git("commit-tree", "-m", "x", "-p", "HEAD", tree)
+    ref = f"refs/relay/wip/{JOB.replace('/', '%2F')}/1" if is_checkpoint else f"refs/heads/{JOB}"
+    mallory.git("push", "-q", "origin", f"{commit}:{ref}")
+    ann = field.clone("ann")
+    with serve(parse_script(RED)) as server:
+        for _ in range(2):  # at each try
+            with pytest.raises(RemoteError, match=f"^{ref} of origin holds 'AA/"):
+                go(field.task(ann, server, phase_id="1"))
+        assert not any(request.body for request in server.requests)
+    mallory.git("push", "-q", "origin", "--delete", ref)
+    with serve(parse_script(SCRIPT)) as server:
+        assert go(field.task(ann, server, phase_id="1")).exit_code == ExitCode.DONE
