@@ -143,6 +143,7 @@ def test_calls_and_failures_are_counted(bench):
 
 KIRO = """\
 # Plan
+## Phase 1: All
 - [ ] 1. Set up
   - [ ] 1.1 Create a
   - [ ] 1.2 Create b
