@@ -413,6 +413,20 @@ def test_what_is_no_http_is_turned_away_before_it_is_held(tmp_path, said):
         assert server.requests == []
 
 
+def test_who_waits_to_be_asked_for_a_large_body_is_asked(tmp_path):
+    """Some wait for a second otherwise, and others for ever."""
+    data = json.dumps(BODY).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(data)
+    with gateway(SAY, tmp_path) as (_, told, path), socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(20)
+        peer.connect(str(path))
+        peer.sendall(head)
+        assert peer.recv(65536).startswith(b"HTTP/1.1 100 ")
+        peer.sendall(data)
+        told.get(timeout=20).release.set_result("not now")
+        assert peer.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
 def test_all_requests_together_hold_no_more_than_there_is_room_for(tmp_path):
     """A further one is refused; when one is over, there is room again."""
     size = len(json.dumps(BODY))
