@@ -279,6 +279,22 @@ def test_the_users_helper_of_one_host_and_their_proxy_are_used(world):
     assert {path.partition("/x")[0] for path, _ in world.requests} == {"http://nowhere.invalid"}
 
 
+@pytest.mark.parametrize("way", ["GIT_SSH", "GIT_SSH_COMMAND", "core.sshCommand"])
+def test_the_users_ssh_is_used_and_not_the_repositorys(world, way):
+    ssh = world.away.parent / "my ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\neval "$last"\n')
+    ssh.chmod(0o755)
+    world.box.git("config", "core.sshCommand", world.fill("{evil}"))
+    environ = dict(world.box.environ)
+    if way == "core.sshCommand":
+        world.box.git("config", "--global", way, f"'{ssh}'")
+    else:
+        environ[way] = str(ssh) if way == "GIT_SSH" else f"'{ssh}'"
+    remote = Remote(repo=world.box.open(), name=f"ssh://host{world.away}", environ=environ)
+    assert remote.list_refs("refs/heads/*") == {"refs/heads/main": world.box.text("rev-parse", "HEAD")}
+    assert world.list_harm() == []
+
+
 def test_the_token_of_a_ci_job_is_sent_where_the_repository_says(world):
     """As actions/checkout keeps it, in a file that the repository includes."""
     token = world.box.home / "token"
