@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relay.git.repository import open_repo
 from relay.secrets.disclosure import find_disclosures
-from relay.secrets.forms import OWN, load_foreign
+from relay.secrets.forms import OWN, Rule, load_foreign
 from relay.secrets.patterns import REDACTED, Suspect, find_rules, find_secret_values, find_secrets, redact
 
 WORD = string.ascii_letters + string.digits
@@ -196,6 +196,23 @@ def test_a_token_is_redacted_also_inside_of_json(kind):
 )
 def test_placeholders_and_prose_are_no_findings(text):
     assert find_secrets(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("entropy", "text", "is_token"),
+    [
+        (3.0, "abcdefgh", True),
+        (3.0, "aabcdefg", False),
+        (2.0, "aabbccdd", True),
+        (2.0, "aaabbccd", False),
+        (0.0, "ghp_abcdef", True),
+        (0.0, "ghp_abcd", True),
+        (0.0, "ghp_abc", False),
+    ],
+)
+def test_a_token_has_its_bits_in_each_character_or_enough_different_ones(entropy, text, is_token):
+    rule = Rule(kind="k", anchors=("ghp_",), pattern=".*", entropy=entropy)
+    assert rule.is_token(text) is is_token
 
 
 def test_a_line_can_be_allowed_by_a_person_but_not_a_value_of_the_environment():
