@@ -1,0 +1,237 @@
+"""What a user does to git and to relay's folders while a plan is open: it ends done, or a command is named that helps.
+
+For one run, for runs side by side and for a worker of many; while they are at work, and when they were stopped.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.plan.parse import parse_plan
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.copied import FSCK
+from tests.effort import take_turns
+from tests.waiting import wait_until
+from tests.warm import find_relay
+
+PLAN = """\
+# Two
+
+## Phase 1 — One
+After: none
+Verify: `test -s 1.txt`
+- [ ] Write one — 1.txt
+
+## Phase 2 — Two
+After: none
+Verify: `test -s 2.txt`
+- [ ] Write two — 2.txt
+"""
+WORDS = {"1": "one", "2": "two"}
+WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2"), "work": ("work", "--phase", "all")}
+_MOST_COMMANDS = 3
+_NAMED = re.compile(r"^ *(?:Hint|next|then): +(?:type )?`?((?:relay|git) [^`;]*)", re.MULTILINE | re.IGNORECASE)
+
+
+def write_session(phase, *, is_held):
+    """Write its file; where it is held, wait until that is gone, or there is another one."""
+    command = f"printf '{WORDS[phase]}\\n' > {phase}.txt"
+    waits = f"while [ -e {phase}.txt ] && [ ! -e go ]; do sleep 0.02; done; rm -f go"
+    own = [{"tools": [{"name": "bash", "input": {"command": text}}]} for text in (command, *[waits] * is_held, command)]
+    tick = {"tools": [{"name": "tick", "input": {"item": f"{phase}.1", "evidence": "done"}}]}
+    return {
+        "name": f"phase {phase}{', held' * is_held}",
+        "when": {"first_message_contains": f"Write {WORDS[phase]} — "},
+        "repeat": not is_held,
+        "turns": [*own, tick, {"text": f"Commit: Write {WORDS[phase]}"}],
+    }
+
+
+class Bench:
+    """A repository with a remote and two clones of it, and relay at work in one of them."""
+
+    def __init__(self, stage, top, way):
+        self.stage, self.way, self.away, self.root = stage, way, top / "away.git", stage.root
+        stage.write("PLAN.md", PLAN)
+        stage.commit("plan")
+        stage.git("clone", "-q", "--bare", str(stage.root), str(self.away))
+        self.other = self.clone(top / "other")
+        if way == "work":
+            self.root = self.clone(top / "clone")
+        self.places = self.root.with_name(f"{self.root.name}.relay")
+
+    def clone(self, place):
+        self.stage.git("clone", "-q", str(self.away), str(place))
+        return place
+
+    def git(self, *args, root=None, check=True):
+        done = subprocess.run(["git", *args], cwd=root or self.root, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, (args, done.stdout, done.stderr)
+        return done.stdout
+
+    def start(self, server, *args):
+        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        if self.way == "work":
+            environ["PYTHONPATH"] = self.stage.find_program()[-1].rpartition("/")[0]  # its runs start warm
+        return subprocess.Popen(
+            [*self.stage.find_program(), *args],
+            cwd=self.root,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def stop(self, server, child):
+        """Return what it said: at once, as two Ctrl-C."""
+        if self.way == "work":
+            for _ in range(2):
+                os.kill(find_relay(self.root), signal.SIGINT)
+        else:
+            stop = self.start(server, "stop", "--now")
+            out = stop.communicate()[0]
+            assert stop.returncode == 0, out
+        return child.communicate()[0]
+
+    def read_plan(self):
+        place = self.away if self.way == "work" else self.root
+        return parse_plan(self.git("show", "main:PLAN.md", root=place))
+
+    def list_places(self):
+        """Where sessions are at work."""
+        return [self.root] if self.way == "run" else list(self.places.glob("[0-9]*"))
+
+    def is_held(self, phases):
+        """Whether the sessions of phases wait, and all others are done."""
+        before = [phase for phase in self.read_plan().phases if phase.id not in phases and "1" not in phases]
+        if any(not phase.done for phase in before):
+            return False
+        began = {phase for phase in phases for place in self.list_places() if (place / f"{phase}.txt").exists()}
+        return len(began) == len(phases)
+
+    def let_go(self):
+        for place in self.list_places():
+            if any((place / f"{phase}.txt").exists() for phase in WORDS):
+                (place / "go").touch()
+
+    def finish(self, server):
+        """Type the command until the plan is done, or what it names; return what was said."""
+        said, words = "", WAYS[self.way]
+        for _ in range(_MOST_COMMANDS):
+            child = self.start(server, *words)
+            out = child.communicate()[0]
+            said += f"$ relay {shlex.join(words)}\n{out}"
+            if self.read_plan().done and child.returncode == ExitCode.DONE:
+                return said
+            named = _NAMED.findall(out)
+            assert named, said
+            program, *given = shlex.split(named[-1])
+            words = tuple(given) if program == "relay" else WAYS[self.way]
+            if program == "git":
+                self.git(*given)
+        raise AssertionError(said)
+
+
+def amend(bench):
+    bench.git("commit", "-q", "--amend", "--allow-empty", "-m", "reworded by hand")
+
+
+def rebase(bench):
+    """All but the first commit: with ``--root`` git itself leaves a commit without its tree."""
+    bench.git("rebase", "-q", "--force-rebase", bench.git("rev-list", "--max-parents=0", "HEAD").strip())
+
+
+def remove(*names):
+    def act(bench):
+        for name in names:
+            for place in bench.root.parent.glob(name.format(repo=bench.root.name)):
+                aside = place.rename(place.with_name("removed"))  # at once, whatever is written there meanwhile
+                shutil.rmtree(aside, ignore_errors=True)
+
+    act.__name__ = f"rm -rf {' '.join(names)}"
+    return act
+
+
+def prune(bench):
+    bench.git("worktree", "prune")
+
+
+def collect(bench):
+    bench.git("reflog", "expire", "--expire=now", "--all")
+    bench.git("gc", "-q", "--prune=now", check=False)  # beside a git of relay's it may give up
+
+
+def remove_trees(bench):
+    for place in bench.places.glob("[0-9]*"):
+        bench.git("worktree", "remove", "--force", str(place), check=False)
+
+
+def drop_branches(bench):
+    remove_trees(bench)
+    for ref in bench.git("for-each-ref", "--format=%(refname)", "refs/heads/relay-jobs/").split():
+        bench.git("branch", "-q", "-D", ref.removeprefix("refs/heads/"), check=False)
+
+
+def force_push(bench):
+    """From elsewhere."""
+    bench.git("pull", "-q", root=bench.other)
+    bench.git("commit", "-q", "--amend", "-m", "reworded elsewhere", root=bench.other)
+    bench.git("push", "-q", "--force", root=bench.other)
+
+
+def amend_and_force_push(bench):
+    amend(bench)
+    bench.git("push", "-q", "--force", "origin", "main")
+
+
+ACTS = (
+    amend,
+    remove("{repo}.relay/1"),
+    rebase,
+    remove("{repo}.relay"),
+    prune,
+    remove("{repo}/.git/worktrees/1"),
+    collect,
+    remove("{repo}/.git/worktrees"),
+    drop_branches,
+    remove("{repo}/.git/relay", "{repo}/.git/worktrees/*/relay"),
+    remove_trees,
+    remove("{repo}/.relay", "{repo}.relay/*/.relay"),
+)
+WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
+CASES = take_turns(ACTS, WAYS, WHEN, HELD) + take_turns((force_push, amend_and_force_push), ("work",), WHEN[1:], HELD)
+
+
+@pytest.mark.parametrize(
+    ("act", "way", "when", "held"),
+    dict.fromkeys(CASES),
+    ids=lambda value: getattr(value, "__name__", "+".join(value) if isinstance(value, tuple) else None),
+)
+def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, tmp_path, act, way, when, held):
+    bench = Bench(stage, tmp_path, way)
+    held = held if way == "jobs" else held[:1]  # the second one is begun by nobody then
+    sessions = [write_session(phase, is_held=True) for phase in held]
+    sessions += [write_session(phase, is_held=False) for phase in WORDS]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        first = bench.start(server, *WAYS[way])
+        wait_until(lambda: bench.is_held(held), by=first)
+        if when == "stopped":
+            out = bench.stop(server, first)
+            act(bench)
+        else:
+            act(bench)
+            wait_until(lambda: bench.let_go() or first.poll() is not None)
+            out = first.communicate()[0]
+        said = out + bench.finish(server)
+    place = bench.away if way == "work" else bench.root
+    for phase, word in WORDS.items():
+        assert bench.git("show", f"main:{phase}.txt", root=place) == f"{word}\n", said
+    bench.git(*FSCK, root=place)
