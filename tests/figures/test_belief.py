@@ -95,6 +95,8 @@ def test_what_a_changed_source_says_is_stale_and_what_rests_on_that_is_in_doubt(
     assert [belief.status for belief in beliefs.values()] == ["stale", "in doubt", "in doubt", "in"]
     assert [belief.because for belief in beliefs.values()] == ["a.py:3-9 has changed", "rests on c1", "rests on c2", ""]
     assert ask(*made, changed=CHANGED)["c1"].because == "a.py:3-9 has changed; b.py is gone"
+    both = ask(say("c1", A), say("c2"), say("c3", rests_on="c1 c2"), changed=CHANGED)
+    assert both["c3"].because == "rests on c1"  # not on what is sound
 
 
 def test_whoever_looks_again_ends_the_doubt() -> None:
