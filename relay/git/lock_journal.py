@@ -91,7 +91,7 @@ def clear_git_directory(repo: Repo) -> tuple[str, ...]:
         if time.monotonic() > until or not any(_is_git_at_work(repo, lock) for lock in held):
             break
         time.sleep(_PAUSE_S)
-    return tuple(map(_explain, held))
+    return tuple(_explain(lock) for lock in held if lock.exists())  # a git that is gone may have taken it along
 
 
 def clear_transfer_locks(repo: Repo) -> None:

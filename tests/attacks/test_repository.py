@@ -6,6 +6,8 @@ import string
 
 import pytest
 
+from relay.errors import ExitCode
+
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(20)
@@ -225,7 +227,7 @@ def test_nothing_hostile_reaches_who_decides_between_phases_or_asks_for_a_pull_r
     approved = arena.play([{"turns": turns}], "run", "--approve", warm=True)
     asked = arena.play(NONE, "pr", "--text", terminal=True, warm=True)
 
-    assert (approved.code, asked.code) == (0, 0), approved.tail + asked.tail
+    assert (approved.code, asked.code) == (ExitCode.STOPPED, 0), approved.tail + asked.tail
     assert b"waits for a yes" in approved.out
     assert b"@all" not in asked.out
     assert all(b"[bold red]loud" in text for text in (approved.out, asked.out))
