@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request, shorten_answer
-from relay.runners.agents.tally import Tally
+from relay.runners.agents.tally import _MAX_LINE_BYTES, Tally
 from relay.session.usage import Usage
 from tests.agents.real import AGENTS
 
@@ -342,6 +342,16 @@ def test_an_answer_is_the_same_however_it_is_cut(data, dialect):
 def test_the_last_line_is_read_though_nothing_ends_it(dialect, end):
     tally = Tally(dialect=dialect, streamed=True)
     tally.feed(stream(dialect).rstrip() + end)
+    tally.close()
+    assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
+
+
+@EVERY
+def test_nothing_is_read_of_a_line_that_is_too_long_and_all_that_follows_it(dialect):
+    tally = Tally(dialect=dialect, streamed=True)
+    tally.feed(b"data: " + bytes(_MAX_LINE_BYTES))
+    assert tally.held_bytes == 0
+    tally.feed(b"\n" + stream(dialect))
     tally.close()
     assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from relay.ledger import Claim, ClaimStatus, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp, judge
 from relay.ledger.belief import MAX_CULPRITS, MAX_ROUNDS, Belief
+from relay.ledger.entrenchment import rank_claims
 
 A, B = Source(path="a.py", lines="3-9", blob="0123abc"), Source(path="b.py", blob="0123abc")
 CHANGED = {A: "a.py:3-9 has changed", B: "b.py is gone"}
@@ -33,6 +34,14 @@ def ask(*made: Entry, changed: Mapping[Source, str] | None = None) -> Mapping[st
 def show(*made: Entry, changed: Mapping[Source, str] | None = None) -> str:
     """The labels in one line: ``c1 in, c2 out``."""
     return ", ".join(f"{name} {belief.status}" for name, belief in ask(*made, changed=changed).items())
+
+
+def test_how_much_rests_on_a_claim_counts_each_once_directly_or_in_turn() -> None:
+    """Also where two ways lead to it, where the same is named twice, and where what is named is not known."""
+    made = (say("a"), say("b", rests_on="a gone"), say("c", rests_on="a a"), say("d", rests_on="b c"), say("e"))
+    for order in (made, made[::-1]):
+        ranks = rank_claims({claim.id: claim for claim in order})
+        assert {name: rank.support for name, rank in sorted(ranks.items())} == {"a": 3, "b": 1, "c": 1, "d": 0, "e": 0}
 
 
 def test_a_retraction_takes_out_what_rests_on_it() -> None:
