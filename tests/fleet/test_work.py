@@ -510,7 +510,7 @@ def test_a_clone_whose_branch_was_rewritten_on_the_remote_is_not_told_to_push(fi
             go(task)
         with pytest.raises(RepoError, match=f"somebody has rewritten main on origin: {own[:10]}") as caught:
             go(task)
-        field.stage.git("-C", str(task.main.root), *str(caught.value.hint).split()[1:4])
+        field.stage.git("-C", str(task.main.root), *str(caught.value.hint).partition(";")[0].split()[1:])
         assert go(task).exit_code == ExitCode.DONE
     field.git("merge-base", "--is-ancestor", "other" if to == "other" else "other~1", "main")
     assert field.git("show", "main:one.txt") == "one"
