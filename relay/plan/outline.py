@@ -228,8 +228,6 @@ def _cut_notes(section: Section, lines: Lines) -> Iterator[Section]:
             yield _narrow(notes, lines, entry.line, end, own=1)
             return
         least = min(least, entry.depth)
-        if least <= 1:
-            break
     yield section
 
 

@@ -189,6 +189,9 @@ def test_what_an_agent_asks_beside_the_conversation_is_paid_for_and_no_turn_of_i
     assert [point.turn for point in one.series] == [1, 2]
     assert one.compactions == ()
     assert one.totals.spent.usage.input_tokens == 61_900
+    unknown = fold_leg(*turn(1, 30_000), turn(0, 900, usage=None)[1], *turn(2, 31_000))
+    assert unknown.totals.spent.usage.input_tokens == 61_000
+    assert [point.turn for point in unknown.series] == [1, 2]
 
 
 def test_a_compaction_is_seen_by_what_is_missing() -> None:

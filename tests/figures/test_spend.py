@@ -4,7 +4,7 @@ import pytest
 
 from relay.meters.prices import Budget, Price, parse_price
 from relay.meters.spend import Meter
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Spent, Usage, rank_spent
 from tests.figures.streams import turn
 
 PRICE = parse_price("m", {"input": 1, "output": 1, "write_5m": 1, "write_1h": 1})
@@ -90,3 +90,13 @@ def test_a_request_that_more_for_the_run_would_let_go_is_known(
     meter = Meter(budget, price=price, before=Spent())
     meter.check(1_000_000, 0)
     assert meter.unsent == unsent
+
+
+def test_of_two_records_of_one_session_the_larger_counts_and_an_unknown_cost_is_larger() -> None:
+    known, longer = Spent(usage=Usage(input_tokens=1), cost_usd=0.5), Spent(usage=Usage(input_tokens=2), cost_usd=0.4)
+    dearer, unknown = (
+        Spent(usage=Usage(input_tokens=2), cost_usd=0.6),
+        Spent(usage=Usage(input_tokens=2), cost_usd=None),
+    )
+
+    assert sorted([unknown, dearer, known, longer], key=rank_spent) == [known, longer, dearer, unknown]

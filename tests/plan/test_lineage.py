@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.plan.lineage import find_lineage
+from relay.plan.lineage import find_lineage, has_heirs
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 
@@ -121,3 +121,17 @@ def test_an_insertion_moves_what_stands_below_it(before: Plan, other: Plan, at: 
     assert [order.index(find_lineage(before, after).phases[phase.id]) for phase in before.phases] == [
         number if number < place else number + many for number in range(len(before.phases))
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "heirs"),
+    [
+        pytest.param(None, True, id="not known"),
+        pytest.param("no plan", True, id="no plan"),
+        pytest.param(BASE, True, id="an item"),
+        pytest.param("## Zeta\n- [ ] otherwise\n", True, id="a phase"),
+        pytest.param("## Beta\n- [ ] b — b.py\n", False, id="nothing"),
+    ],
+)
+def test_a_plan_goes_on_where_anything_of_it_is_left(before: str | None, *, heirs: bool) -> None:
+    assert has_heirs(before, ZETA) is heirs

@@ -190,6 +190,12 @@ def test_notes_are_changed_by_nobody_and_only_the_last_bullet_is_one():
     assert list_notes(parse_plan("- [ ] 1. A\n  - Notes\n    - x\n  - y\n  - [ ] 1.1 a\n- [ ] 2. B\n"), "1") == ()
 
 
+def test_a_note_that_would_be_no_note_is_refused():
+    """What the item ends with swallows all that follows it."""
+    with pytest.raises(PlanError, match="a note at the end of phase 2 would not be read as one; close the code fence"):
+        append_note(parse_plan("- [ ] 1. A\n  - [ ] 1.1 a\n- [ ] 2. B\n  - [ ] 2.1 c\n<!-- x\n"), "2", "hello")
+
+
 def test_a_new_item_cannot_become_a_phase():
     with pytest.raises(PlanError):
         append_items(parse_plan(FLAT), "3", ["4. Another phase"])

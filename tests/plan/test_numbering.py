@@ -124,3 +124,9 @@ def test_an_appended_number_is_the_new_items_id():
     assert [item.id for item in append_items(plan, "1", ["1.2 b", "c"]).items] == ["1.1", "1.2", "1.3"]
     with pytest.raises(PlanError, match=r"what item 1\.1 is called"):
         append_items(plan, "1", ["1.1 again"])
+
+
+def test_what_a_heading_says_is_found_where_relay_counts_otherwise() -> None:
+    plan = parse_plan("## Phase 1: A\n- [ ] a\n## Phase 7: B\n- [ ] b\n## C\n- [ ] c\n## Phase 9: D\n- [ ] d\n")
+    assert [phase.id for number in ("07", "9") for phase in plan.list_saying(number)] == ["2", "4"]
+    assert [*plan.list_saying("1"), *plan.list_saying("3"), *plan.list_saying("8")] == []
