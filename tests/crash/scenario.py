@@ -53,8 +53,9 @@ def _phase_1(*, amends: bool) -> list[Turn]:
     return [
         {"tools": [_call("bash", command=f"echo wrong > app.txt; {shell}"), record, *amend, *_tick("1.1", "1.2")]},
         {"text": "Commit: Write the app"},
-        # All of it again: a model that was told of a failing call repeats it, and the rehearsed one cannot be told.
-        {"tools": [_call("bash", command=shell), _write("app.txt", "two\n")]},
+        # All of it again, and the last once more: a model that was told of a failing call repeats it, and the
+        # rehearsed one cannot be told.
+        {"tools": [_call("bash", command=f"{shell} || echo extra > extra.txt"), _write("app.txt", "two\n")]},
         {"text": "Commit: Write the app", "repeat": 3},  # a commit that a failing call refused is asked for again
     ]
 
