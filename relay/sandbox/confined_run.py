@@ -62,7 +62,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
         started = replace(started, launch=launch)
         ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool)
         if started.process.returncode < 0:  # killed, maybe alone
-            end_orphans(confinement.tmp)
+            end_orphans(confinement.private.tmp)
         if ending.started:
             return ending.result
         words = _last_line(ending)

@@ -35,8 +35,12 @@ class Confinement(Protocol):
         """What enforces it."""
 
     @property
+    def private(self) -> PrivateDir:
+        """The private directory, which no other sandbox has."""
+
+    @property
     def tmp(self) -> Path:
-        """The private temporary directory as commands see it."""
+        """The private temporary directory as commands see it: of all sandboxes of bubblewrap the same name."""
 
     @property
     def counts_user(self) -> bool:

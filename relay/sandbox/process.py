@@ -195,6 +195,7 @@ class _Tree:
         self._init_pid = 0
         self._init_fd: int | None = None
         self._command = command
+        self._is_let_go = False
         self._selector = selectors.DefaultSelector()
         self.begun_s = time.monotonic()
         """When the command was let go; before that, when its sandbox was waited for."""
@@ -225,8 +226,8 @@ class _Tree:
 
     @property
     def command_started(self) -> bool:
-        """False when bwrap ended before it ran the command: it reports an exit code only for a command."""
-        return not self._is_stale and (self._status_fd is None or b'"exit-code"' in self._status)
+        """False when bwrap ended before the command was let go; one that was may have run, whatever ended bwrap."""
+        return not self._is_stale and (self._status_fd is None or self._is_let_go or b'"exit-code"' in self._status)
 
     def watch(self, *, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
@@ -323,6 +324,7 @@ class _Tree:
         self.begun_s = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended
             self._command.sendall(self._launch.words)
+            self._is_let_go = True
         self._command.close()
 
     def _read_output(self) -> None:

@@ -21,10 +21,12 @@ from relay.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
 from relay.sandbox.start import ATTEMPTS, wait_until_bound
+from relay.sandbox.supervisor import read_processes
 from relay.sandbox.survivors import end_orphans, end_survivors, find_survivors
 from tests.waiting import wait_until
 
 SHORT = Limits(timeout_s=1.5)
+REPOSITORY = Path(__file__).parents[2]
 MODES = [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.WORKSPACE_WRITE, Mechanism.OFF)]
 
 
@@ -231,6 +233,35 @@ def test_what_bwrap_left_that_was_killed_alone_is_ended_and_no_other_sandbox(box
         end_orphans(end)
         assert (set(find_survivors(end)), other.poll()) == (before, None)
         other.kill()
+
+
+def test_where_bwrap_is_killed_no_command_runs_twice_and_those_of_another_relay_go_on(place: Any) -> None:
+    """The memory's watchdog may do it. In every sandbox the temporary directory has the same name."""
+    script = """
+import os, sys
+from pathlib import Path
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import open_sandbox
+box = open_sandbox(Policy(root=Path(sys.argv[1]), env=dict(os.environ)), Level.WORKSPACE_WRITE)
+sys.exit(box.run(("/bin/sh", "-c", sys.argv[2]), limits=Limits(timeout_s=60)).exit_code)
+"""
+    waits = "echo x >> theirs; while test ! -e down; do sleep 0.02; done"
+    mine = place.root / "mine"
+    with place.open(Level.WORKSPACE_WRITE) as box:
+
+        def kill_bwrap() -> bool:
+            table = read_processes()
+            for pid in find_survivors(box.sandbox.private.tmp) if mine.exists() else ():
+                if pid in table and table[pid].parent == os.getpid():
+                    os.kill(pid, signal.SIGKILL)
+            return False
+
+        with subprocess.Popen((sys.executable, "-c", script, str(place.root), waits), cwd=REPOSITORY) as other:
+            wait_until((place.root / "theirs").exists, by=other)
+            ended = box.sh("echo x >> mine; sleep 60", limits=Limits(timeout_s=10), should_stop=kill_bwrap)
+            (place.root / "down").touch()
+        assert (ended.exit_code, other.returncode) == (137, 0)
+    assert (mine.read_text(), (place.root / "theirs").read_text()) == ("x\n", "x\n")
 
 
 def test_without_descriptors_it_is_the_sandbox_that_fails(place: Any) -> None:
