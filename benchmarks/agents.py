@@ -31,7 +31,6 @@ from typing import IO, Any
 
 from processes import git, make_environ, make_repository
 
-from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
@@ -42,6 +41,7 @@ from relay.runners.agents.profiles import PROFILES
 from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
 from relay.sandbox.supervisor import find_descendants
+from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from tests.agents.real import AGENTS, LIMITS, Agent, install
 

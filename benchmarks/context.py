@@ -22,15 +22,15 @@ from typing import Any
 
 from processes import git, make_repository
 
+from relay.base.interrupts import Interrupts
 from relay.config import load_settings
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
-from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
+from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest

@@ -29,12 +29,12 @@ from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
-from relay.state.situation import PlanSource, ask
 from relay.store import snapshot
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, close_leg, open_leg
 from relay.store.lock import lock_worktree
+from relay.store.situation import PlanSource, ask
 from relay.store.snapshot import write_snapshot_tree
 
 PHASES = 40

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.sandbox.standby import Standby

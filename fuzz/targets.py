@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from relay.base.errors import ConfigError, PlanError, RelayError
 from relay.config.load import load_settings
-from relay.errors import ConfigError, PlanError, RelayError
 from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
 from relay.plan.check import check_plan

@@ -23,18 +23,18 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
+from relay.base.errors import PlanError
+from relay.base.hints import AT_ROOT
+from relay.base.interrupts import Interrupts
 from relay.cli.sessions import make_end_event
 from relay.config import load_settings
-from relay.errors import PlanError
 from relay.git.repository import open_repo
-from relay.hints import AT_ROOT
-from relay.interrupts import Interrupts
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
-from relay.planning.planner import PlanTask, plan_feature
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.run.loop import run
+from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
 from relay.runners.base import RunnerKind
 from relay.runners.registry import RUNNERS

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.insight.telemetry.log import open_events
 from relay.session.records import LoggedEvent
-from relay.telemetry.log import open_events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,15 +77,14 @@ def import_queue():
 
 
 def compile_all():
-    """Compile the regular expressions and constructors of relay's modules."""
+    """Compile the constructors of relay's modules."""
+    from relay.base.redaction import redact
     from relay.gate.checker_output import ran_no_tests
-    from relay.regexes import _Regex
     from relay.run.commit.autorun import find_starter
-    from relay.secrets.patterns import redact
 
     for module in [module for name, module in sys.modules.items() if name.startswith("relay.")]:
         for thing in list(vars(module).values()):
-            getattr(thing, "search" if isinstance(thing, _Regex) else "__init__", None)
+            getattr(thing, "__init__", None)
     ran_no_tests("ok")
     find_starter("a")
     redact("a")

@@ -83,7 +83,7 @@ def test_a_name_is_one_act():
         "command": "relay/cli/",  # of each command: `cli/main.py` imports it by that name
         "render_json": "relay/cli/",  # what a command's --json prints
         "main": "relay/(__main__|news/call|sandbox/supervisor|sandbox/openings/inside)",  # of a program
-        "(locate|open_regular)": "relay/(files/walk|tools/confine)",  # the walk's, with what a model is told
+        "(locate|open_regular)": "relay/(base/walk|tools/confine)",  # the walk's, with what a model is told
     }
     places: dict[tuple[str, bool], set[str]] = {}
     for path in SOURCES:
@@ -126,10 +126,9 @@ def test_values_are_frozen():
     assert find_all(rules.find_loose_values) == []
 
 
-def test_values_and_patterns_cost_a_start_little():
-    """They are made by `relay.values` and `relay.regexes`."""
+def test_values_cost_a_start_little():
+    """They are made by `relay.base.values`."""
     assert find_all(rules.find_slow_values, [path for path in SOURCES if path.name != "values.py"]) == []
-    assert find_all(rules.find_early_patterns) == []
 
 
 def test_what_nobody_uses_goes():
@@ -177,10 +176,10 @@ def test_git_is_spoken_in_two_rooms():
     }
     known = {
         "relay/cli/pr.py": {"config"},  # asked which remote a branch has
-        "relay/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
+        "relay/rehearsal/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
         "relay/run/review_range.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
-        "relay/secrets/disclosure.py": {"cat-file"},
+        "relay/run/commit/disclosure.py": {"cat-file"},
         "relay/setup/agent_trial.py": {"init"},  # a repository of the trial's own
     }
 

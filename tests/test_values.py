@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import values
-from relay.values import dataclass
+from relay.base import values
+from relay.base.values import dataclass
 
 Decorate = Callable[..., Callable[[type], type]]
 

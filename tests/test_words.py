@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.words import count_boxes, list_some, render_moment, render_span, shorten
+from relay.base.words import count_boxes, list_some, render_moment, render_span, shorten
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ExitCode
+from relay.base.hints import AT_ROOT
 from relay.cli.doctor import render_check, show_finding
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document
-from relay.errors import ExitCode
-from relay.hints import AT_ROOT
 
 if TYPE_CHECKING:
     from relay.config import Settings

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import click
 
+from relay.base.errors import ExitCode, RelayError
+from relay.base.hints import Command
+from relay.base.words import name_item
 from relay.cli.screen import has_person, say
-from relay.errors import ExitCode, RelayError
-from relay.hints import Command
 from relay.plan.model import Phase, Plan
 from relay.setup.context import RunEnd
 from relay.setup.place import Place, get_place, load_plan
-from relay.state.resume import find_blocked_by
-from relay.words import name_item
+from relay.store.resume import find_blocked_by
 
 Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
 _ANSWERS = {

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ConfigError, ExitCode, RelayError
+from relay.base.hints import AT_ROOT, RUN, Caller
+from relay.base.interrupts import Interrupted
 from relay.cli.screen import JSON_VERSION, complain
-from relay.errors import ConfigError, ExitCode, RelayError
-from relay.hints import AT_ROOT, RUN, Caller
-from relay.interrupts import Interrupted
 
 if TYPE_CHECKING:
     from relay.setup.place import Place
@@ -178,8 +178,8 @@ def _say_system(error: OSError) -> int:
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:
+    from relay.base.redaction import redact_for_strangers
     from relay.cli.buglog import save_bug_report
-    from relay.secrets.patterns import redact_for_strangers
 
     words = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
     _say_block("Error", redact_for_strangers(f"relay failed, and it is relay's fault: {words}", os.environ))

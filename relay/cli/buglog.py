@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay import __version__
-from relay.secrets.patterns import redact_for_strangers
+from relay.base.redaction import redact_for_strangers
 
 
 def save_bug_report(error: Exception, argv: list[str], environ: Mapping[str, str]) -> Path | None:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError
+from relay.base.hints import Command
+from relay.base.values import dataclass
+from relay.base.words import count, list_some, render_tokens, render_usd, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document, say_hanging
-from relay.errors import ConfigError, ExitCode, PlanError, RelayError
-from relay.hints import Command
 from relay.setup.place import Place, find_settings, load_plan
-from relay.values import dataclass
-from relay.words import count, list_some, render_tokens, render_usd, shorten
 
 if TYPE_CHECKING:
     from relay.config import Settings
-    from relay.meters.prices import Price
     from relay.plan.model import Phase, Plan, Violation
     from relay.plan.waves import Waves
-    from relay.planning.sizes import PhaseSize
+    from relay.run.planning.sizes import PhaseSize
+    from relay.session.prices import Price
 
 ASSUMED_WINDOW_TOKENS = 200_000
 """For a model that neither the settings nor the table know: the smallest window of any of them."""
@@ -90,8 +90,8 @@ def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
     """Say what is wrong with a plan, and roughly what each phase will take.
 
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
-    sizes are estimates: see `relay/planning/sizes.py` for the formula. --fix puts lines in where work of the plan holds
-    no box, and changes no line that is there.
+    sizes are estimates: see `relay/run/planning/sizes.py` for the formula. --fix puts lines in where work of the plan
+    holds no box, and changes no line that is there.
     """
     place = note_place(plan, needs_repo=False)
     if fix:
@@ -176,8 +176,8 @@ def save_boxes(place: Place) -> int:
     """
     from contextlib import nullcontext
 
-    from relay.errors import within
-    from relay.files.tree import replace_file
+    from relay.base.errors import within
+    from relay.base.tree import replace_file
     from relay.git.modes import FILE
     from relay.plan.coverage import add_boxes
     from relay.plan.encoding import encode_text
@@ -236,9 +236,9 @@ def _from_violation(violation: "Violation", place: Place) -> Remark:
 
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
     from relay.config.model import MOST_JOBS
-    from relay.meters.prices import find_price
     from relay.plan.waves import find_waves
-    from relay.planning.sizes import measure_phases
+    from relay.run.planning.sizes import measure_phases
+    from relay.session.prices import find_price
 
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
@@ -250,8 +250,8 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
 
 def find_line_tokens(settings: "Settings") -> int:
     """Return the reset line of the configured model without asking an endpoint."""
-    from relay.meters.gauge import open_gauge
-    from relay.meters.prices import find_limits
+    from relay.session.gauge import open_gauge
+    from relay.session.prices import find_limits
 
     limits = find_limits(settings.model)
     known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
@@ -261,7 +261,7 @@ def find_line_tokens(settings: "Settings") -> int:
 
 def _count_rules(root: Path) -> int:
     """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
-    from relay.planning.sizes import iter_sizes
+    from relay.run.planning.sizes import iter_sizes
 
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
@@ -371,7 +371,7 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
 
 
 def _render_size(checked: Checked, size: "PhaseSize") -> str:
-    from relay.meters.prices import cost_usd
+    from relay.session.prices import cost_usd
 
     if not size.turns:
         return "done"
@@ -381,7 +381,7 @@ def _render_size(checked: Checked, size: "PhaseSize") -> str:
 
 
 def _advise_split(checked: Checked, phase: "Phase", size: "PhaseSize") -> str:
-    from relay.planning.sizes import suggest_parts
+    from relay.run.planning.sizes import suggest_parts
 
     if phase.in_list:
         from relay.plan.edit import NO_HEADING

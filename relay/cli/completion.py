@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.tree import read_start
 from relay.cli.screen import say
-from relay.files.tree import read_start
-from relay.regexes import regex
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 SHELLS = ("bash", "zsh", "fish")
-_PHASE = regex(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
+_PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
 _MAX_BYTES = 1024 * 1024
 _VARIABLE = "_RELAY_COMPLETE"
 
@@ -65,7 +64,7 @@ def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the models of relay's table and of the settings."""
-    from relay.meters.prices import MODEL_LIMITS
+    from relay.session.prices import MODEL_LIMITS
 
     return _fit([*_list_named("models"), *MODEL_LIMITS], incomplete)
 
@@ -79,8 +78,8 @@ def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 def _list_named(key: str) -> Iterable[str]:
     """Yield the names of the tables below a key of the repository's settings and the user's own."""
+    from relay.base.toml_text import parse_toml
     from relay.config.sources import find_user_dir
-    from relay.files.toml_text import parse_toml
 
     own = find_user_dir(os.environ)
     for file in (Path("relay.toml"), *([own / "config.toml"] if own else [])):

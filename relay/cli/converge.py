@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
+from relay.base.errors import ExitCode
 from relay.cli.options import session_options
 from relay.cli.plan import show_plan
 from relay.cli.sessions import make_request, run_sessions
-from relay.errors import ExitCode
 from relay.session.values import SessionKind
 
 
@@ -19,7 +19,7 @@ def command(*, as_json: bool, **options: Any) -> int:
     What is missing becomes a new phase behind the others, not committed: read it, then relay run. Where nothing is
     missing the plan stays as it is, to the byte.
     """
-    from relay.planning.planner import PlanTask, plan_feature, read_existing
+    from relay.run.planning.planner import PlanTask, plan_feature, read_existing
     from relay.setup.place import load_plan
 
     task = PlanTask(converge=True)

@@ -20,6 +20,6 @@ def command(keep: Path | None) -> int:
 
     A script plays the model; sessions, sandbox, checks, commits and the interruption are real.
     """
-    from relay.demo import run_demo
+    from relay.rehearsal.demo import run_demo
 
     return run_demo(keep=keep, say=say_now, environ=os.environ)

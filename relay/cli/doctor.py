@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from relay.base.errors import ExitCode
+from relay.base.hints import Caller
 from relay.cli.completion import offer_models, offer_runners
 from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_document
-from relay.errors import ExitCode
-from relay.hints import Caller
 from relay.setup.doctor import Report
 from relay.setup.preconditions import Finding, State
 

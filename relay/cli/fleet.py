@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import RelayError
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import complain, say, say_now
-from relay.errors import RelayError
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def up(data: Path | None) -> None:
 
     Its files stay. Only you can reach it: by a socket in its directory.
     """
+    from relay.base.interrupts import Interrupts
     from relay.fleet.database import is_up, run_database
-    from relay.interrupts import Interrupts
 
     interrupts, place = Interrupts(), data or get_data()
     try:
@@ -182,12 +182,12 @@ def reap(database: str | None, remote: str, plan: str | None, *, lost: float | N
 
 def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[str]":
     """Book what lost workers have spent, and free what is set aside for them; yield a sentence for each of them."""
+    from relay.base.words import render_usd
     from relay.fleet.overview import fetch_plan, open_desk
     from relay.fleet.unseen import keep_booked
     from relay.session.usage import Spent
     from relay.store.legs import get_branch
     from relay.store.unrecorded_cost import Whose
-    from relay.words import render_usd
 
     branch = get_branch(remote.repo)
     desk = open_desk(remote, branch, plan_path)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import ExitCode, PlanError, within
 from relay.cli.options import plan_option
 from relay.cli.screen import say, say_document
 from relay.cli.sessions import make_request
-from relay.errors import ExitCode, PlanError, within
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     Raises:
         PlanError: None has run in this work tree.
     """
+    from relay.base.words import count, render_moment
     from relay.cli.views.last_run import say_lines, tell_gate
     from relay.store.last_run import read_last_gate
-    from relay.words import count, render_moment
 
     gate = read_last_gate(request.repo)
     if gate is None:
@@ -102,7 +102,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
 
 def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     """Try a command as a gate; None where that cannot be, which a run says in full."""
-    from relay.errors import RelayError
+    from relay.base.errors import RelayError
     from relay.run.gate_trial import try_gate
     from relay.sandbox.hardening import prepare_process
     from relay.setup.run_notes import make_last_gate

@@ -4,9 +4,9 @@ import time
 
 import click
 
+from relay.base.words import count
 from relay.cli.boundary import note_place
 from relay.cli.screen import say
-from relay.words import count
 
 DAYS = 30
 """As long as git keeps what no branch has (gc.reflogExpireUnreachable)."""

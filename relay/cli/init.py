@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from relay.base.errors import RelayError, RepoError
+from relay.base.hints import AT_ROOT
 from relay.cli.screen import say, say_json
-from relay.errors import RelayError, RepoError
-from relay.hints import AT_ROOT
 
 TRIAL_S = 60.0
 """How long the repository's own tests may take when they are only proposed."""
@@ -117,7 +117,7 @@ def write_workflow(root: Path, forge: str) -> None:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.files.tree import read_file
+    from relay.base.tree import read_file
 
     place, include = WORKFLOWS[forge], ""
     there = read_file(root, place)
@@ -141,7 +141,7 @@ def write_template(root: Path, name: str, source: str = "") -> bool:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.files.walk import open_folder
+    from relay.base.walk import open_folder
     from relay.prompts.package_data import get_shipped
 
     content = (get_shipped("templates") / (source or name)).read_bytes()

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.values import dataclass
+from relay.base.words import render_size, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document
 from relay.cli.text import clean_line
-from relay.values import dataclass
-from relay.words import render_size, shorten
 
 if TYPE_CHECKING:
-    from relay.figures.values import Figures
-    from relay.transcripts.comparison import Relayed
-    from relay.transcripts.library import Transcript
-    from relay.transcripts.lines import Reading
+    from relay.insight.figures.values import Figures
+    from relay.insight.transcripts.comparison import Relayed
+    from relay.insight.transcripts.library import Transcript
+    from relay.insight.transcripts.lines import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,12 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
     if as_json:
         say_document(_render(found))
         return
-    from relay.report.contents import make_transcript_page
+    from relay.insight.report.contents import make_transcript_page
 
     made = make_transcript_page(found.transcript, found.figures, found.relayed, found.reading)
     if page is not None:
-        from relay.report.destination import save_page_as
-        from relay.report.page import render_page
+        from relay.insight.report.destination import save_page_as
+        from relay.insight.report.page import render_page
 
         say(str(save_page_as(page, render_page(made, clean=clean_line))))
         return
@@ -85,11 +85,11 @@ def inspect(file: Path, session: str) -> Inspection:
     Raises:
         ConfigError: It cannot be read, or is of no format that relay knows.
     """
-    from relay.figures.fold import Fold
-    from relay.figures.legs import find_table_rates
+    from relay.insight.figures.fold import Fold
+    from relay.insight.figures.legs import find_table_rates
+    from relay.insight.transcripts.comparison import RelayedTally
+    from relay.insight.transcripts.library import OpenTranscript, get_transcript
     from relay.session.events import ResponseReceived
-    from relay.transcripts.comparison import RelayedTally
-    from relay.transcripts.library import OpenTranscript, get_transcript
 
     opened = OpenTranscript(transcript=get_transcript(file, session))
     fold, relayed = Fold(), RelayedTally()
@@ -103,7 +103,7 @@ def inspect(file: Path, session: str) -> Inspection:
 
 
 def _list(*, as_json: bool) -> None:
-    from relay.transcripts.library import list_transcripts
+    from relay.insight.transcripts.library import list_transcripts
 
     place = note_place()
     found = list_transcripts(place.root, os.environ)
@@ -116,7 +116,7 @@ def _list(*, as_json: bool) -> None:
 
 def _render(found: Inspection) -> Mapping[str, Any]:
     """Return it as JSON has it; what is unknown is null."""
-    from relay.figures.document import render_document
+    from relay.insight.figures.document import render_document
 
     return {
         "transcript": asdict(found.transcript),
@@ -128,7 +128,7 @@ def _render(found: Inspection) -> Mapping[str, Any]:
 
 def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
     """Yield a line on each transcript, with the command that inspects it."""
-    from relay.transcripts.library import Format
+    from relay.insight.transcripts.library import Format
 
     if not found:
         known = ", ".join(known.value for known in Format)

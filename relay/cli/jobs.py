@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.words import shorten
 from relay.cli.options import find_flags
 from relay.cli.screen import say_hanging
 from relay.cli.sessions import run_sessions
 from relay.session.events import Noticed
 from relay.setup.place import Place
 from relay.store.presence import has_seen_claims
-from relay.words import shorten
 
 if TYPE_CHECKING:
-    from relay.interrupts import Interrupts
+    from relay.base.interrupts import Interrupts
     from relay.plan.model import Phase, Plan
     from relay.run.hours import Hours
     from relay.setup.context import RunContext, RunEnd, RunRequest
@@ -98,7 +98,7 @@ def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
         return
     import signal
 
-    from relay.interrupts import Urgency
+    from relay.base.interrupts import Urgency
 
     if sys.platform == "linux":
         import ctypes

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import ExitCode, LedgerError, RepoError, within
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.cli.boundary import note_plan
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
-from relay.errors import ExitCode, LedgerError, RepoError, within
 from relay.plan.files import find_ledger_path
-from relay.values import dataclass
-from relay.words import count
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -278,10 +278,10 @@ def _open(plan: str | None) -> Open:
 
 
 def _read(repo: "Repo", plan_path: str) -> Open:
-    from relay.files.tree import read_file
+    from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
     from relay.plan.encoding import decode_text
-    from relay.state.staleness import find_stale_claims
+    from relay.store.staleness import find_stale_claims
 
     path = find_ledger_path(plan_path)
     with within(path):
@@ -294,7 +294,7 @@ def _read(repo: "Repo", plan_path: str) -> Open:
 
 def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
     """Append an entry to the file, which no session may be about to commit meanwhile."""
-    from relay.files.tree import replace_file
+    from relay.base.tree import replace_file
     from relay.git.modes import FILE
     from relay.ledger import append_entry
     from relay.plan.encoding import encode_text
@@ -319,7 +319,7 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
         RepoError: One is no file of the repository that may be shown.
     """
     from relay.ledger.citation import parse_place
-    from relay.state.staleness import cite_sources
+    from relay.store.staleness import cite_sources
 
     sources = tuple(map(parse_place, places))
     for source in sources:
@@ -330,7 +330,7 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
 
 def _find_fault(repo: "Repo", source: "Source") -> str:
     """Say why a source cannot be cited; empty when it can."""
-    from relay.files.tree import read_file
+    from relay.base.tree import read_file
     from relay.ledger.citation import explain_missing
 
     data = None if repo.hidden.covers(source.path) else read_file(repo.root, source.path)

@@ -4,9 +4,9 @@ import os
 
 import click
 
+from relay.base.errors import ConfigError, ExitCode
 from relay.cli.boundary import note_place
 from relay.cli.screen import say
-from relay.errors import ConfigError, ExitCode
 from relay.setup.place import find_settings
 
 _WAIT_S = 20.0

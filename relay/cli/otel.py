@@ -4,11 +4,11 @@ import os
 
 import click
 
+from relay.base.errors import ConfigError
+from relay.base.words import count
 from relay.cli.boundary import note_place
 from relay.cli.screen import say
 from relay.cli.watch import get_run, open_tail
-from relay.errors import ConfigError
-from relay.words import count
 
 
 @click.command("otel", short_help="Send a run's log to an OpenTelemetry collector.")
@@ -24,7 +24,7 @@ def command(run: str, *, endpoint: str | None) -> None:
     while they are at work; a log that is sent twice has the same spans.
     """
     place = note_place()
-    from relay.telemetry.collector import DEFAULT, Collector, CollectorError, Export
+    from relay.insight.telemetry.collector import DEFAULT, Collector, CollectorError, Export
 
     url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT
     if not url.startswith(("http://", "https://")):

@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from relay.base.words import shorten
 from relay.cli.text import clean, clean_line
-from relay.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
-from relay.words import shorten
+from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
 
 _CELL_CHARS = 60
 _LEAD_CHARS = 96

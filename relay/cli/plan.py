@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import ExitCode
 from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
-from relay.errors import ExitCode
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
-    from relay.planning.planner import PlanTask
+    from relay.run.planning.planner import PlanTask
     from relay.setup.place import Place
 
 
@@ -40,7 +40,7 @@ def command(  # one parameter for each option of its own
     `relay run`. What only you can decide you are asked: your answers become constraints of the plan. Without a terminal
     the default of each question holds, and stands in the plan under Assumptions.
     """
-    from relay.planning.planner import plan_feature, read_existing
+    from relay.run.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
@@ -61,7 +61,7 @@ def make_task(feature: str | None, *, revise: str | None, split: str | None, for
     Raises:
         click.UsageError: Nothing or more than one thing was asked for.
     """
-    from relay.planning.planner import PlanTask
+    from relay.run.planning.planner import PlanTask
 
     asked = [text for text in (feature, revise, split) if text is not None]
     if len(asked) != 1 or not asked[0].strip():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -10,19 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import RelayError, RepoError
+from relay.base.hints import RUN
+from relay.base.values import dataclass
+from relay.base.words import count, count_questions, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
-from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
-from relay.hints import RUN
 from relay.plan.spans import find_code_spans
-from relay.regexes import regex
 from relay.setup.place import find_source
-from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.store.standing import PhaseStanding, Standing, gather_standing
 from relay.store.trailers import AGENT, REVIEW
-from relay.values import dataclass
-from relay.words import count, count_questions, render_usd
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -73,8 +73,8 @@ _PROGRAMS = {
 }
 _PRINTED = "relay pr --text prints what it would say"
 _PUSHED = "relay pr --push brings it there, forward only"
-_MENTION = regex(r"(?<!\w)@(?=\w)")
-_MARKUP = regex(r"[\\`*_\[\]<>|]")
+_MENTION = re.compile(r"(?<!\w)@(?=\w)")
+_MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 
 
 @click.command("pr", short_help="Make a draft pull request from the plan, or print its text.")

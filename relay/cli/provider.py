@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import RelayError
 from relay.cli.screen import say
 from relay.config import ModelSettings, find_user_dir
 from relay.config.model_table import render_model_table, show_user_file
-from relay.errors import RelayError
-from relay.meters.prices import parse_price
 from relay.prompts.package_data import get_shipped
+from relay.session.prices import parse_price
 
 _MODEL = "NAME-OF-THE-MODEL"
 

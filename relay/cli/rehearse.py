@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ExitCode
 from relay.cli.screen import complain, say, say_now
-from relay.errors import ExitCode
 
 if TYPE_CHECKING:
     from relay.rehearsal.server import Rehearsal

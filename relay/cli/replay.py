@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ConfigError, ExitCode
+from relay.base.words import count, render_moment
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_document
-from relay.errors import ConfigError, ExitCode
-from relay.words import count, render_moment
 
 if TYPE_CHECKING:
+    from relay.insight.telemetry.tape import TapeEntry
     from relay.setup.replay import Replay
-    from relay.telemetry.tape import TapeEntry
 
 
 @click.command("replay", short_help="Play a session again from its history.")
@@ -28,7 +28,7 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     what it was then: that is where relay has changed, or where a bug is. Of an agent's session, what passed relay's
     gateway is read again; the agent itself does not run.
     """
-    from relay.telemetry.tape import list_tapes, read_tape
+    from relay.insight.telemetry.tape import list_tapes, read_tape
 
     place = note_place()
     entries = list_tapes(place.root)

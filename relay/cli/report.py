@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ConfigError
+from relay.base.hints import TypedPath
+from relay.base.words import UNKNOWN, count, render_moment, render_tokens
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_document, say_json
-from relay.errors import ConfigError
-from relay.hints import TypedPath
-from relay.words import UNKNOWN, count, render_moment, render_tokens
 
 if TYPE_CHECKING:
-    from relay.figures.values import Figures
-    from relay.telemetry.logs import LogEntry
+    from relay.insight.figures.values import Figures
+    from relay.insight.telemetry.logs import LogEntry
 
 MOST_SIDES = 2
 
@@ -40,7 +40,7 @@ def command(  # its options
     .relay/sessions/ alone (docs/events.md), beliefs from the plan's ledger.
     """
     if schema:
-        from relay.telemetry.schema import render_event_schema
+        from relay.insight.telemetry.schema import render_event_schema
 
         say_json(json.dumps(render_event_schema(), ensure_ascii=True))
         return
@@ -55,7 +55,7 @@ def command(  # its options
 
 def _say_document(figures: "Figures", skipped: int) -> None:
     from relay.cli.report_page import find_last_ledger, render_ledger
-    from relay.figures.document import render_document
+    from relay.insight.figures.document import render_document
 
     found = find_last_ledger(note_place().repo, figures)
     beliefs = render_ledger(*found, figures) if found else None
@@ -113,7 +113,7 @@ def get_entries() -> "tuple[LogEntry, ...]":
     Raises:
         RelayError: There is no repository, or no log in it.
     """
-    from relay.telemetry.logs import list_logs
+    from relay.insight.telemetry.logs import list_logs
 
     entries = list_logs(note_place().repo.root)
     if not entries:
@@ -127,7 +127,7 @@ def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEn
     Raises:
         ConfigError: A word means none, or could mean several.
     """
-    from relay.telemetry.logs import find_logs
+    from relay.insight.telemetry.logs import find_logs
 
     chosen: dict[str, LogEntry] = {}
     for word in wanted or ("",):
@@ -140,8 +140,8 @@ def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEn
 
 def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
     """Return the figures of all these logs together, and how many lines could not be read."""
-    from relay.figures.fold import fold_records
-    from relay.telemetry.log import open_events
+    from relay.insight.figures.fold import fold_records
+    from relay.insight.telemetry.log import open_events
 
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
     figures = fold_records(chain.from_iterable(readers))

@@ -6,18 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay.base.errors import LedgerError, RelayError, RepoError
 from relay.cli.screen import complain
 from relay.cli.text import clean_line
 from relay.config.extras import advise_extra
-from relay.errors import LedgerError, RelayError, RepoError
 from relay.plan.files import find_ledger_path
 
 if TYPE_CHECKING:
-    from relay.figures.values import Figures
     from relay.git.repository import Repo
+    from relay.insight.figures.values import Figures
+    from relay.insight.report.beliefs import Beliefs
+    from relay.insight.report.blocks import Page
     from relay.ledger import Judgement, Ledger
-    from relay.report.beliefs import Beliefs
-    from relay.report.blocks import Page
 
 LIBRARIES = ("jinja2", "lets_plot")
 
@@ -38,7 +38,7 @@ def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
 
 def build_page(repo: "Repo", found: "Sequence[Figures]") -> "Page":
     """Return what is said of one run or plan, or of the two that stand side by side."""
-    from relay.report.contents import make_comparison, make_page
+    from relay.insight.report.contents import make_comparison, make_page
 
     one, *others = found
     return make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
@@ -55,8 +55,8 @@ def write_page(repo: "Repo", found: "Sequence[Figures]", page: "Page", output: s
     Raises:
         RelayError: It cannot be written.
     """
-    from relay.report.destination import save_page, save_page_as
-    from relay.report.page import render_page
+    from relay.insight.report.destination import save_page, save_page_as
+    from relay.insight.report.page import render_page
 
     html = render_page(page, clean=clean_line)
     if output is not None:
@@ -71,7 +71,7 @@ def _name(figures: "Figures") -> str:
 
 
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
-    from relay.report.beliefs import Beliefs
+    from relay.insight.report.beliefs import Beliefs
 
     found = find_last_ledger(repo, figures)
     return Beliefs(ledger=found[0], judgement=found[1], now=datetime.now(UTC)) if found else None
@@ -79,10 +79,10 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
 
 def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgement] | None":
     """Read and judge the ledger of the plan that was run last; None where there is none that can be read."""
-    from relay.files.tree import read_file
+    from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
     from relay.plan.encoding import decode_text
-    from relay.state.staleness import find_stale_claims
+    from relay.store.staleness import find_stale_claims
 
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
     if not plans:

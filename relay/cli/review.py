@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay import __version__
+from relay.base.errors import RelayError
 from relay.cli.completion import offer_phases
 from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
-from relay.errors import RelayError
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     One fresh session looks for faults, a second one tries to refute each. Both read the work tree as it is now and
     write nothing. The exit code is 4 where a fault was confirmed.
     """
-    from relay.review.sarif import render_sarif
+    from relay.run.review.sarif import render_sarif
     from relay.run.review_range import get_range, review_range
 
     request, place = make_request(SessionKind.REVIEW, options)

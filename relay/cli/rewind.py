@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import RelayError, RepoError
+from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_plan
 from relay.cli.completion import offer_phases
 from relay.cli.options import plan_option
 from relay.cli.screen import say
-from relay.errors import RelayError, RepoError
-from relay.hints import RUN, Command
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import ExitCode
 from relay.cli.completion import offer_phases
 from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, show_waves, warn_of_claims
 from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
-from relay.errors import ExitCode
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.run.selection import describe_choice
     from relay.session.events import Noticed
     from relay.setup.place import find_source
-    from relay.state.situation import ask
+    from relay.store.situation import ask
 
     as_json = options["as_json"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
@@ -142,7 +142,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.run.selection import describe_choice
     from relay.setup.checklist import check_all, require_all
     from relay.setup.place import find_source
-    from relay.state.standing import gather_standing
+    from relay.store.standing import gather_standing
 
     standing = gather_standing(find_source(place), request.repo)
     situation, begins = standing.situation, Beginning()

@@ -6,15 +6,15 @@ text that is not trusted.
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TextIO
 
 from relay.cli.text import clean, ensure_codec, escape_json
-from relay.regexes import regex
 
-_MARK = regex(r"\s*(?:[-*] (?:\[.\] )?|\d+\. |#+ )?")
+_MARK = re.compile(r"\s*(?:[-*] (?:\[.\] )?|\d+\. |#+ )?")
 """What a line of a document begins with."""
 JSON_VERSION = 1
 """Grows where a field of a document goes or means something else, not where one is added."""

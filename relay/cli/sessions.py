@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import FlagError, PlanError, RelayError
+from relay.base.hints import Caller
 from relay.cli.boundary import note_plan
 from relay.cli.options import find_flags
 from relay.cli.screen import has_person, say
-from relay.errors import FlagError, PlanError, RelayError
-from relay.hints import Caller
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
 from relay.setup.place import Place, find_settings, load_plan
@@ -121,7 +121,7 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
 def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
     """Return what sessions of the plan left the user to answer, also in work trees that have not landed."""
     from relay.run.commit.plan_commit import make_source
-    from relay.state.standing import read_questions
+    from relay.store.standing import read_questions
 
     asked = read_questions(make_source(files), files.repo)
     if has_jobs(files.repo):
@@ -157,9 +157,9 @@ def run_sessions(
         caller: Writes what is to be typed next.
         asks: Whether it may ask the person at the terminal.
     """
+    from relay.base.interrupts import Interrupts
     from relay.cli.views.question import find_asker
     from relay.cli.views.shapes import make_view
-    from relay.interrupts import Interrupts
     from relay.sandbox.hardening import prepare_process
     from relay.setup.open import open_run
     from relay.setup.run_notes import note_refusal

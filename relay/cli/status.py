@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_place
-from relay.cli.options import json_option, plan_option
-from relay.cli.screen import find_width, say, say_document
-from relay.git.holder import is_locked
-from relay.hints import RUN, WHY, Caller
-from relay.plan.files import find_ledger_path
-from relay.plan.model import Item, Phase
-from relay.session.usage import Spent
-from relay.setup.place import find_source
-from relay.state.resume import ResumeCase, ResumePoint
-from relay.state.standing import PhaseStanding, Standing, gather_standing
-from relay.store.presence import has_jobs, has_seen_claims
-from relay.values import dataclass
-from relay.words import (
+from relay.base.hints import RUN, WHY, Caller
+from relay.base.values import dataclass
+from relay.base.words import (
     BOXES,
     count,
     count_boxes,
@@ -35,6 +24,17 @@ from relay.words import (
     shorten,
     sum_up,
 )
+from relay.cli.boundary import note_place
+from relay.cli.options import json_option, plan_option
+from relay.cli.screen import find_width, say, say_document
+from relay.git.holder import is_locked
+from relay.plan.files import find_ledger_path
+from relay.plan.model import Item, Phase
+from relay.session.usage import Spent
+from relay.setup.place import find_source
+from relay.store.presence import has_jobs, has_seen_claims
+from relay.store.resume import ResumeCase, ResumePoint
+from relay.store.standing import PhaseStanding, Standing, gather_standing
 
 if TYPE_CHECKING:
     from relay.cli.views.current_work import AtWork
@@ -245,7 +245,7 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
     if standing.situation.kept.leg is None:
         return None
-    from relay.state.session_ends import find_wait_until
+    from relay.store.session_ends import find_wait_until
 
     found = find_wait_until(standing.situation.kept.leg)
     return found if found is not None and found[0] > now else None

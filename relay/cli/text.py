@@ -6,18 +6,17 @@ of showing is written as a visible escape. Nothing here knows markup, so nothing
 """
 
 import codecs
+import re
 import unicodedata
 
-from relay.regexes import regex
-
-_SEQUENCE = regex(
+_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor movement, erasing
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}+(?:\x07|\x1b\\|\x9c)"  # OSC, DCS
     r"|\x1b[ -/]++[0-~]"  # character sets
     r"|\x1b[0-OQ-WYZ\\`-~]"  # two-character escapes
 )
-_LINE_END = regex(r"\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
-_BLANK = regex(r"\s+")
+_LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
+_BLANK = re.compile(r"\s+")
 _JOINERS = frozenset("\u200c\u200d")
 """Format characters that scripts and emoji need; they move nothing."""
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)

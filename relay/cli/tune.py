@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.words import count
 from relay.cli.options import json_option
 from relay.cli.report import get_entries, read_figures
 from relay.cli.screen import say, say_document
 from relay.session.values import SessionKind
-from relay.words import count
 
 if TYPE_CHECKING:
-    from relay.figures.statistics import Interval
-    from relay.figures.tuning import ArmDifference, BandRates, TrialFigures
-    from relay.figures.values import Figures
-    from relay.telemetry.logs import LogEntry
+    from relay.insight.figures.statistics import Interval
+    from relay.insight.figures.tuning import ArmDifference, BandRates, TrialFigures
+    from relay.insight.figures.values import Figures
+    from relay.insight.telemetry.logs import LogEntry
 
 
 @click.command("tune", short_help="Say where sessions should be reset.")
@@ -29,7 +29,7 @@ def command(*, as_json: bool) -> None:
     many more phases it takes to see a difference of that size. All of its intervals hold at once, in 95 % of trials.
     Failed calls, duplicate reads, edits from memory and red gates are shown by how full sessions were.
     """
-    from relay.figures.tuning import judge_trial, measure_bands
+    from relay.insight.figures.tuning import judge_trial, measure_bands
 
     found = [*_read_plans(get_entries())]
     rates, trial = measure_bands(found), judge_trial(found)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.base.errors import ConfigError, ExitCode
+from relay.base.words import list_some
 from relay.cli.boundary import note_place
 from relay.cli.screen import say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
-from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
+from relay.insight.telemetry.job_logs import RunLogs, list_own_logs
+from relay.insight.telemetry.log_tail import LogTail, list_runs
 from relay.session.events import RunEnded
-from relay.telemetry.job_logs import RunLogs, list_own_logs
-from relay.telemetry.log_tail import LogTail, list_runs
-from relay.words import list_some
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.base.errors import ExitCode
 from relay.cli.completion import offer_phases
 from relay.cli.options import session_options
 from relay.cli.run import parse_selection
 from relay.cli.sessions import ask_for_setup, find_left_questions, make_request
-from relay.errors import ExitCode
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
+    from relay.base.interrupts import Interrupts
     from relay.fleet.work import WorkEnd, WorkTask
-    from relay.interrupts import Interrupts
     from relay.session.events import Observe
 
 _SILENT_S = 3_600.0
@@ -59,11 +59,11 @@ def command(
     Any number of machines may do so at once. A phase is claimed by one, with what it may cost; what a machine that died
     had pushed of it, another one goes on with. Only refs that relay made are pushed, and the plan's branch, forward.
     """
+    from relay.base.interrupts import Interrupts
     from relay.cli.jobs import make_job_words
     from relay.cli.views.shapes import make_view
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
-    from relay.interrupts import Interrupts
     from relay.sandbox.hardening import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.preconditions import check_repository, require

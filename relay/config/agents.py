@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.config.forms import LINE, TEXTS, VARIABLE, Form, make_choice, make_pairs, make_record, make_rows, make_texts
 from relay.config.network import PATTERN, read_network
 from relay.plan.statements import RUNNER_NAME
-from relay.values import dataclass
 
 LOGINS = ("key", "tunnel", "gateway")
 """How an agent asks its model:

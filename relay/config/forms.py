@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 Read = Callable[[Any], Any]
 

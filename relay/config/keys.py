@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from relay.base.secrecy import RULES
+from relay.base.values import dataclass
 from relay.config.agents import AGENTS
 from relay.config.forms import (
     SWITCH,
@@ -25,12 +27,10 @@ from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, Comp
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
-from relay.files.secrecy import RULES
-from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
-from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
-from relay.meters.reset_trial import LEAST_LINES, parse_reset_line
 from relay.plan.statements import RUNNER_NAME
-from relay.values import dataclass
+from relay.session.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
+from relay.session.prices import PRICE_KEYS, Price, parse_price, parse_prices
+from relay.session.reset_trial import LEAST_LINES, parse_reset_line
 
 _DAY_S = 86_400
 

@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import ConfigError
 from relay.config.keys import KEYS
 from relay.config.model import Settings
 from relay.config.sources import (
@@ -19,7 +20,6 @@ from relay.config.sources import (
     read_user,
     show_value,
 )
-from relay.errors import ConfigError
 
 _ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from relay.base.values import dataclass
 from relay.config.agents import AgentSettings
 from relay.config.network import CLOSED, Network
 from relay.config.news import Channel
 from relay.config.servers import ServerSettings
-from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
-from relay.meters.prices import Price, normalize_model
 from relay.plan.files import DEFAULT_PLAN
-from relay.values import dataclass
+from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
+from relay.session.prices import Price, normalize_model
 
 CONTEXTS = ("reset", "none", "compact", "prune")
 """Strategies; `relay.runners.messages.strategies` says what each does."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from relay.config.model import ModelSettings
 from relay.config.sources import find_user_dir
-from relay.meters.prices import Rates, parse_price
+from relay.session.prices import Rates, parse_price
 
 _UNKNOWN = {
     "window_tokens": (200_000, "its context window"),

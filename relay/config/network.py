@@ -1,10 +1,10 @@
 """The setting `network`: nothing, everything, or hosts by name."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 EVERY = "*"
 """In the place of a name: every host of the public internet."""
@@ -15,7 +15,7 @@ GRAMMAR = (
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # The last label begins with a letter: else a number would be read as an address, in one of its many spellings.
-_NAME = regex(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
+_NAME = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
 _MOST_CHARS = 253
 PATTERN = rf"^(?:\*|(?:\*\.)?{_NAME.pattern})$".replace("a-z", "A-Za-z")
 """Of an entry of the list, for a schema: in letters of either case, and of any length."""

@@ -1,11 +1,11 @@
 """The setting `notify`: whom a run calls, over what, and what about."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.config.forms import SWITCH, TEXTS, Form, make_choice, make_list, make_record, make_text, make_words
-from relay.regexes import regex
-from relay.values import dataclass
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
 """What there is to tell:
@@ -28,7 +28,7 @@ _GONE = {
     "json": "leave form and headers out: jsons://HOST/PATH?+NAME=VALUE, where NAME is a header's",
 }
 """What is sent by Apprise now, and how its address is written."""
-_VARIABLE = regex(r"\$\{([A-Za-z_]\w*)\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_record, make_rows, make_texts
-from relay.values import dataclass
 
 REPOSITORY = "{repository}"
 """Stands for the repository's root in a server's command."""

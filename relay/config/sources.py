@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import ConfigError, FlagError
+from relay.base.toml_text import TomlError, parse_toml
+from relay.base.tree import read_start
+from relay.base.values import dataclass
+from relay.base.words import shorten
 from relay.config.keys import KEYS
-from relay.errors import ConfigError, FlagError
-from relay.files.toml_text import TomlError, parse_toml
-from relay.files.tree import read_start
-from relay.values import dataclass
-from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
 _FLAGS = {"max_cost_usd": "--max-cost"}

@@ -1,12 +1,12 @@
 """What a job's run has spent, from git: for one that was killed and could not say it."""
 
+from relay.base.values import dataclass
 from relay.fleet.landing import Job
 from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch
 from relay.store.unrecorded_cost import add_branch
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

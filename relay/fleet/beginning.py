@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from relay.errors import RepoError, within
+from relay.base.errors import RepoError, within
+from relay.base.hints import RUN
+from relay.base.values import dataclass
 from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.hints import RUN
 from relay.plan.coverage import require_covered
 from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.selection import Selection, choose_phase
 from relay.setup.context import RunRequest
-from relay.state.situation import Situation
 from relay.store.lock import lock_worktree
 from relay.store.presence import has_jobs
-from relay.values import dataclass
+from relay.store.situation import Situation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """What stands in the commits of claims and of the account: who has a phase, until when, and what is reserved."""
 
+import re
 import secrets
 from enum import StrEnum
 
+from relay.base.values import dataclass
 from relay.git.message import CommitText, Message
-from relay.regexes import regex
 from relay.store import trailers
-from relay.values import dataclass
 
 _WORKER = "Relay-Worker"
 _EXPIRES = "Relay-Expires"
@@ -25,7 +25,7 @@ _PARTS = 4
 _LONGEST_TIME = 12
 MOST_LEASE_S = 3_600
 """Without a sign of life for longer, no claim holds, whatever it says: anybody who may push one could forge it."""
-_AMOUNT = regex(r"[0-9]{1,12}\.[0-9]{1,9}")
+_AMOUNT = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 class ClaimState(StrEnum):

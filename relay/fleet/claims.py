@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from relay.base.values import dataclass
 from relay.fleet.claim import (
     NOBODY,
     Claims,
@@ -33,7 +34,6 @@ from relay.git.message import Message, read_text
 from relay.git.names import render_ref_part
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.store.presence import SEEN_CLAIMS
-from relay.values import dataclass
 
 _MOST_ASIDE = 4
 """Who lost a push waits up to as long as it took, twice as long behind the second, and so on up to this."""

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.fleet.engine import Ticket
 from relay.fleet.overview import AS_REMOTE
 from relay.git.lock_journal import clear_stale_locks

@@ -12,16 +12,15 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from relay.base.errors import RelayError
 from relay.config.extras import advise_extra
-from relay.errors import RelayError
-from relay.regexes import regex
 
 _OPEN = 0o055
 """What the library gives everybody on each directory above its files when root starts it, up to the root."""
 _GONE_S, _LOOK_S = 10.0, 0.1
 _USERADD = "useradd"
 _NO_USER = "root's database is another user's, whom useradd makes: PATH=$PATH:/usr/sbin relay fleet up"
-_PLACE = regex(r"[\w./+@-]{1,88}", re.ASCII)
+_PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
 """What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
 
 

@@ -10,15 +10,15 @@ takes running jobs down with its head, the fail-over of DBOS is not free, PgQueu
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from relay.base.errors import RelayError
+from relay.base.values import dataclass
 from relay.config.extras import advise_extra
-from relay.errors import RelayError
-from relay.regexes import regex
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext
@@ -28,7 +28,7 @@ AnswerT = TypeVar("AnswerT")
 _TASK = "relay.work"
 _QUEUE = "relay"
 _MOST_CHARS = 900
-_PASSWORD = regex(r"://[^/@]*:[^/@]*@")
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _BEAT_S = 5.0
 STALLED_S = 30.0
 """Without a sign of life of its worker for so long, a ticket is handed to another one."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from relay.errors import ExitCode, LockedError, RelayError
+from relay.base.errors import ExitCode, LockedError, RelayError
+from relay.base.interrupts import Interrupts
 from relay.fleet.claim import PhaseClaim
 from relay.fleet.claims import ClaimDesk
 from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
@@ -16,7 +17,6 @@ from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.unseen import ShownCost, drop_shown, find_cost, list_given_up, note_shown, read_shown
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
-from relay.interrupts import Interrupts
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
 from relay.store.claim_end import drop_claim_end, read_clock, write_claim_end
 from relay.store.lock import lock_worktree

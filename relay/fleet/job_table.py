@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from relay.base.values import dataclass
 from relay.fleet.accounts import JobAccount
 from relay.fleet.runs import JobEnd, JobRun
-from relay.values import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,18 +6,18 @@ that goes on take the same path.
 
 from enum import StrEnum
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.identity import get_identity
 from relay.git.merging import find_base, is_ancestor
 from relay.git.repository import Repo
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
-from relay.state.plan_edit import parse_at
 from relay.store import branch_move
 from relay.store.home import is_checked
 from relay.store.legs import OpenLeg, get_branch, read_leg
+from relay.store.plan_edit import parse_at
 from relay.store.texts import find_text
-from relay.values import dataclass
 
 
 class LandingCase(StrEnum):

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.base.words import count
 from relay.fleet.runs import JobEnd
 from relay.plan.model import Plan
-from relay.words import count
 
 
 def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str], *, jobs: int) -> str:

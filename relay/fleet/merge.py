@@ -5,7 +5,8 @@ First objects only, then the leg's ref, then the snapshot's, then the branch and
 
 from collections.abc import Iterator, Mapping
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.fleet.landing import Job, Landing
 from relay.git import objects
 from relay.git.merging import Merge, find_base, merge_commits
@@ -25,18 +26,17 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import new_id
 from relay.setup.repository import hold_worktree
-from relay.state.plan_edit import parse_at
-from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
 from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.environment import read_environment, save_environment
 from relay.store.home import is_checked, note_checked
 from relay.store.leg_snapshots import WipRecord, save_snapshots
 from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
+from relay.store.plan_edit import parse_at
+from relay.store.session_ends import render_end, render_proposal
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
 from relay.store.unrecorded_cost import give_up_leg
-from relay.values import dataclass
 
 _PATCH_BYTES = 6_000
 """Of each side's changes to the files that did not go together, for the session that repairs them."""

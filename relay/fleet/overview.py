@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.words import count, render_usd
 from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.claims import ClaimDesk, name_plan
 from relay.fleet.engine import Placed, Ticket
@@ -13,12 +14,11 @@ from relay.git.merging import is_ancestor
 from relay.git.remote import RefUpdate, Remote
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
-from relay.state.plan_edit import parse_at
-from relay.state.resume import find_blocked_by
 from relay.store.history import find_last_move
 from relay.store.legs import get_branch
+from relay.store.plan_edit import parse_at
+from relay.store.resume import find_blocked_by
 from relay.store.texts import find_text
-from relay.words import count, render_usd
 
 _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
 """What is said of a ticket that is not at its end."""

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from relay.errors import ExitCode, RelayError, RepoError
+from relay.base.errors import ExitCode, RelayError, RepoError
+from relay.base.hints import RUN, Command
+from relay.base.values import dataclass
 from relay.fleet.accounts import find_job_cost, open_account
 from relay.fleet.job_table import JobTable, Working
 from relay.fleet.landing import (
@@ -31,7 +33,6 @@ from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.holder import is_locked
 from relay.git.names import list_paths
-from relay.hints import RUN, Command
 from relay.plan.model import Plan
 from relay.run.ends import end_done
 from relay.run.leg.plan_view import render_plan
@@ -44,7 +45,6 @@ from relay.setup.account import make_meter
 from relay.setup.context import RunContext, RunEnd
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
 from relay.store.plan_cost import read_plan_cost
-from relay.values import dataclass
 
 
 class Tell(Protocol):

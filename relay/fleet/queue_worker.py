@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from relay.errors import ExitCode, RelayError
+from relay.base.errors import ExitCode, RelayError
+from relay.base.interrupts import Interrupts, Urgency
+from relay.base.values import dataclass
 from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
@@ -13,9 +15,7 @@ from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.overview import find_tickets
 from relay.fleet.work import WorkEnd, WorkTask, work
 from relay.git.remote import Remote
-from relay.interrupts import Interrupts, Urgency
 from relay.session.events import Noticed, Observe
-from relay.values import dataclass
 
 _LOOK_S = 0.5
 

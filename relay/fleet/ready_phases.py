@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
+from relay.base.values import dataclass
 from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
-from relay.state.plan_edit import parse_at
+from relay.store.plan_edit import parse_at
 from relay.store.texts import find_text
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

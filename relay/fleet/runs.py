@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.base.values import dataclass
 from relay.fleet.landing import Job
+from relay.insight.telemetry.log import parse_line
 from relay.session.events import (
     CacheRefreshed,
     RequestStarted,
@@ -21,8 +23,6 @@ from relay.session.events import (
 )
 from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Spent, Usage
-from relay.telemetry.log import parse_line
-from relay.values import dataclass
 
 _CHUNK_BYTES = 1 << 16
 _LAST_CHARS = 2_000

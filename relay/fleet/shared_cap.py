@@ -2,7 +2,7 @@
 
 import math
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

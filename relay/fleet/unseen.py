@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
+from relay.base.values import dataclass
 from relay.git import refs
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
@@ -18,7 +19,6 @@ from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store.history import read_relay_commits
 from relay.store.unrecorded_cost import Whose, add_branch, keep_spent, read_given_up
-from relay.values import dataclass
 
 _LEAST_USD = 0.000001
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from relay.base.words import list_some
 from relay.fleet.job_table import JobTable
 from relay.plan.model import Plan
 from relay.plan.waves import find_ready
-from relay.state.resume import find_blocked_by
-from relay.words import list_some
+from relay.store.resume import find_blocked_by
 
 _SHOWN = 5
 

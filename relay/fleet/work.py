@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 
+from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.errors import ExitCode, LockedError, RelayError, RepoError
 from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
 from relay.fleet.clones import ensure_worker
@@ -49,7 +51,6 @@ from relay.git.names import list_paths
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
-from relay.interrupts import Interrupts
 from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
@@ -62,7 +63,6 @@ from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
 from relay.store.unrecorded_cost import Whose, add_branch
-from relay.values import dataclass
 
 _MOST_IDLE = 3
 """Steps of one phase that change nothing. Where others land first, the plan goes on: that ends with their phases."""

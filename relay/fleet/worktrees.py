@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from relay.errors import LockedError, RelayError, RepoError
-from relay.files.walk import open_folder, open_ignored, open_parent, open_regular
+from relay.base.errors import LockedError, RelayError, RepoError
+from relay.base.values import dataclass
+from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs
 from relay.git.half_trees import finish_half, forget_gone
@@ -33,7 +34,6 @@ from relay.store.home import find_home, get_jobs_place, note_checked, note_home
 from relay.store.legs import displace_leg, get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.session_changes import find_changed, watch_sessions
-from relay.values import dataclass
 
 _KEPT = ("outputs", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files go home before a work tree goes."""

@@ -8,13 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from relay.base.values import dataclass
+from relay.base.words import list_some, shorten
 from relay.gate.model import Outcome
-from relay.regexes import regex
 from relay.sandbox.environment import FIXED
 from relay.sandbox.toolchains import find_hosts
 from relay.sandbox.veil import Veil
-from relay.values import dataclass
-from relay.words import list_some, shorten
 
 MAX_CAUSES = 5
 USER_FILE = "~/.config/relay/config.toml"
@@ -24,13 +23,13 @@ _MAX_FOUND = 500
 _LOOKED_AT_CHARS = 200_000
 _SHOWN_CHARS = 160
 
-_PATH = regex(r"(?:(?<=[\s'\"`‘“(=\[:])|^)(?:/|~/|\.\./)[^\s'\"`’”<>|;,()\[\]{}*?$]{1,300}", re.MULTILINE)
-_FILE = regex(r"[\w./-]{0,200}\.(?:env|netrc|pypirc)[\w.-]{0,40}|\.git-credentials")
-_NAME = regex(r"\b[A-Z][A-Z0-9_]{2,80}\b")
-_MODULE = regex(r"(?:No module named|Cannot find (?:module|package)) ['\"]?(@?[\w-]+(?:/[\w-]+)?)")
-_REFUSED = regex(r"refused|ECONNREFUSED|(?:Can't|could not|couldn't|failed to) connect", re.IGNORECASE)
-_PORT = regex(r"(?:127\.0\.0\.1|localhost|::1\]?)\W{0,3}[^\n]{0,40}?(?::|port[ =:]{1,3})\s?(\d{2,5})\b")
-NO_NETWORK = regex(
+_PATH = re.compile(r"(?:(?<=[\s'\"`‘“(=\[:])|^)(?:/|~/|\.\./)[^\s'\"`’”<>|;,()\[\]{}*?$]{1,300}", re.MULTILINE)
+_FILE = re.compile(r"[\w./-]{0,200}\.(?:env|netrc|pypirc)[\w.-]{0,40}|\.git-credentials")
+_NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
+_MODULE = re.compile(r"(?:No module named|Cannot find (?:module|package)) ['\"]?(@?[\w-]+(?:/[\w-]+)?)")
+_REFUSED = re.compile(r"refused|ECONNREFUSED|(?:Can't|could not|couldn't|failed to) connect", re.IGNORECASE)
+_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|::1\]?)\W{0,3}[^\n]{0,40}?(?::|port[ =:]{1,3})\s?(\d{2,5})\b")
+NO_NETWORK = re.compile(
     r"name resolution|name or service not known|could not resolve|resolve host|\bENOTFOUND|EAI_AGAIN|no such host"
     r"|getaddrinfo|nodename nor servname|dns error|failed to lookup address|network is unreachable|ENETUNREACH"
     r"|No address associated with hostname|error sending request for url|ERR_SOCKET|failed to download"
@@ -44,8 +43,8 @@ NO_NETWORK = regex(
     re.IGNORECASE,
 )
 """What programs print that wanted the network and had none."""
-_READ_ONLY = regex(r"read-only file system|EROFS", re.IGNORECASE)
-_TRACED = regex(r"ptrace[^\n]{0,60}not permitted|PTRACE_TRACEME", re.IGNORECASE)
+_READ_ONLY = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
+_TRACED = re.compile(r"ptrace[^\n]{0,60}not permitted|PTRACE_TRACEME", re.IGNORECASE)
 _SHELL_OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "DISPLAY", "MAIL", "TERM", "HOSTNAME"})
 
 

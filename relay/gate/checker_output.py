@@ -7,8 +7,7 @@ import operator
 import re
 from functools import cache
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,23 +268,23 @@ def _get_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
 
 
-_GO_SKIPPED = regex(r"^[ \t]*--- SKIP: ", re.MULTILINE)
-_GO_RAN = regex(r"^(?:[ \t]*--- (?:PASS|FAIL): |Benchmark\S*[ \t]+\d)", re.MULTILINE)
-_GO_OK = regex(r"^ok[ \t]+\S+[ \t].*$", re.MULTILINE)
+_GO_SKIPPED = re.compile(r"^[ \t]*--- SKIP: ", re.MULTILINE)
+_GO_RAN = re.compile(r"^(?:[ \t]*--- (?:PASS|FAIL): |Benchmark\S*[ \t]+\d)", re.MULTILINE)
+_GO_OK = re.compile(r"^ok[ \t]+\S+[ \t].*$", re.MULTILINE)
 
 _CHECK = r"[^'’\"\n]*(?:test|check|spec|lint|verif|valid)[^'’\"\n]*"
-_IDLE = regex(
+_IDLE = re.compile(
     rf"g?make(?:\[\d+\])?: (?:Nothing to be done for [`'‘]{_CHECK}['’]\.|[`'‘]{_CHECK}['’] is up to date\.)"
     rf'|task: Task "{_CHECK}" is up to date'
 )
 """A target that is there, as a directory `test` is, and has nothing to do. Source: GNU make, go-task."""
-_SURROUNDING = regex(r"g?make(?:\[\d+\])?: (?:Entering|Leaving) directory .*|[ \t]*")
+_SURROUNDING = re.compile(r"g?make(?:\[\d+\])?: (?:Entering|Leaving) directory .*|[ \t]*")
 
 _LINE_CHARS = 400
 """Of each line is looked at: no summary is longer, and an endless line could keep the patterns busy for hours."""
 
 _FAILURES = tuple(
-    regex(pattern, re.MULTILINE)
+    re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"^(?:FAIL|ERROR): (\S+ \(.+\))$",  # unittest
         r"^[ \t]*--- FAIL: (\S+)",  # go
@@ -297,8 +296,8 @@ _FAILURES = tuple(
         r"^[ \t]*--> ([^\s:]+):\d+:\d+$",  # ruff and rustc: the file, once for each finding
     )
 )
-_PYTEST = regex(r"^(?:FAILED|ERROR) (\S.*)$", re.MULTILINE)
-_FINDING = regex(r"^(?=[^\s:()]*[./])([^\s:()]++)(?::\d+(?::\d+)?|\(\d+,\d+\)):? (\S.*)$", re.MULTILINE)
+_PYTEST = re.compile(r"^(?:FAILED|ERROR) (\S.*)$", re.MULTILINE)
+_FINDING = re.compile(r"^(?=[^\s:()]*[./])([^\s:()]++)(?::\d+(?::\d+)?|\(\d+,\d+\)):? (\S.*)$", re.MULTILINE)
 """mypy, flake8, compilers, tsc: ``file:line:column: text``. The line moves with every edit and is left out."""
 
 

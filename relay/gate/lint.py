@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from relay.base.words import shorten
 from relay.gate.shell_line import check_command, proves_nothing
 from relay.plan.model import Plan, Violation
 from relay.plan.statements import read_validation_commands, read_verify_lines
-from relay.words import shorten
 
 _SHOWN_CHARS = 60
 

@@ -10,16 +10,15 @@ from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.paths import find_command_paths
-from relay.regexes import regex
 
-_MISSES = regex(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
+_MISSES = re.compile(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
 """As shells, interpreters and common tools say it; another locale is not understood, and nothing is known then."""
-_WORD = regex(r"[^\s;&|<>()'\"`=:]+")
-_ELSEWHERE = regex(
+_WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
+_ELSEWHERE = re.compile(
     r"(?:^|[\s;&|(])(?:cd|pushd)\s|\s(?:-C|--?(?:prefix|cwd|dir|directory|filter|workspace|project|root)\b)"
 )
 """The command looks below another directory."""
-_TEST = regex(r"^tests?_|[._-](?:tests?|spec)$|^test(?=[A-Z])|(?<=[a-z])(?:Test|Spec)$")
+_TEST = re.compile(r"^tests?_|[._-](?:tests?|spec)$|^test(?=[A-Z])|(?<=[a-z])(?:Test|Spec)$")
 """What the name of a test has besides that of what it tests."""
 _SIMILAR = 0.85
 """Of 1, for names."""

@@ -5,15 +5,14 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from relay.gate.model import CommandCheck, Outcome
-from relay.regexes import regex
 
-_NOT_FOUND = regex(
+_NOT_FOUND = re.compile(
     r"^(?:[\w./-]*sh|[\w./-]*env): (?:line \d+: |\d+: )?['‘]?(?P<name>[^\n:'’]{1,200})['’]?:"
     r" (?:command not found|not found|No such file or directory|Permission denied)",
     re.MULTILINE,
 )
 """bash, dash and env. Another locale says it in other words, and then nothing is known."""
-_NO_MODULE = regex(r"^[\w./-]*python[\d.]*(?:\.exe)?: No module named (?P<name>[\w.]{1,200})$", re.MULTILINE)
+_NO_MODULE = re.compile(r"^[\w./-]*python[\d.]*(?:\.exe)?: No module named (?P<name>[\w.]{1,200})$", re.MULTILINE)
 _INSTALLED = frozenset({"node_modules", ".venv", "venv", ".tox", ".nox", "vendor"})
 """Directories that an installation fills, and no session without the network."""
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import field
 from enum import StrEnum
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 _KILLED = frozenset({128 + 9, 128 + 15})
 """POSIX shells: by SIGKILL, as where memory runs out, or SIGTERM."""

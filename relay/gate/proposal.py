@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from relay.files.tree import read_start
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.tree import read_start
+from relay.base.values import dataclass
 
 _MAX_BYTES = 512 * 1024
-_MAKE_TARGET = regex(r"^(test|check):(?!=)", re.MULTILINE)
-_PYTEST = regex(r"^\[(?:tool\.pytest|tool:pytest|pytest\])|\bpytest\b", re.MULTILINE)
+_MAKE_TARGET = re.compile(r"^(test|check):(?!=)", re.MULTILINE)
+_PYTEST = re.compile(r"^\[(?:tool\.pytest|tool:pytest|pytest\])|\bpytest\b", re.MULTILINE)
 _NO_SCRIPT = "no test specified"
 """What `npm init` writes."""
 _LOCKS = (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun run"), ("bun.lockb", "bun run"))

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
-from relay.files.walk import open_ignored
+from relay.base.redaction import hide_values
+from relay.base.values import dataclass
+from relay.base.walk import open_ignored
 from relay.gate.causes import Failure, find_causes, find_hindrance
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.missing_program import find_missing_program
@@ -18,8 +20,6 @@ from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
 from relay.sandbox.text import render_output
 from relay.sandbox.veil import lift_veil
-from relay.secrets.patterns import hide_values
-from relay.values import dataclass
 
 TAIL_CHARS = 4_000
 """About a thousand tokens for each command that failed."""
@@ -55,7 +55,7 @@ def run_gate(
             session left there is in no commit.
         should_stop: Polled; true ends the running command and skips the rest.
         outputs_dir: Where the full output of commands that say much is kept.
-        handed: Values that are taken out of what the commands print, see `relay.secrets.patterns.find_handed_values`.
+        handed: Values that are taken out of what the commands print, see `relay.base.redaction.find_handed_values`.
 
     Raises:
         SandboxError: The sandbox could not be set up.

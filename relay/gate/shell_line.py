@@ -3,30 +3,29 @@
 import re
 from itertools import pairwise
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
-_CERTAIN = regex(
+_CERTAIN = re.compile(
     r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
 )
 """Commands that succeed whatever happened before; `wait` does where it names nothing to wait for."""
-_ECHOING = regex(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
+_ECHOING = re.compile(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
 """Those of them that need no file either."""
-_REPORTING = regex(
+_REPORTING = re.compile(
     r"(?:ls|less|more|tee|touch|mkdir|rm|env|pwd|wc|sort|git (?:status|diff|log|show))(?:\s.*)?", re.DOTALL
 )
 """Commands that may fail, and say nothing of the one that failed before them."""
-_BARE = regex(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:\s+-[\w-]+)*")
+_BARE = re.compile(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:\s+-[\w-]+)*")
 """Commands that only show something: without an operand they succeed in any repository."""
-_NESTED = regex(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
-_IF_PRESENT = regex(r"--if-present\b")
-_COLLECTING = regex(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
-_TESTING = regex(
+_NESTED = re.compile(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
+_IF_PRESENT = re.compile(r"--if-present\b")
+_COLLECTING = re.compile(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
+_TESTING = re.compile(
     r"(?<!la)test|spec(?![a-z])|(?<![\w-])(?:tox|nox|mocha|jest|ava|tap|karma|cypress|playwright|behave|busted|prove|bats"
     r"|(?:make|just|task|gradlew?|mvnw?) [^;|&]*\b(?:check|verify))(?![\w-])",
     re.IGNORECASE,
 )
-_LOOKING = regex(
+_LOOKING = re.compile(
     r"(?:^|[\s/])(?:ruff|flake8|pylint|mypy|pyright|ty|black|isort|bandit|codespell|eslint|prettier|tsc|biome|oxlint"
     r"|stylelint|markdownlint\S*|clippy|rustfmt|gofmt|golangci-lint|staticcheck|rubocop|phpstan|shellcheck|yamllint"
     r"|hadolint|go vet|cargo fmt|git|e?grep|rg|find|ls|cat|diff|\[)(?=\s|$)|^(?:! )?test\s"
@@ -35,10 +34,10 @@ _LOOKING = regex(
 _MOST_NESTED = 5
 """Groups in groups are looked into; no one writes more."""
 
-_PREPARING = regex(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
-_STOPS_AT_FAILURE = regex(r"set\s+-[a-z]*e")
-_OPERATOR = regex(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
-_PLAIN = regex(r"[^\\'\"`(){}#|&;\n]+")
+_PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
+_STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
+_OPERATOR = re.compile(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
+_PLAIN = re.compile(r"[^\\'\"`(){}#|&;\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from relay.files.tree import find_stat, read_file
+from relay.base.tree import find_stat, read_file
+from relay.base.values import dataclass
 from relay.git.modes import EXECUTABLE, FILE, SYMLINK, find_mode
 from relay.git.names import with_parents
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import is_cache_of_packages
-from relay.values import dataclass
 
 MAX_COPIED_FILES = 200
 """Of one directory; with more it is shown as it is."""

@@ -9,8 +9,8 @@ passes, or the tests are what is excused and nothing else has gone from red to g
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from relay.base.words import list_some, shorten
 from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
-from relay.words import list_some, shorten
 
 _SHOWN_FAILURES = 20
 _SHOWN_COMMAND_CHARS = 200

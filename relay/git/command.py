@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relay.errors import RepoError
-from relay.values import dataclass
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 
 SETTINGS = (
     "core.hooksPath=/dev/null",

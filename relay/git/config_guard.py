@@ -12,17 +12,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git.command import Git
 from relay.git.config_listing import read_listing
 from relay.git.filter_commands import is_outside, runs_outside
 from relay.git.repository import Repo
-from relay.regexes import regex
-from relay.values import dataclass
 
-_FILTER = regex(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
-_COMMAND = regex(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)
-_PROGRAM = regex(r"gpg\.(.*\.)?program", re.DOTALL)
-_HOOK = regex(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
+_FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
+_COMMAND = re.compile(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)
+_PROGRAM = re.compile(r"gpg\.(.*\.)?program", re.DOTALL)
+_HOOK = re.compile(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
 _PLAIN_EXTENSIONS = frozenset({
     "extensions.noop", "extensions.objectformat", "extensions.partialclone", "extensions.preciousobjects",
     "extensions.relativeworktrees", "extensions.worktreeconfig",

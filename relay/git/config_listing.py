@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 
-from relay.files.walk import read_bytes
+from relay.base.walk import read_bytes
 from relay.git.command import GitError
 from relay.git.repository import Repo
 from relay.git.version import get_version, probe_traced

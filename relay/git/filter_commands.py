@@ -5,14 +5,13 @@ finds in the current directory, and what a shell would still expand, may be a se
 """
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from relay.regexes import regex
-
-_LAUNCHERS = regex(
+_LAUNCHERS = re.compile(
     r"(ba|da|z|k|fi|c|tc|a|pw)?sh|busybox|env|exec|eval|source|\.|command|xargs|find|nice|nohup|setsid|stdbuf|timeout|time|sudo"
     r"|doas|parallel|g?make|just|task|rake|ninja|node|nodejs|deno|bun|bunx|np[mx]|pnpm|pnpx|yarn|corepack|tsx|ts-node|prettier"
     r"|eslint|biome|ruby|bundle|bundler|perl|php|composer|lua\w*|tclsh|guile|java|jshell|groovy|kotlin|scala|dotnet|go|cargo"
@@ -20,13 +19,13 @@ _LAUNCHERS = regex(
     r"|direnv|mise|asdf|docker|podman|pre-commit|lefthook|husky|ipython\S*|jupyter\S*|pypy\S*"
 )
 """Programs that run what they find in the current directory, or what their next words say."""
-_PYTHON = regex(r"python(\d+(\.\d+)?)?")
-_SAFE_PYTHON = regex(r"python3\.(1[1-9]|[2-9]\d)")
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+_SAFE_PYTHON = re.compile(r"python3\.(1[1-9]|[2-9]\d)")
 """Since 3.11 PYTHONSAFEPATH keeps the current directory off the path; relay sets it for git."""
 _TEXT_TOOLS = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "grep", "tr", "cut", "jq", "yq"})
 """Their words are patterns and programs, full of slashes."""
-_PROGRAM_FILE = regex(r"-[a-zA-Z]*[fEilL]|--(file|from-file|exec|include|load|in-place)\b.*")
-_EXPANDS = regex(r"[`\n<>]|\$[\w({]")
+_PROGRAM_FILE = re.compile(r"-[a-zA-Z]*[fEilL]|--(file|from-file|exec|include|load|in-place)\b.*")
+_EXPANDS = re.compile(r"[`\n<>]|\$[\w({]")
 _SEPARATORS = frozenset({";", "|", "||", "&", "&&"})
 
 

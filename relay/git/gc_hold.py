@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.files.replacement import replace_unsynced
-from relay.files.tree import read_start
-from relay.files.walk import open_folder
+from relay.base.replacement import replace_unsynced
+from relay.base.tree import read_start
+from relay.base.walk import open_folder
 from relay.git.repository import Repo
 
 _COUNTS_S = 12 * 3600

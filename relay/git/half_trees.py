@@ -10,7 +10,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from relay.files.tree import read_file, remove_file
+from relay.base.tree import read_file, remove_file
 from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.holder import is_locked

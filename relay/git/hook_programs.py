@@ -1,16 +1,15 @@
 """The programs that a hook cannot do without, as its first bytes name them; they may hold anything. Pure."""
 
 import os
+import re
 import shlex
-
-from relay.regexes import regex
 
 HEAD_BYTES = 4096
 _LONGEST_LINE = 120
 """Of a first line: kernels before Linux 5.1 cut it here, and what they look for then nobody knows."""
-_NAME = regex(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
+_NAME = re.compile(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
 _ENV = frozenset({b"/usr/bin/env", b"/bin/env"})
-_FRAMEWORK = regex(
+_FRAMEWORK = re.compile(
     rb"(?:#[^\n]*\n|\n)*INSTALL_PYTHON=([^\n]+)\n(?:ARGS\+?=\([^\n()]*\)\n|HERE=[^\n]*\n|#[^\n]*\n|\n)*"
     rb'if \[ -x "\$INSTALL_PYTHON" \]; then\n    exec "\$INSTALL_PYTHON" -mpre_commit [^\n]*\n'
     rb"elif command -v pre-commit > /dev/null; then\n    exec pre-commit [^\n]*\n"

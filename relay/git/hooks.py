@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.command import render_settings
 from relay.git.config_guard import Setting, find_value, is_true
 from relay.git.config_listing import read_version
 from relay.git.names import quote_path
 from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

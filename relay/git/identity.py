@@ -4,13 +4,12 @@ import os
 import re
 from collections.abc import Mapping
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.command import Git, GitError
 from relay.git.config_guard import Setting, find_value, read_config
 from relay.git.config_listing import read_listing
 from relay.git.repository import Repo
-from relay.regexes import regex
-from relay.values import dataclass
 
 RELAY_IDENTITY: Mapping[str, str] = {
     "GIT_AUTHOR_NAME": "relay",
@@ -20,8 +19,8 @@ RELAY_IDENTITY: Mapping[str, str] = {
 }
 """Author of everything under ``refs/relay/``; never of a commit on a branch."""
 
-_IDENT = regex(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
-_PLAIN = regex(r"\w+([ .@+-]+\w+)*")
+_IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
+_PLAIN = re.compile(r"\w+([ .@+-]+\w+)*")
 """A name, or an address, of which git takes nothing away. Source: git's ident.c, `strbuf_addstr_without_crud`."""
 _DOES_NOT_KNOW = 128
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay.files.tree import Look, make_look, read_start
+from relay.base.tree import Look, make_look, read_start
+from relay.base.values import dataclass
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 _LARGEST_BYTES = 1 << 18
 """About 2,500 files; for more, starting git takes less time."""

@@ -10,13 +10,13 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from relay.files.tree import find_stat
+from relay.base.tree import find_stat
+from relay.base.values import dataclass
 from relay.git.command import Git
 from relay.git.config_guard import Guarded
 from relay.git.index_file import read_index_file
 from relay.git.modes import GITLINK
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
 _known: dict[Path, tuple[str, tuple["HiddenEntry", ...]]] = {}

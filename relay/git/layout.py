@@ -11,18 +11,17 @@ import re
 import stat
 from pathlib import Path
 
-from relay.files.tree import read_start
+from relay.base.tree import read_start
 from relay.git.ref_files import find_head_ref
-from relay.regexes import regex
 
 _LARGEST_BYTES = 1 << 16
-_LINE = regex(
+_LINE = re.compile(
     rb"[ \t]*(?:[#;].*|\[(?P<section>[A-Za-z0-9-]+)(?P<sub> \"[^\"\\]*\")?\]|(?P<key>[A-Za-z][A-Za-z0-9-]*)"
     rb"(?:[ \t]*=[ \t]*(?P<value>.*?))?)?[ \t]*(?<!\\)",
     re.DOTALL,
 )
 """Of a configuration file, as git writes it: a section and a setting have a line each."""
-_LINK = regex(rb"gitdir: (/[^\x00\n]+/worktrees/[^/\x00\n]+)\n")
+_LINK = re.compile(rb"gitdir: (/[^\x00\n]+/worktrees/[^/\x00\n]+)\n")
 """The ``.git`` of a linked work tree."""
 _FORMAT = {b"repositoryformatversion": b"0", b"bare": b"false"}
 

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from relay.files.replacement import is_temporary
-from relay.files.tree import remove_file
-from relay.files.walk import list_names
+from relay.base.replacement import is_temporary
+from relay.base.tree import remove_file
+from relay.base.walk import list_names
 from relay.git.holder import is_locked
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note

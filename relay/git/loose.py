@@ -14,10 +14,10 @@ import zlib
 from dataclasses import field
 from pathlib import Path
 
-from relay.files.tree import read_start
-from relay.files.walk import sync_together
+from relay.base.tree import read_start
+from relay.base.values import dataclass
+from relay.base.walk import sync_together
 from relay.git.command import GitError
-from relay.values import dataclass
 
 _LEVEL = 1
 """Git's own for loose objects. Source: git-config(1), core.looseCompression."""

@@ -10,12 +10,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.message import list_loose_texts
 from relay.git.objects import write_commit
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
-from relay.values import dataclass
 
 _BASES: dict[tuple[Path, frozenset[str]], str] = {}
 """Answers of `find_base`, which do not change: while phases land the same ones are asked for again and again."""

@@ -10,23 +10,22 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from relay.files.tree import read_start
+from relay.base.tree import read_start
+from relay.base.values import dataclass
+from relay.base.words import HIDING
 from relay.git.command import Git
 from relay.git.repository import Repo
-from relay.regexes import regex
-from relay.values import dataclass
-from relay.words import HIDING
 
-_CONTROL = regex(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
-_HIDING = regex(f"[{HIDING}]")
-_CONTROL_BUT_LINES = regex(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
-_TRAILER = regex(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
+_HIDING = re.compile(f"[{HIDING}]")
+_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+_TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 
-_SKIPS = regex(r"\[(skip[ -][a-z]{2,16}|[a-z]{2,16}[ -]skip|no[ -]ci)\]|\*\*\*(NO_CI)\*\*\*", re.IGNORECASE)
+_SKIPS = re.compile(r"\[(skip[ -][a-z]{2,16}|[a-z]{2,16}[ -]skip|no[ -]ci)\]|\*\*\*(NO_CI)\*\*\*", re.IGNORECASE)
 """Keeps a forge from checking a push. Source: what GitHub, GitLab, Azure, CircleCI, Travis and Buildkite document."""
-_SKIP_TRAILER = regex(r"^[ \t]*(skip-checks)[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_SKIP_TRAILER = re.compile(r"^[ \t]*(skip-checks)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _REFERENCE = r"(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d{1,10}|gh-\d{1,10}|https?://\S{1,300}/\d{1,10}"
-_CLOSES = regex(
+_CLOSES = re.compile(
     rf"\b(?:close[sd]?|closing|fix(?:e[sd]|ing)?|resolve[sd]?|resolving|implement(?:s|ed|ing)?)(?::|\s)\s{{0,9}}({_REFERENCE})",
     re.IGNORECASE,
 )
@@ -130,7 +129,7 @@ _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
 _FIELDS = 5
 _MOST_SHALLOW_BYTES = 1 << 20
 """A shallow clone with more ends than this holds is read by git."""
-_TIME = regex(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
+_TIME = re.compile(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
 
 
 def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:

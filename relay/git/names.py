@@ -5,15 +5,14 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from relay.regexes import regex
-from relay.words import list_some
+from relay.base.words import list_some
 
 JOB_BRANCHES = "relay-jobs/"
 """What the branches of phases begin with that run side by side; then comes the plan's branch, then the phase."""
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
-_QUOTED = regex(r'"(.*)"')
-_ESCAPED = regex(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
+_QUOTED = re.compile(r'"(.*)"')
+_ESCAPED = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
 
 
 def quote_path(path: str) -> str:

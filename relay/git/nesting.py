@@ -4,13 +4,13 @@ A plain ``git status`` at the root enters the directory of a submodule; an edito
 """
 
 import os
+import re
 import stat
 from pathlib import Path
 
 from relay.git.repository import Repo
-from relay.regexes import regex
 
-_INERT = regex(
+_INERT = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|quotepath|abbrev|sharedrepository|compression)"
     r"|remote\.[^\n]*\.(url|fetch|tagopt|mirror)|branch\.[^\n]*\.(remote|merge|rebase)|submodule\.[^\n]*\.(url|active)"

@@ -8,9 +8,9 @@ import errno
 import os
 from collections.abc import Iterator
 
-from relay.errors import RepoError
-from relay.files.replacement import replace_unsynced, replace_with_file
-from relay.files.walk import MISSING, NotAFileError, open_folder, open_regular
+from relay.base.errors import RepoError
+from relay.base.replacement import replace_unsynced, replace_with_file
+from relay.base.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 
 STEERING = "steering"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from relay.files.tree import open_file, sync_directory
+from relay.base.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import guard, is_plain
 from relay.git.identity import RELAY_IDENTITY

@@ -1,16 +1,18 @@
 """What lies between two trees, for somebody who reads it: as a patch, and counted in lines."""
 
 import os
+import re
 from collections.abc import Collection
 
 from relay.git.config_guard import guard
 from relay.git.names import render_path
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
-from relay.regexes import regex
 from relay.session.shapes import ChangedFile
 
-_HIDDEN = regex(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\r(?!\n)")
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\r(?!\n)"
+)
 """What ends a line where git sees none, or hides and reorders text: each line of a patch begins with git's own mark."""
 MOST_FILES = 500
 """Files that are counted; a commit of more is a move or a generated tree, whose lines nobody reads."""

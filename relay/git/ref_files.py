@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from relay.files.walk import read_bytes, sync_fd
-from relay.regexes import regex
+from relay.base.walk import read_bytes, sync_fd
 
-_ID = regex(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
-_HEAD = regex(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
-_SOUND = regex(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
+_ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+_HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
+_SOUND = re.compile(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
 """Source: git-check-ref-format(1)."""
 _packed: dict[str, tuple[tuple[int, ...], bool]] = {}
 """Of files of packed refs: what each looked like, and whether it held a replacement then."""

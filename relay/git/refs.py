@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 
-from relay.files.tree import sync_directory
+from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard, is_plain
 from relay.git.config_listing import read_version

@@ -8,6 +8,7 @@ success, it cannot start git without the inherited environment, and its import t
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.command import REMOTE_FLAGS, Git, GitError, GitResult, get_git
 from relay.git.config_guard import find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
@@ -25,8 +27,6 @@ from relay.git.names import JOB_BRANCHES
 from relay.git.remote_config import find_inside, open_config
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
-from relay.regexes import regex
-from relay.values import dataclass
 
 _PROTOCOLS = "file:http:https:ssh"
 """``git://`` is neither encrypted nor signed, and ``core.gitProxy`` of a repository would run for it."""
@@ -35,8 +35,8 @@ _VARIABLES = (
     "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy",
     "no_proxy",
 )  # fmt: skip
-_LISTED = regex(r"(?P<name>[^\t]*)\t(?P<address>.*) \((fetch|push)\)( \[.*\])?")
-_ID = regex(r"\b[0-9a-f]{40,64}\b")
+_LISTED = re.compile(r"(?P<name>[^\t]*)\t(?P<address>.*) \((fetch|push)\)( \[.*\])?")
+_ID = re.compile(r"\b[0-9a-f]{40,64}\b")
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
 """Why git refuses a ref that is not where its lease says."""

@@ -19,9 +19,8 @@ from urllib.parse import unquote
 from relay.git.config_guard import Setting
 from relay.git.repository import Repo
 from relay.git.worktrees import list_roots
-from relay.regexes import regex
 
-_ALLOWED = regex(
+_ALLOWED = re.compile(
     r"core\.(repositoryformatversion|sharedrepository|logallrefupdates|filemode|ignorecase|precomposeunicode"
     r"|(loose)?compression)"
     r"|extensions\.(?!worktreeconfig$)[a-z]+"
@@ -37,7 +36,7 @@ _LINKED = ("objects", "refs", "packed-refs", "reftable", "logs", "worktrees", "s
 _MADE_BY_GIT = frozenset({"packed-refs", "shallow"})
 """Files that git may make: it follows a link to what is not there yet."""
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
-_URL = regex(r"[A-Za-z0-9][A-Za-z0-9+.-]*://")
+_URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*://")
 _SUFFIXES = ("", "/.git", ".git", ".git/.git")
 """What git tries behind a path. Source: git 2.39, path.c, enter_repo."""
 

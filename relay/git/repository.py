@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from relay.errors import RepoError
-from relay.files.secrecy import NOTHING_NAMED, Hidden
-from relay.files.tree import read_start
+from relay.base.errors import RepoError
+from relay.base.secrecy import NOTHING_NAMED, Hidden
+from relay.base.tree import read_start
+from relay.base.values import dataclass
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.layout import find_ordinary
 from relay.git.loose import Unsynced, read_loose, write_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
 from relay.git.version import get_version, probe_traced
-from relay.regexes import regex
-from relay.values import dataclass
 
-_DISCOVERY = regex(
+_DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
     re.DOTALL,
 )

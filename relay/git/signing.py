@@ -4,14 +4,14 @@ import shlex
 import tempfile
 from collections.abc import Mapping
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.command import Git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.identity import get_identity
 from relay.git.notes import write_note
 from relay.git.objects import write_unsigned
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 TIMEOUT_S = 30.0
 """Longer than any key needs; a program that waits for a person is killed then."""

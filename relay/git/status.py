@@ -1,6 +1,7 @@
 """How the work tree differs from HEAD, as git sees it now."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from relay.base.values import dataclass
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
 from relay.git.index_file import read_index_file
@@ -15,10 +17,8 @@ from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import with_parents
 from relay.git.repository import Repo
-from relay.regexes import regex
-from relay.values import dataclass
 
-_HEAD = regex(rb"# branch\.oid ([0-9a-f]+)")
+_HEAD = re.compile(rb"# branch\.oid ([0-9a-f]+)")
 
 
 class ChangeKind(StrEnum):

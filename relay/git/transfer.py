@@ -1,11 +1,10 @@
 """How far a fetch or a push is, of what git and the remote say of it."""
 
+import re
 import time
 from collections.abc import Callable
 
-from relay.regexes import regex
-
-_PROGRESS = regex(
+_PROGRESS = re.compile(
     rb"(?:remote: )?([A-Z][a-z]+ (?:objects|deltas)): +([0-9]{1,3}% \([0-9]+/[0-9]+\)(?:, [0-9.]+ [KMG]?i?B)?)"
 )
 """All that is shown of it: nobody else's words, and nothing for a terminal."""

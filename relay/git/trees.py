@@ -8,21 +8,20 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.loose import compute_id
 from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
-from relay.regexes import regex
-from relay.values import dataclass
 
 MAX_DEPTH = 100
 """Components of a path; git has no limit, Python's stack has."""
-_ODD_NAME = regex(r"\.git|git~", re.IGNORECASE)
+_ODD_NAME = re.compile(r"\.git|git~", re.IGNORECASE)
 _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 """Of the names that look like git's own, these are in many repositories; git decides about the others."""
 _NO_NAMES = frozenset({b"", b".", b"..", b".git", b"git~1"})
-_ENTRY = regex(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
+_ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 100_000
 _MOST_COMPARED = 200

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.command import Git, GitResult
 
 MINIMUM_GIT = (2, 39, 1)

@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.half_trees import drop_half, note_half
 from relay.git.lock_journal import declare_locks
 from relay.git.ref_files import find_head_ref
 from relay.git.repository import Repo, find_link
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

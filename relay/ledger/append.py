@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from relay.errors import LedgerError
+from relay.base.errors import LedgerError
 from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, get_sources
 from relay.ledger.parse import parse_following, parse_ledger
 

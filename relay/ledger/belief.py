@@ -13,9 +13,9 @@ it is out has no label in Doyle's sense: it is left open, and told as in doubt.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from relay.base.values import dataclass
 from relay.ledger.entrenchment import rank_claims
 from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source
-from relay.values import dataclass
 
 MAX_ROUNDS = 100
 """Of labelling. What is not settled by then is left open; a ledger that nobody made to be one needs two or three."""

@@ -1,11 +1,11 @@
 """What a claim cites of a file, and whether the file still says it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from relay.ledger.model import Source
 from relay.ledger.names import read_names
-from relay.regexes import regex
 
 HASH_CHARS = 12
 """Kept of an id: 48 bits tell two contents of one file apart."""
@@ -17,7 +17,7 @@ MAX_NAME_CHARS = 100
 
 _NAME = r"[^\W\d]\w{0,99}"
 SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
-PLACE = regex(
+PLACE = re.compile(
     rf"(?P<path>.+\.pyi?(?=::)|.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
     rf"|::(?P<symbol>{SYMBOL}))?"
 )

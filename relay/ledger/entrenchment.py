@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from relay.base.values import dataclass
 from relay.ledger.model import Claim, Kind
-from relay.values import dataclass
 
 _KINDS = {kind: -place for place, kind in enumerate(Kind)}
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from relay.base.words import shorten
 from relay.ledger.belief import ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source, Stamp
 from relay.ledger.snapshot import describe_belief
-from relay.words import shorten
 
 MAX_LINES = 500
 """Of one answer; a claim can go back to others by very many ways."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
 
+from relay.base.values import dataclass
 from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Retraction
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 _ID_CHARS = 6
 """30 bits: two branches with a thousand claims each get the same id once in two thousand times, and are told."""

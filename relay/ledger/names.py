@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 if TYPE_CHECKING:
     import ast

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from relay.errors import LedgerError
-from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, get_line, read_events
+from relay.base.errors import LedgerError
+from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, get_line, read_events
 from relay.ledger.citation import SYMBOL
 from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
-from relay.regexes import regex
 
 _LIMITS = YamlLimits(
     chars=2 * 1024 * 1024,
@@ -17,7 +16,7 @@ _LIMITS = YamlLimits(
     refused=frozenset({YamlFault.ALIAS, YamlFault.ANCHOR, YamlFault.TAG}),
 )
 _HINT = "relay only appends to it; git log shows who changed it"
-_MERGE_MARK = regex(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+_MERGE_MARK = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
 _MERGE_HINT = (
     "keep the lines of both sides, for each is an entry; with the line '*.ledger.yaml merge=union' in .gitattributes "
     "git does so by itself"
@@ -79,18 +78,18 @@ def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
     return LedgerError(message, line=line, hint=hint)
 
 
-_ID = regex(r"[A-Za-z0-9_-]{1,64}")
-_LINES = regex(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
-_HASH = regex(r"(?:[0-9a-f]{7,64})?")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LINES = re.compile(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
+_HASH = re.compile(r"(?:[0-9a-f]{7,64})?")
 _SOURCE = {
-    "path": regex(".*", re.DOTALL),
-    "symbol": regex(rf"(?:{SYMBOL})?"),
+    "path": re.compile(".*", re.DOTALL),
+    "symbol": re.compile(rf"(?:{SYMBOL})?"),
     "lines": _LINES,
     "blob": _HASH,
     "text": _HASH,
-    "copies": regex(r"(?:[2-9]|[1-9]\d{1,8})?", re.ASCII),
+    "copies": re.compile(r"(?:[2-9]|[1-9]\d{1,8})?", re.ASCII),
 }
-_TIME = regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _STAMP = ("phase", "session", "at")
 _EVENTS = {
     "claim": (("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),

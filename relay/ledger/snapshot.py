@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
+from relay.base.values import dataclass
+from relay.base.words import shorten
 from relay.ledger.belief import Belief, ClaimStatus, Judgement
 from relay.ledger.entrenchment import rank_claims
 from relay.ledger.model import Claim, Kind, Ledger, Nogood
 from relay.session.tokens import BYTES_PER_TOKEN
-from relay.values import dataclass
-from relay.words import shorten
 
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200

@@ -14,13 +14,13 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import IO, cast
 
+from relay.base.values import dataclass
 from relay.config.extras import advise_extra
 from relay.config.news import Channel
 from relay.news import call as program
 from relay.news.forms import Job, render_news
 from relay.news.occasions import News, Watcher
 from relay.session.events import Event, Noticed, Observe, RunEnded, RunStarted
-from relay.values import dataclass
 
 WAITS_S = (1.0, 2.0, 4.0)
 """Before each further try, where the service asks for no other; all of them fit into `LAST_S`."""

@@ -1,5 +1,7 @@
 """What of a run is worth a call. Pure: events in, news out."""
 
+from relay.base.values import dataclass
+from relay.base.words import count_questions, render_duration, render_usd, shorten
 from relay.session.events import (
     CacheRefreshed,
     Event,
@@ -14,8 +16,6 @@ from relay.session.events import (
 )
 from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
-from relay.values import dataclass
-from relay.words import count_questions, render_duration, render_usd, shorten
 
 COST_SHARE = 0.8
 """Of the cap."""

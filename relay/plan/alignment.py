@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 Key = tuple[str, ...]
 """What a part is recognised by."""

@@ -7,6 +7,7 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 import re
 from collections.abc import Iterator, Sequence
 
+from relay.base.words import HIDING, list_some, shorten
 from relay.plan.coverage import check_coverage
 from relay.plan.impossible_items import asks_for_outside
 from relay.plan.lines import Lines
@@ -24,26 +25,24 @@ from relay.plan.statements import (
     read_validation_commands,
     read_verify_lines,
 )
-from relay.regexes import regex
-from relay.words import HIDING, list_some, shorten
 
-_HIDDEN_ITEM = regex(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
-_SENTENCE = regex(r"[A-Z][a-z]+ .*")
-_PROSE_WORD = regex(
+_HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
+_SENTENCE = re.compile(r"[A-Z][a-z]+ .*")
+_PROSE_WORD = re.compile(
     r"\b(?:all|an?|and|are|be|been|by|can|correctly|every|has|have|is|manually|must|no|not|of|should|succeeds?"
     r"|that|the|when|with|works?|without)\b",
     re.IGNORECASE,
 )
-_SHELL = regex(r"""[|&;<>$="'(){}\[\]*/\\]|(?:^|\s)-""")
-_CALL = regex(r"[A-Za-z_][\w.]*\([^()]*\)")
-_NO_PROGRAM = regex(r"[^\x00-\x7f]")
+_SHELL = re.compile(r"""[|&;<>$="'(){}\[\]*/\\]|(?:^|\s)-""")
+_CALL = re.compile(r"[A-Za-z_][\w.]*\([^()]*\)")
+_NO_PROGRAM = re.compile(r"[^\x00-\x7f]")
 _FEW_WORDS = 2
 _SHOWN_CHARS = 60
 _SHOWN_NAMES = 8
 _MAX_COMMAND_CHARS = 4_000
-_UNSEEN = regex(rf"[\0-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029\ufffd{HIDING}]")
+_UNSEEN = re.compile(rf"[\0-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029\ufffd{HIDING}]")
 """Control characters but tab and line feed, what hides or reorders text, joiners, and what stands for NUL."""
-_LONE_RETURN = regex(r"\r(?!\n)")
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 def check_plan(plan: Plan) -> tuple[Violation, ...]:

@@ -8,23 +8,22 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from relay.errors import PlanError
-from relay.hints import Command, Hint
+from relay.base.errors import PlanError
+from relay.base.hints import Command, Hint
+from relay.base.values import dataclass
+from relay.base.words import list_some, shorten
 from relay.plan.lines import Lines
 from relay.plan.model import Violation
 from relay.plan.outline import EntryKind, Outline, Section, find_extents, read_outline
 from relay.plan.spans import find_unit_numbers, is_condition, is_unit, parse_number, render_plain
-from relay.regexes import regex
-from relay.values import dataclass
-from relay.words import list_some, shorten
 
-_DONE = regex(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
-_TASK = regex(r"[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>")
-_CHECKPOINT = regex(r"^[ \t]{0,3}<task\s[^<>]*\"checkpoint", re.MULTILINE)
-_END = regex(r"[ \t]{0,3}</tasks?>")
-_LAST = regex(r"[ \t]{0,3}</tasks>")
-_PART = regex(r"<(name|files|automated)>\s*([^<]*?)\s*</\1>")
-_PATH = regex(r"[^\s,;`]+")
+_DONE = re.compile(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
+_TASK = re.compile(r"[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>")
+_CHECKPOINT = re.compile(r"^[ \t]{0,3}<task\s[^<>]*\"checkpoint", re.MULTILINE)
+_END = re.compile(r"[ \t]{0,3}</tasks?>")
+_LAST = re.compile(r"[ \t]{0,3}</tasks>")
+_PART = re.compile(r"<(name|files|automated)>\s*([^<]*?)\s*</\1>")
+_PATH = re.compile(r"[^\s,;`]+")
 _HEAD_LINES = 4
 _TASK_LINES = 400
 """Of an element, as far as it is looked at: for its name, and for all."""

@@ -5,31 +5,31 @@ without touching something else is refused, never done by halves. Boxes alone ar
 `Plan.untick`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
+from relay.base.values import dataclass
+from relay.base.words import HIDING, list_some
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.transitions import check_transition
-from relay.regexes import regex
-from relay.values import dataclass
-from relay.words import HIDING, list_some
 
-_LINE_END = regex(r"\r\n|\r|\n")
-_BULLET = regex(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
-_BOX = regex(r"\[([ xX])\](?:[ \t]+|\Z)")
-_ORDERED = regex(r"(\d{1,9})(?=[.)][ \t]+\Z)")
-_BLOCK_START = regex(
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
+_BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_ORDERED = re.compile(r"(\d{1,9})(?=[.)][ \t]+\Z)")
+_BLOCK_START = re.compile(
     r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[ xX]\]|\[[^\]]*\]:"
     r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
 )
-_UNSEEN = regex(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
+_UNSEEN = re.compile(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
 """Control characters but those that are white space, and what hides or reorders text."""
-_BEFORE_TEXT = regex(r"[ \t>]*")
-_NO_BLANK = regex(r"[^ \t>]")
+_BEFORE_TEXT = re.compile(r"[ \t>]*")
+_NO_BLANK = re.compile(r"[^ \t>]")
 NO_HEADING = "is an item of a list: number its parts as items of their own, such as `- [ ] 12. …`"
 """Why a phase that has no heading cannot be written anew by itself."""
 _ASKED, _ASSUMED = "question: ", " (assumed: "

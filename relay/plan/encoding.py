@@ -4,7 +4,7 @@ A byte that is not UTF-8 becomes a lone surrogate, and that byte again on the wa
 stay in the text. So a file that is read and written back is unchanged, whatever another program put into it.
 """
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 
 MAX_PLAN_BYTES = 8 * 1024 * 1024
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from relay.errors import PlanError
-from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
+from relay.base.errors import PlanError
+from relay.base.values import dataclass
+from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
 from relay.plan.lines import Lines
-from relay.regexes import regex
-from relay.values import dataclass
 
 MAX_CHARS = 64 * 1024
 _LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, refused=frozenset({YamlFault.ALIAS, YamlFault.TAG}), is_pure=True)
@@ -25,10 +24,10 @@ _WORDS = {
     YamlFault.CHARACTER: "holds a character that YAML forbids",
     YamlFault.VALUE: "holds a value that YAML cannot read: {}",
 }
-_FENCE = regex(r"---[ \t]*")
-_KEY = regex(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
-_RELAY = regex(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
-_MARKDOWN = regex(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
+_FENCE = re.compile(r"---[ \t]*")
+_KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
+_RELAY = re.compile(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
+_MARKDOWN = re.compile(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
 _RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
 
 

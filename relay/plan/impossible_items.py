@@ -3,13 +3,12 @@
 import re
 
 from relay.plan.model import Phase
-from relay.regexes import regex
 
-_COMMIT = regex(
+_COMMIT = re.compile(
     r"[\W\d]*+(?:(?:step|task)\s+[\d.]+\W*)?(?:and\s+)?(?:git\s+)?commit\b|.{0,400}?\bgit\s+commit\b|.{0,400}?\band\s+commit\W*\Z",
     re.IGNORECASE,
 )
-_OUTSIDE = regex(
+_OUTSIDE = re.compile(
     r"\bgit\s+push\b|\bpush\b[^.]{0,40}\b(?:origin|remote|github|branch)\b|[\W\d]*+push\W*\Z"
     r"|\b(?:open|create|make|submit|raise)\b[^.]{0,40}\b(?:PR|pull\s+request|merge\s+request)\b"
     r"|\bmove\b[^.]{0,40}\bplan\b|\bplans/completed\b|\bmerge\b[^.]{0,40}\binto\s+`?(?:main|master)\b",

@@ -8,13 +8,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
+from relay.base.values import dataclass
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import find_plan_in
 from relay.plan.spans import parse_number
-from relay.regexes import regex
-from relay.values import dataclass
 
-_ITEM = regex(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[.\][ \t]+(\S.*)", re.MULTILINE)
+_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[.\][ \t]+(\S.*)", re.MULTILINE)
 """An item's words, as they stand there: most versions of a plan have some in common."""
 
 

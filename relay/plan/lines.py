@@ -4,17 +4,17 @@
 later offset on the wrong line.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Self
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 BOM = "\ufeff"
-_LINE_END = regex(r"\r\n|\r|\n")
-_BLANK = regex(r"[ \t]*\Z")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANK = re.compile(r"[ \t]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from markdown_it.parser_block import ParserBlock
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 
 MAX_NESTING = 100
 """Levels of containers; a list takes two (the list and its item), a quote one."""

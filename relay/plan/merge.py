@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
+from relay.base.values import dataclass
 from relay.plan.edit import append_items, append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import find_plan_in
 from relay.plan.parts import Side, find_key, make_side
 from relay.plan.transitions import check_transition
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from relay.hints import Hint
+from relay.base.hints import Hint
+from relay.base.values import dataclass
 from relay.plan.numbering import fold_number
 from relay.plan.outline import Outline
 from relay.plan.spans import parse_number, render_plain
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

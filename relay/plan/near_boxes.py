@@ -1,14 +1,14 @@
 """What looks like an item and is none, as people and other tools write it. Pure."""
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
 
+from relay.base.words import list_some, shorten
 from relay.plan.model import Violation
 from relay.plan.outline import Entry, EntryKind, Outline, Section
-from relay.regexes import regex
-from relay.words import list_some, shorten
 
 _ALLOWED = "write `- [ ] text` or `- [x] text`"
 _BLANKS = "[ \\t\\xa0\\u2000-\\u200d\\u202f\\u2060\\u3000\\ufeff]*+"
@@ -16,12 +16,12 @@ _LOOSE = (
     rf"[*_]{{0,3}}(?:[\[［]{_BLANKS}(?:[xXхХｘＸ✓✔]{_BLANKS}|[^\w\s\[\]\\^!@#])?[\]］](?![(\[:])"
     "|[☐☑☒])"
 )
-_BOX = regex(_LOOSE)
-_ITEM = regex(rf"(?:[-*+•‣–—・]|\d{{1,9}}[.)]){_BLANKS}{_LOOSE}")
-_WITH_TEXT = regex(rf"{_LOOSE}[*_]{{0,3}}{_BLANKS}\S")
-_IN_HEADING = regex(rf"(?:[-*+]{_BLANKS})?[*_]{{0,3}}[\[［]{_BLANKS}[\]］]{_BLANKS}[^\s(\[:]")
-_AS_CODE = regex(r"[\s>]*(?:[-*+]|\d{1,9}[.)])(?: {5,}|\t\s+)\[[ xX]\][ \t]")
-_STRICT = regex(r"\[[ xX]\](?![ \t]|\Z)")
+_BOX = re.compile(_LOOSE)
+_ITEM = re.compile(rf"(?:[-*+•‣–—・]|\d{{1,9}}[.)]){_BLANKS}{_LOOSE}")
+_WITH_TEXT = re.compile(rf"{_LOOSE}[*_]{{0,3}}{_BLANKS}\S")
+_IN_HEADING = re.compile(rf"(?:[-*+]{_BLANKS})?[*_]{{0,3}}[\[［]{_BLANKS}[\]］]{_BLANKS}[^\s(\[:]")
+_AS_CODE = re.compile(r"[\s>]*(?:[-*+]|\d{1,9}[.)])(?: {5,}|\t\s+)\[[ xX]\][ \t]")
+_STRICT = re.compile(r"\[[ xX]\](?![ \t]|\Z)")
 _SHOWN_CHARS = 60
 _SHOWN_LINES = 5
 

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from relay.plan.spans import Numbered
-from relay.regexes import regex
 
 _KEYWORDS = "phase|sub-?task|task|step|item|story|section|milestone|stage|part|feature|requirement"
-_PRINTED = regex(
+_PRINTED = re.compile(
     r"[*_(\[{\#§]*+(?:"
     rf"(?:(?:{_KEYWORDS})\s+\#?)?(?P<dotted>\d{{1,9}}(?:\.\d{{1,9}})+[a-z]?)(?=[.):\]}}*_,;—–-]*+(?:\s|$))"
     r"|(?P<whole>\d{1,9}[a-z]?)(?=[.):][*_]*+(?:\s|$)))",

@@ -11,12 +11,11 @@ from enum import StrEnum, auto
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
+from relay.base.values import dataclass
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
 from relay.plan.spans import is_condition, is_enumerated, is_unit, parse_number, render_plain
-from relay.regexes import regex
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -25,16 +24,16 @@ MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
 OPEN_SIGNS = " -~?"
 """What a box holds that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
-_BOX = regex(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
-_SIGNED_BOX = regex(r"\[.\](?:\\?\*)?")
+_BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
+_SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
 ITEM_LEVEL = 7
 """Of a section that a numbered item of a list opens: no heading is as deep."""
-_WHOLE = regex(r"\d{1,9}(?:\.0)?[a-z]?")
-_REQUIREMENTS = regex(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
-_CHECKPOINT = regex(r"(?:final[ \t]+)?checkpoint\b", re.IGNORECASE)
+_WHOLE = re.compile(r"\d{1,9}(?:\.0)?[a-z]?")
+_REQUIREMENTS = re.compile(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
+_CHECKPOINT = re.compile(r"(?:final[ \t]+)?checkpoint\b", re.IGNORECASE)
 _SEVERAL = 2
-_OPEN_FENCE = regex(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
+_OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
 
 class EntryKind(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.coverage import HOW_TO_ADD, describe_conditions, describe_unboxed, list_conditions, list_unboxed
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.near_boxes import find_near_boxes

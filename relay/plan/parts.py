@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from relay.base.values import dataclass
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import Outline, Section, find_extents
-from relay.values import dataclass
 
 BLANK = " \t\r\n"
 

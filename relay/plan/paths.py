@@ -4,13 +4,13 @@ Three ways of naming one are read: a code span that looks like a path, the tail 
 slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the repository are never returned.
 """
 
+import re
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import PurePosixPath
 
+from relay.base.values import dataclass
 from relay.plan.spans import CodeSpan, find_code_spans
-from relay.regexes import regex
-from relay.values import dataclass
 
 _KNOWN_EXTENSIONS = """
     adoc asm astro awk bash bat bazel bib bzl c cc cfg cjs clj cljs cmake cmd conf config cpp cs csproj
@@ -30,22 +30,22 @@ _KNOWN_NAMES = """
 """
 _EXTENSIONS = frozenset(_KNOWN_EXTENSIONS.split())
 _NAMES = frozenset(_KNOWN_NAMES.split())
-_WORD = regex(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
-_SCHEME = regex(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_REMOTE = regex(r"(?:origin|upstream|refs|heads|remotes)/|@[\w~-]*/|[\w.-]+/[\w.-]+#\d+")
+_WORD = re.compile(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REMOTE = re.compile(r"(?:origin|upstream|refs|heads|remotes)/|@[\w~-]*/|[\w.-]+/[\w.-]+#\d+")
 """A branch, a package or an alias of a bundler, an issue of a forge: with a slash, and no path."""
-_SYSTEM = regex(r"/(?:boot|dev|etc|home|mnt|opt|proc|root|sys|tmp|usr|var|Users|Volumes|private)(?:/|$)")
-_LINE_SUFFIX = regex(r":\d+(?:-\d+|:\d+)?$")
-_EXTENSION = regex(r"[A-Za-z][A-Za-z0-9]{0,9}")
-_HERE = regex(r"\A(?:\./+)+")
-_BARE = regex(r"(?<![^\s`])[^\s`/]*+/[^\s`]*+")
-_DASH = regex(r"[ \t\n](?:—|–|--?)[ \t\n]")
-_PIECE = regex(r"[^,;]+")
-_OPERAND = regex(r"[^\s;&|<>()'\"`=]+")
-_OUTPUT = regex(r"\d?>>?\s*[^\s;&|]+")
-_MODULE = regex(r"(?<![\w./-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?![\w./-])")
-_AND = regex(r"[ \t\n](?:and|&|\+)[ \t\n]")
-_REMARK = regex(r"\([^()]*\)\.?$")
+_SYSTEM = re.compile(r"/(?:boot|dev|etc|home|mnt|opt|proc|root|sys|tmp|usr|var|Users|Volumes|private)(?:/|$)")
+_LINE_SUFFIX = re.compile(r":\d+(?:-\d+|:\d+)?$")
+_EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
+_HERE = re.compile(r"\A(?:\./+)+")
+_BARE = re.compile(r"(?<![^\s`])[^\s`/]*+/[^\s`]*+")
+_DASH = re.compile(r"[ \t\n](?:—|–|--?)[ \t\n]")
+_PIECE = re.compile(r"[^,;]+")
+_OPERAND = re.compile(r"[^\s;&|<>()'\"`=]+")
+_OUTPUT = re.compile(r"\d?>>?\s*[^\s;&|]+")
+_MODULE = re.compile(r"(?<![\w./-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?![\w./-])")
+_AND = re.compile(r"[ \t\n](?:and|&|\+)[ \t\n]")
+_REMARK = re.compile(r"\([^()]*\)\.?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,11 @@ All of it is linear in the length of the line: a plan may hold a line of a megab
 import re
 from collections.abc import Iterator
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
-_TICKS = regex(r"`+")
-_ESCAPE = regex(r"\\([!-/:-@\[-`{-~])")
-_MARKUP = regex(
+_TICKS = re.compile(r"`+")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKUP = re.compile(
     r"<!--[^<]*?-->"  # comment
     r"|!?\[(?P<link>[^\[\]]*)\]\([^()\s]*\)"  # link or image
     r"|(?<![\s*])\*++|(?<!\*)\*++(?!\s)|~~"  # emphasis and strike-through; a star between blanks is a star
@@ -19,7 +18,7 @@ _MARKUP = regex(
 )
 _KEYWORDS = "phase|task|step|iteration|milestone|stage|part|sprint|wave"
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"
-_NUMBERED = regex(
+_NUMBERED = re.compile(
     rf"(?:\W*(?:{_KEYWORDS})\s+\#?(?P<word>{_NUMBER})(?=$|[\s—–:.)]|-(?!\d))"
     rf"|(?P<bare>{_NUMBER})(?=[.):](?:\s|$)|\s+[—–-](?:\s|$))"
     r"|(?P<dotted>\d{1,9}(?:\.\d{1,9})+)(?=\s))"
@@ -92,9 +91,9 @@ def _strip_markup(text: str) -> str:
     return "".join(plain)
 
 
-_UNIT = regex(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
-_UNIT_NUMBER = regex(rf"\b(?:phase|task|step|iteration)\s+\#?({_NUMBER})", re.IGNORECASE)
-_ENUMERATED = regex(
+_UNIT = re.compile(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
+_UNIT_NUMBER = re.compile(rf"\b(?:phase|task|step|iteration)\s+\#?({_NUMBER})", re.IGNORECASE)
+_ENUMERATED = re.compile(
     rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_KEYWORDS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
     re.IGNORECASE,
 )
@@ -115,7 +114,7 @@ def is_enumerated(plain: str) -> bool:
     return _ENUMERATED.match(plain) is not None
 
 
-_CONDITION = regex(
+_CONDITION = re.compile(
     r"\W*(?:(?:overall|final|global|project|feature|general|key|measurable|plan)\s+)?"
     r"(?:(?:success|acceptance|completion|exit|done|quality)\s+(?:criteri(?:a|on)|conditions?|gates?|checks?|checklist)"
     r"|definition\s+of\s+(?:done|ready)|done\s+when|dod"

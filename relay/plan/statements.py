@@ -4,30 +4,29 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from relay.base.values import dataclass
 from relay.plan.outline import Entry, EntryKind, Section
 from relay.plan.paths import find_paths
 from relay.plan.spans import find_code_spans
-from relay.regexes import regex
-from relay.values import dataclass
 
-_STATEMENT = regex(r"[*_]{0,3}(verify|verification|after|runner)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
-_VALIDATION = regex(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
-_FILES = regex(
+_STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after|runner)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
+_VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
+_FILES = re.compile(
     r"[*_]{0,3}(?:(?:key|affected|relevant|related|changed|modified|new)\s+)?files?"
     r"(?:\s+to\s+(?:create|modify|change|touch|edit|update)|\s+(?:affected|changed|modified|touched|involved))?"
     r"[*_]{0,3}[ \t]*:[*_]{0,3}",
     re.IGNORECASE,
 )
 _NOTHING = frozenset({"none", "nothing", "n/a", "-", "—", "–"})
-_TARGET = regex(
+_TARGET = re.compile(
     r"(?:(?:phase|task|step|iteration|milestone|stage|part|sprint|wave)s?\s*)?\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)",
     re.IGNORECASE,
 )
 RUNNER_NAME = r"[a-z][a-z0-9_-]{0,40}"
 """What a runner may be called, in a plan and in the settings."""
-_TOOLS = regex(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
+_TOOLS = re.compile(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
 _TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
-_SEPARATOR = regex(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
+_SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

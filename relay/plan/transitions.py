@@ -5,19 +5,19 @@ apart from boxes that may be ticked and lines that were appended to a phase's ``
 freely around the items that are ticked. Whatever cannot be explained so is refused: the guard fails closed.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
+from relay.base.words import list_some, shorten
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Item, Phase, Plan, Violation
 from relay.plan.outline import OPEN_SIGNS, Section
 from relay.plan.parts import BLANK, PlanPart, Side, find_key, make_side
-from relay.regexes import regex
-from relay.words import list_some, shorten
 
-_LINE = regex(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SHOWN_CHARS = 60
-_NO_WORD = regex(r"[\W_]+")
+_NO_WORD = re.compile(r"[\W_]+")
 
 
 def check_transition(

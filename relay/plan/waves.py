@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 from operator import attrgetter, itemgetter
 
+from relay.base.values import dataclass
 from relay.plan.model import Phase, Plan
-from relay.values import dataclass
 
 _Parts = tuple[str, ...]
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from relay.errors import RelayError
-from relay.hints import Command, Hint
+from relay.base.errors import RelayError
+from relay.base.hints import Command, Hint
 from relay.plan.model import Plan
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from string import Template
 
+from relay.base.values import dataclass
+from relay.base.words import shorten
 from relay.plan.impossible_items import has_impossible_items
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.package_data import get_shipped
 from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_tokens
 from relay.session.values import Baton, ToolSpec
-from relay.values import dataclass
-from relay.words import shorten
 
 _RULES = "\n\n# Rules of this repository\n\n"
 _ITEM_CHARS = 48

@@ -28,4 +28,5 @@ display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git
     transport.py    uvicorn, with the connection in reach
     server.py       the ASGI callable and its life: the entry point
     tape.py         another server: what an endpoint has answered once, byte for byte
+    demo.py         the example project, from a plan to three commits
 """

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.cache import CacheUse
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.dialects import ServerDialect
@@ -21,7 +22,6 @@ from relay.rehearsal.prompt import (
 from relay.rehearsal.signing import Signature, digest_text
 from relay.rehearsal.turns import Call, Part, Raw, Say, Think, Turn
 from relay.rehearsal.wire import dump
-from relay.values import dataclass
 
 IMPLICIT_THINKING_TOKENS = 32
 """What a thinking block stands for where the script does not say."""

@@ -16,7 +16,7 @@ Source: platform.claude.com build-with-claude/prompt-caching, 2026-08-22. The ru
 from dataclasses import field
 from enum import StrEnum
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 LOOKBACK_BLOCKS = 20
 

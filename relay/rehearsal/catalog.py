@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 _PAGE, _MAX_PAGE = 20, 1000
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

@@ -7,10 +7,10 @@ One rule is stricter than the API: it merges consecutive assistant messages, whi
 a ``pause_turn``, because no tool loop means them. Consecutive user messages are accepted, as by the API.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from relay.regexes import regex
 from relay.rehearsal.cache import Ttl
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.conversation import check_conversation
@@ -21,7 +21,7 @@ from relay.rehearsal.wire import ApiError, refuse
 MAX_MARKS = 4
 SAMPLING = ("temperature", "top_p", "top_k")
 _VERSIONS = {"2023-06-01", "2026-10-21"}
-_TOOL_NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 Body = Mapping[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
+from relay.base.values import dataclass
 from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.prompt import list_blocks
-from relay.values import dataclass
 
 SUBJECTS = ("model", "system", "first_message", "last_message", "last_result")
 """``last_message`` is everything after the last assistant turn, ``last_result`` the tool results in it."""

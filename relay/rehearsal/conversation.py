@@ -1,14 +1,14 @@
 """The rules of a message history: roles, contents, and calls with their results."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.regexes import regex
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.prompt import THINKING, Block, list_blocks
 from relay.rehearsal.wire import ApiError, refuse
 
-_CALL_ID = regex(r"[a-zA-Z0-9_-]+")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ROLES = {"user", "assistant", "system"}
 
 Messages = list[Mapping[str, Any]]

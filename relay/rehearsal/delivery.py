@@ -10,10 +10,10 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.faults import FaultName, FaultSpec
 from relay.rehearsal.sse import PING, render_event
 from relay.rehearsal.wire import find_error_type
-from relay.values import dataclass
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

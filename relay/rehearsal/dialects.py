@@ -6,7 +6,7 @@ sglang#20678, vercel/ai#17326, litellm#31069); none of them was at hand to be co
 
 from collections.abc import Mapping
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
 from relay.rehearsal.catalog import find_card, list_models, render_google_model, render_model_info, render_model_name
 from relay.rehearsal.checks import check_refused, check_request, check_version
@@ -16,7 +17,6 @@ from relay.rehearsal.sse import render_events
 from relay.rehearsal.stage import Cue, Miss
 from relay.rehearsal.state import Prompt, Recorded, ServerState
 from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
-from relay.values import dataclass
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Source: platform.claude.com api/errors, request size limits, 2026-08-21."""

@@ -4,6 +4,7 @@ Faults before the answer replace it; faults in the stream spoil its delivery; fa
 the model says. A fault plays `times` times (default 1), then the turn's own answer comes.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
@@ -12,11 +13,10 @@ from typing import Any
 
 import yaml
 
-from relay.files.yaml_events import get_line
-from relay.regexes import regex
+from relay.base.values import dataclass
+from relay.base.yaml_events import get_line
 from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.wire import ApiError
-from relay.values import dataclass
 
 
 class FaultName(StrEnum):
@@ -104,7 +104,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
 _SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
-_HEADER_NAME = regex(r"[A-Za-z0-9_-]+")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HTTP_ERRORS = range(300, 600)
 _FLAGS = frozenset({"before_headers", "after_work"})
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from relay.errors import ConfigError
-from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
-from relay.values import dataclass
+from relay.base.errors import ConfigError
+from relay.base.values import dataclass
+from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60

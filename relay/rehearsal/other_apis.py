@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.answer import AnswerBlock, PlayedAnswer
 from relay.rehearsal.prompt import list_blocks
 from relay.rehearsal.sse import cut_text
 from relay.rehearsal.wire import ApiError, dump, find_error_type
-from relay.values import dataclass
 
 Body = Mapping[str, Any]
 Rendered = tuple[str, Mapping[str, Any]]

@@ -20,11 +20,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.cache import Position, Ttl
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.signing import Signature
 from relay.rehearsal.wire import dump
-from relay.values import dataclass
 
 BYTES_PER_TOKEN = 3.5
 BLOCK_TOKENS = 3

@@ -1,17 +1,17 @@
 """Which API a request is for, by its path."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.rehearsal.cache import CacheUse
 from relay.rehearsal.other_apis import CHAT, GEMINI, Tongue
 from relay.rehearsal.responses import RESPONSES
 from relay.rehearsal.wire import ApiError
-from relay.values import dataclass
 
-_GEMINI = regex(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<stream>streamG|g)enerateContent")
+_GEMINI = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<stream>streamG|g)enerateContent")
 _BY_PATH: Mapping[str, Tongue] = {"/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
 _OVERLOADED = 529
 

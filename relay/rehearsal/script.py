@@ -97,8 +97,8 @@ from typing import Any
 
 import yaml
 
-from relay.errors import ConfigError
-from relay.files.yaml_events import get_line
+from relay.base.errors import ConfigError
+from relay.base.yaml_events import get_line
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.checks import REFUSABLE
 from relay.rehearsal.conditions import Conditions, parse_conditions

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
+from relay.base.values import dataclass
 from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
 from relay.rehearsal.exchange import Exchange
 from relay.rehearsal.state import Recorded, ServerState
 from relay.rehearsal.turns import Script
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict
 from typing import Self
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 _KEY = b"relay rehearsal"
 _MAC_BYTES = 16

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer, digest_content
 from relay.rehearsal.conditions import check_conditions
 from relay.rehearsal.faults import FaultSpec
 from relay.rehearsal.prompt import Block, canonical, digest, list_blocks
 from relay.rehearsal.turns import Script, ScriptSession, Turn
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer
 from relay.rehearsal.cache import CachePlan, PromptCache
 from relay.rehearsal.catalog import ModelCard
@@ -13,7 +14,6 @@ from relay.rehearsal.prompt import PromptBlock, list_positions, render_prompt
 from relay.rehearsal.stage import Cue, Stage
 from relay.rehearsal.turns import Script
 from relay.rehearsal.wire import ApiError
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
 from relay.rehearsal.server import host_app
 from relay.session.tape import TapedAnswer
-from relay.values import dataclass
 
 _BEYOND = b'{"type":"error","error":{"type":"invalid_request_error","message":"the tape ends here"}}'
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.rehearsal.catalog import CATALOG, ModelCard
 from relay.rehearsal.conditions import Conditions
 from relay.rehearsal.dialects import DIALECTS, ServerDialect
 from relay.rehearsal.faults import FaultSpec
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",

@@ -1,10 +1,11 @@
-"""One phase, from where it goes on to its commit.
+"""One phase, from where it goes on to its commit; planning/ is the session that writes the plan before that.
 
-Read `loop.py` first; it goes through the three rooms in this order:
+Read `loop.py` first; it goes through the rooms in this order:
 
     resume/  what an earlier run, a power loss or a person left is put in order
     leg/     a session of the phase: what it starts from, how it is driven, what keeps its work
     commit/  the commit step: gate, checks, review, one commit
+    review/  fresh sessions that look at a change
 
 and is begun and ended by the modules beside it; the last three are commands of a person's:
 

@@ -1,22 +1,22 @@
 """How a run ends that has nothing left to do, with a session before it or without one."""
 
-from relay.errors import ExitCode, PlanError
+from relay.base.errors import ExitCode, PlanError
+from relay.base.hints import RUN
+from relay.base.words import count, list_some
 from relay.git.lock_journal import clear_stale_locks
-from relay.hints import RUN
 from relay.plan.coverage import list_conditions
 from relay.plan.model import Plan
 from relay.run.commit.plan_commit import make_source
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunEnd, RunRequest
-from relay.state.plan_edit import EditKind
-from relay.state.resume import ResumeCase
-from relay.state.situation import Situation, find_done
 from relay.store.completion import finish_pending
 from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.lock import lock_worktree
 from relay.store.plan_cost import read_plan_cost
-from relay.words import count, list_some
+from relay.store.plan_edit import EditKind
+from relay.store.resume import ResumeCase
+from relay.store.situation import Situation, find_done
 
 _SHOWN_DOUBTS = 3
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from relay.base.words import list_some
 from relay.gate.causes import Failure, find_causes
 from relay.gate.model import GateResult, Outcome
 from relay.gate.run import run_gate
@@ -20,7 +21,6 @@ from relay.store.environment import load_environment, read_environment
 from relay.store.legs import read_leg
 from relay.store.session_changes import SessionChanges, read_spans
 from relay.tools.workspace import Workspace
-from relay.words import list_some
 
 
 def try_gate(

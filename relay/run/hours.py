@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from relay.errors import ConfigError, ExitCode
-from relay.hints import RUN
-from relay.interrupts import Interrupts, Urgency
+from relay.base.errors import ConfigError, ExitCode
+from relay.base.hints import RUN
+from relay.base.interrupts import Interrupts, Urgency
+from relay.base.values import dataclass
+from relay.base.words import render_moment
 from relay.session.events import Observe, RetryScheduled
 from relay.setup.context import RunEnd
-from relay.values import dataclass
-from relay.words import render_moment
 
 _LOOK_S = 30.0
 """How often the clock is looked at: a machine that slept through the moment notices it that soon."""

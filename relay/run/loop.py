@@ -8,11 +8,12 @@ import math
 import time
 from dataclasses import replace
 
+from relay.base.errors import ExitCode, within
+from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
+from relay.base.words import count, render_moment, render_span
 from relay.config import Settings
-from relay.errors import ExitCode, within
 from relay.git.operations import check_state
 from relay.git.repository import BranchError, Repo
-from relay.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
 from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.plan_commit import put_ticks_aside
@@ -29,14 +30,13 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.installation import ensure_set_up
-from relay.state.resume import ResumeCase
-from relay.state.session_ends import find_repeated_error, find_reset
-from relay.state.situation import Situation
 from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, read_leg
+from relay.store.resume import ResumeCase
 from relay.store.session_changes import end_span, watch_sessions
+from relay.store.session_ends import find_repeated_error, find_reset
+from relay.store.situation import Situation
 from relay.store.trailers import ENDED
-from relay.words import count, render_moment, render_span
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big.

@@ -4,18 +4,20 @@ import os
 from contextlib import ExitStack
 from dataclasses import replace
 
-from relay.errors import ExitCode, PlanError, RepoError
+from relay.base.errors import ExitCode, PlanError, RepoError
+from relay.base.hints import STATUS
+from relay.base.redaction import redact
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.git.message import read_text, read_texts
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.patches import read_patch
-from relay.hints import STATUS
 from relay.prompts.texts import ReviewBriefing
-from relay.review.finding import ReviewFinding, list_confirmed, show_findings
-from relay.review.session import Incomplete, review
 from relay.run.commit.plan_commit import find_plan
 from relay.run.commit.review import MAX_PATCH_BYTES, find_reviewers
-from relay.secrets.patterns import redact
+from relay.run.review.finding import ReviewFinding, list_confirmed, show_findings
+from relay.run.review.session import Incomplete, review
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd
@@ -23,8 +25,6 @@ from relay.setup.rules import Rules
 from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.trailers import LEG_STATUSES
 from relay.store.unrecorded_cost import keeping_spent
-from relay.values import dataclass
-from relay.words import count
 
 MAX_TASK_CHARS = 20_000
 """Of the messages of a range."""

@@ -8,8 +8,11 @@ deleting the branch loses what came after.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from relay.base.errors import PlanError, RepoError
+from relay.base.hints import STATUS, Command
+from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.config import Settings
-from relay.errors import PlanError, RepoError
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.hooks import has_hook
@@ -21,7 +24,6 @@ from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.status import PathChange, read_status
-from relay.hints import STATUS, Command
 from relay.plan.encoding import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
@@ -31,16 +33,14 @@ from relay.run.commit.gates import open_hooks
 from relay.run.commit.hook_refusal import explain_hook
 from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
-from relay.state.lineage import find_phases
-from relay.state.plan_edit import parse_at
 from relay.store import trailers
 from relay.store.branch_move import find_untracked_in_the_way, move_branch
 from relay.store.commit import CommitRequest, judge_message
 from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
+from relay.store.plan_edit import parse_at
+from relay.store.plan_lineage import find_phases
 from relay.store.texts import find_text
-from relay.values import dataclass
-from relay.words import list_some
 
 _MESSAGE_HOOKS = frozenset({"prepare-commit-msg", "commit-msg"})
 """Those that `git revert` runs."""

@@ -1,13 +1,13 @@
 """Which phase a run works on next, of those that the user asked for. Pure."""
 
-from relay.errors import PlanError
-from relay.hints import RUN, WHY, Command
+from relay.base.errors import PlanError
+from relay.base.hints import RUN, WHY, Command
+from relay.base.values import dataclass
+from relay.base.words import list_some, shorten
 from relay.plan.model import Phase, Plan
-from relay.state.obstacle import find_disorder
-from relay.state.resume import ResumeCase, find_blocked_by
-from relay.state.situation import Situation
-from relay.values import dataclass
-from relay.words import list_some, shorten
+from relay.store.obstacle import find_disorder
+from relay.store.resume import ResumeCase, find_blocked_by
+from relay.store.situation import Situation
 
 _SHOWN_CHARS = 60
 _SHOWN_HEADINGS = 3

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
 from relay.config import ModelSettings, Settings
-from relay.interrupts import Interrupts
-from relay.meters.gauge import ResetAt
-from relay.meters.prices import Price
-from relay.meters.warmth import Waits
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
+from relay.session.gauge import ResetAt
+from relay.session.prices import Price
 from relay.session.tape import Keep
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
-from relay.values import dataclass
+from relay.session.warmth import Waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from relay.base.errors import ConfigError, FlagError
 from relay.config import Settings
-from relay.errors import ConfigError, FlagError
 from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import Profile

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from relay.meters.gauge import Gauge, Zone
+from relay.base.values import dataclass
 from relay.session.events import GaugeCrossed, Observe, ToolFinished, ToolStarted
+from relay.session.gauge import Gauge, Zone
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
-from relay.values import dataclass
 
 MAX_PERIOD = 4
 REPEATS = 3

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.sandbox.environment import build_env
 from relay.sandbox.layers import takes_size
 from relay.sandbox.links import render_links
@@ -24,7 +25,6 @@ from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.start import Launch
 from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, lay_over, look_around, plan_view, render_view
-from relay.values import dataclass
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult, Ending, make_not_started, run_started

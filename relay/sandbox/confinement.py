@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from relay.base.values import dataclass
 from relay.sandbox import supervisor
 from relay.sandbox.environment import build_env
 from relay.sandbox.openings import inside
@@ -13,7 +14,6 @@ from relay.sandbox.policy import Lent, Mechanism, Policy, StandIn
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.start import Launch
 from relay.sandbox.toolchains import list_usable
-from relay.values import dataclass
 
 _GAPS = {
     Mechanism.CONTAINER: "this container alone protects what is outside of it: commands may read and change all that "

@@ -5,11 +5,11 @@ A deny-list leaks by construction: each tool that runs code from a variable (`LD
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from relay.regexes import regex
 from relay.sandbox.policy import Policy
 from relay.sandbox.toolchains import PLACES, ROOTS, list_offline
 
@@ -42,7 +42,7 @@ FIXED = {
 }
 """No command waits for a person, and a test run leaves no bytecode behind."""
 
-NEVER = regex(
+NEVER = re.compile(
     r"(LD|DYLD|PYTHON|GIT|SSH|ANTHROPIC|BASH_FUNC)_?.*"
     r"|.*_API_KEY|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|NODE_OPTIONS|PERL5\w+|RUBY\w+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"
 )

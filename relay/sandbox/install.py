@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 
 _INSTALLERS = {
     "apt-get": "sudo apt-get install -y bubblewrap",

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.sandbox.bwrap import Bwrap
 from relay.sandbox.environment import NEVER
 from relay.sandbox.openings.description import describe_opened
 from relay.sandbox.places import is_below, is_socket
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Mount, Op
-from relay.values import dataclass
 
 _SHELLS_OWN = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})
 """Every shell sets them anew."""

@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.sandbox.proofs import has_proof, save_proof
-from relay.values import dataclass
 
 LAYER_BYTES = 1024 * 1024 * 1024
 """Most that one command may write over all caches together. Where bubblewrap mounts the layers itself they have the

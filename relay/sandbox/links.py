@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from relay.errors import SandboxError
-from relay.values import dataclass
-from relay.words import count, list_some
+from relay.base.errors import SandboxError
+from relay.base.values import dataclass
+from relay.base.words import count, list_some
 
 INSTALLED = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", ".tox", ".nox"})
 TOOL_CACHES = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"})

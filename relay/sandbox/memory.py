@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from relay.regexes import regex
 from relay.sandbox.policy import MIB
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MEMINFO = Path("/proc/meminfo")
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_FIELD = regex(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
-_PSS = regex(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_PSS_SHMEM = regex(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
+_FIELD = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
+_PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_PSS_SHMEM = re.compile(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
 
 
 def find_most_bytes() -> int | None:
@@ -57,13 +56,27 @@ def holds_more(pids: Iterable[int], limit_bytes: int, *, files_bytes: int = 0) -
 
 
 def read_files_bytes(pid: int, places: Iterable[Path]) -> int:
-    """Return what is kept in directories that live in memory, as a process sees them; 0 where it is gone."""
+    """Return how many bytes a sandbox keeps in its directories that live in memory; 0 if the process is gone.
+
+    Until the sandbox has mounted its own directory, the process still sees the machine's directory of that name. Its
+    files belong to others: they are not counted.
+    """
     total = 0
     for place in places if pid else ():
         with contextlib.suppress(OSError):
-            found = os.statvfs(f"/proc/{pid}/root{place}")
+            seen = Path(f"/proc/{pid}/root{place}")
+            if _find_device(seen) == _find_device(place):
+                continue
+            found = os.statvfs(seen)
             total += (found.f_blocks - found.f_bfree) * found.f_frsize
     return total
+
+
+def _find_device(place: Path) -> int | None:
+    try:
+        return place.stat().st_dev
+    except OSError:
+        return None
 
 
 def render_limit(limit_bytes: int) -> str:

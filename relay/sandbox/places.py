@@ -6,7 +6,6 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from relay.regexes import regex
 from relay.sandbox.toolchains import find_stores, list_kept
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
@@ -88,7 +87,7 @@ SYSTEM_SECRETS = (
 )
 """Readable only for uid 0, and then hidden."""
 
-_ABSOLUTE = regex(r"(?:^|(?<=[=:,]))/[^,;:=\s]+|(?<=unix://)/[^,;:=\s]+")
+_ABSOLUTE = re.compile(r"(?:^|(?<=[=:,]))/[^,;:=\s]+|(?<=unix://)/[^,;:=\s]+")
 """Paths in a variable: ``/run/agent``, ``unix:///run/docker.sock``, ``unix:path=/run/bus,guid=1``."""
 
 _SSH_HOST_KEYS = Path("/etc/ssh")

@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 MIB = 1024 * 1024
 

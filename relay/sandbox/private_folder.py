@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.files.walk import list_names
+from relay.base.walk import list_names
 from relay.sandbox.survivors import end_survivors
 
 _GITCONFIG = b"""\

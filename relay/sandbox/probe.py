@@ -14,14 +14,14 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from relay.errors import SandboxError
-from relay.files.replacement import make_temporary_name
+from relay.base.errors import SandboxError
+from relay.base.replacement import make_temporary_name
+from relay.base.values import dataclass
 from relay.sandbox.bwrap import open_bwrap
 from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.private_folder import PrivateDir
-from relay.values import dataclass
 
 _LIMITS = Limits(timeout_s=20)
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from relay.base.values import dataclass
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
 from relay.sandbox.start import Started, has_mounts, wait_until_bound
 from relay.sandbox.supervisor import find_descendants, read_processes
-from relay.values import dataclass
 
 POLL_S = 0.1
 """`should_stop` and the limits are looked at this often."""

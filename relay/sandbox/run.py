@@ -7,7 +7,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
+from relay.base.values import dataclass
 from relay.sandbox.bwrap import find_bwrap, open_bwrap
 from relay.sandbox.confined_run import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, Unconfined
@@ -19,7 +20,6 @@ from relay.sandbox.probe import ACTS, holds, prove
 from relay.sandbox.process import CommandResult, make_not_started
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
 from relay.sandbox.standby import Standby
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

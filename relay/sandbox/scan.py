@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
-from relay.errors import SandboxError
-from relay.files.secrecy import is_secret_name
+from relay.base.errors import SandboxError
+from relay.base.secrecy import is_secret_name
+from relay.base.values import dataclass
 from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
 from relay.sandbox.places import find_credentials, find_home_directory, find_real, is_socket
 from relay.sandbox.policy import Level, Policy
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ import functools
 import platform
 import struct
 
-from relay.errors import SandboxError
-from relay.hints import Command
-from relay.values import dataclass
+from relay.base.errors import SandboxError
+from relay.base.hints import Command
+from relay.base.values import dataclass
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K

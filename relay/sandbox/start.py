@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import time
@@ -9,14 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.sandbox.supervisor import find_descendants
-from relay.values import dataclass
 
 ATTEMPTS = 3
 """A path that vanished between check and mount fails the set-up before a command runs; then it is laid out anew."""
 _EXPENDABLE = "1000"
-_ESCAPED = regex(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
+_ESCAPED = re.compile(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
 _LOOKS, _PAUSE_S = 2000, 0.0005
 
 

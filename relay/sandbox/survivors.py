@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.supervisor import read_processes
 
 _PATIENCE_S = 10.0

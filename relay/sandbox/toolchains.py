@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
-from relay.files.secrecy import is_secret_name
-from relay.files.tree import read_start
-from relay.regexes import regex
+from relay.base.secrecy import is_secret_name
+from relay.base.tree import read_start
+from relay.base.values import dataclass
 from relay.sandbox.bwrap import Bwrap
 from relay.sandbox.environment import FIXED, NEVER, build_env
 from relay.sandbox.places import (
@@ -23,10 +23,9 @@ from relay.sandbox.places import (
 )
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Op
-from relay.values import dataclass
 
 _ENVIRONMENTS = (".venv/bin", "venv/bin", "node_modules/.bin", "vendor/bin")
-_ASSIGNED = regex(rb"^(?:export )?([A-Za-z_][A-Za-z0-9_]{2,})=", re.MULTILINE)
+_ASSIGNED = re.compile(rb"^(?:export )?([A-Za-z_][A-Za-z0-9_]{2,})=", re.MULTILINE)
 _MAX_FILE_BYTES = 64 * 1024
 _MAX_INSTALLED = 2_000
 _LISTENING = "0A"

@@ -13,7 +13,8 @@ from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
+from relay.base.values import dataclass
 from relay.sandbox.layers import PROGRAMS, Layers, open_layers, render_layer
 from relay.sandbox.links import find_caches
 from relay.sandbox.openings import inside
@@ -37,7 +38,6 @@ from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
 from relay.sandbox.proofs import find_trial
 from relay.sandbox.scan import Found
 from relay.sandbox.toolchains import find_stores, list_usable
-from relay.values import dataclass
 
 TMPFS_BYTES = 1024 * 1024 * 1024
 """Most that a command may keep in each directory that lives in memory; the kernel's default is half of the memory."""

@@ -1,13 +1,13 @@
 """Virtual environments that commands need although nothing on PATH leads to them."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from relay.regexes import regex
 from relay.sandbox.places import is_environment, is_there
 
-_NAMED = regex(r"(?<![\w~/.-])(~|\$HOME|\$\{HOME\})?(/[^\s`'\"|&;()<>]{1,300}?)/bin/")
+_NAMED = re.compile(r"(?<![\w~/.-])(~|\$HOME|\$\{HOME\})?(/[^\s`'\"|&;()<>]{1,300}?)/bin/")
 _USUAL = (".venv", "venv", "env")
 """Names under which a repository holds a link to its environment."""
 _PARTS = ("pyvenv.cfg", "bin", "lib", "lib64", "include", "share", "etc", "conda-meta")

@@ -6,10 +6,10 @@ the run. Texts may hold anything a model or a command printed: whoever shows one
 
 from collections.abc import Callable
 
+from relay.base.values import dataclass
 from relay.session.shapes import ChangedFile, CheckResult, ShownFinding, ShownPhase, SizedPart
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, Shown
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

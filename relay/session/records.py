@@ -12,9 +12,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from relay.base.values import dataclass
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 SCHEMA_VERSION = 2
 _WITHOUT_SCOPE = 1

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 VERSION = 1
 Note = Mapping[str, Any]

@@ -6,7 +6,7 @@ Apart from the other values of a session, because `relay status` needs no more t
 from dataclasses import field, fields
 from typing import Self
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

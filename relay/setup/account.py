@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from relay.config import Settings
 from relay.git.repository import Repo
-from relay.meters.prices import Budget, Price, find_price
-from relay.meters.spend import Meter
 from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
+from relay.session.prices import Budget, Price, find_price
+from relay.session.spend import Meter
 from relay.session.usage import Spent
-from relay.state.facts import find_leg_commit, is_of_another_plan
+from relay.store.facts import find_leg_commit, is_of_another_plan
 from relay.store.legs import read_leg
 from relay.store.plan_cost import read_plan_cost
 from relay.store.session_cost import note_spent

@@ -13,24 +13,24 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay.base.errors import RelayError
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.config import Settings
-from relay.errors import RelayError
 from relay.git.command import get_git
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
-from relay.meters.gauge import parse_reset_at
 from relay.runners.base import Callbacks, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
 from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
+from relay.session.gauge import parse_reset_at
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionKind, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.agents import AgentFound
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import Finding, State, check_key, make_missing
 from relay.setup.workspace import open_own_workspace
-from relay.values import dataclass
-from relay.words import count
 
 if TYPE_CHECKING:
     from relay.rehearsal.server import Rehearsal

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
+from relay.base.errors import RunnerError
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.errors import RunnerError
 from relay.runners.agents.home import find_engine_version, find_login, find_package_version, get_installed
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import ConfigError
+from relay.base.hints import Command
+from relay.base.replacement import replace_with_file
+from relay.base.tree import read_start
+from relay.base.walk import open_folder
 from relay.config import Settings, find_user_dir
-from relay.errors import ConfigError
-from relay.files.replacement import replace_with_file
-from relay.files.tree import read_start
-from relay.files.walk import open_folder
-from relay.hints import Command
 
 _FILE = "approved-setup.json"
 _MOST_BYTES = 1024 * 1024

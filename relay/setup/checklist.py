@@ -7,9 +7,9 @@ open the sandbox. `run --dry-run` requires the same without that, and `relay doc
 from collections.abc import Iterable, Iterator, Mapping
 
 from relay.git.status import Status
-from relay.meters.spend import Meter
 from relay.runners.base import RunnerKind
 from relay.sandbox.run import Sandbox
+from relay.session.spend import Meter
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import (
     Finding,

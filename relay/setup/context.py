@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import field
 
+from relay.base.errors import ExitCode
+from relay.base.hints import Command, Hint
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.errors import ExitCode
 from relay.gate.model import GateMemory
 from relay.git.repository import Repo
-from relay.hints import Command, Hint
-from relay.interrupts import Interrupts
-from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Phase
 from relay.session.events import Observe, QuestionAsked
+from relay.session.spend import Meter
 from relay.session.usage import Spent
 from relay.session.values import SessionKind
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
 from relay.tools.workspace import Workspace
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

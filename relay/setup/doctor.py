@@ -7,14 +7,16 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
+from relay.base.hints import Caller
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.config import Settings
-from relay.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
 from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
-from relay.hints import Caller
-from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
 from relay.plan.model import Plan
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -42,8 +44,6 @@ from relay.setup.preconditions import (
 from relay.setup.rules import load_repository_rules
 from relay.setup.workspace import open_own_workspace
 from relay.store.home import get_jobs_place
-from relay.values import dataclass
-from relay.words import count
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relay.base.errors import ConfigError, RepoError
 from relay.config import Settings
 from relay.config.network import CLOSED, EVERY
-from relay.errors import ConfigError, RepoError
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import read_status

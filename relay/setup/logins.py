@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
+from relay.base.errors import RunnerError
+from relay.base.values import dataclass
 from relay.config import Settings
 from relay.config.model_table import show_user_file
-from relay.errors import RunnerError
 from relay.runners.agents.home import find_family, find_login, get_installed
 from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

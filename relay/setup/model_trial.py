@@ -5,20 +5,20 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from relay.base.errors import RunnerError
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
+from relay.base.words import count, render_usd
 from relay.config import ModelSettings, Settings
 from relay.config.model_table import render_model_table
-from relay.errors import RunnerError
-from relay.interrupts import Interrupts
-from relay.meters.gauge import parse_reset_at
-from relay.meters.prices import Price, find_limits, find_price, worst_cost_usd
 from relay.prompts.texts import render_trial_message, render_trial_system
 from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
 from relay.session.events import Event, Noticed, ResponseReceived, TextShown
+from relay.session.gauge import parse_reset_at
+from relay.session.prices import Price, find_limits, find_price, worst_cost_usd
 from relay.session.tokens import pad_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.preconditions import Finding, State
-from relay.values import dataclass
-from relay.words import count, render_usd
 
 REQUESTS = 3
 """Two are needed; one more for what an endpoint refuses at first, or a model that calls twice."""

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from relay.errors import ExitCode, RelayError
-from relay.meters.spend import Meter
+from relay.base.errors import ExitCode, RelayError
+from relay.base.redaction import redact
+from relay.base.values import dataclass
+from relay.insight.telemetry.log import EventLog, open_log
 from relay.sandbox.openings.inquiries import Inquiries
-from relay.secrets.patterns import redact
 from relay.session.events import (
     Event,
     GateStarted,
@@ -21,12 +22,11 @@ from relay.session.events import (
     SetupStarted,
     ToolStarted,
 )
+from relay.session.spend import Meter
 from relay.setup.context import RunRequest
 from relay.setup.policy import find_all_secrets
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
-from relay.telemetry.log import EventLog, open_log
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.news.courier import Newsroom
@@ -114,8 +114,8 @@ class Observers:
         if endpoint is None:
             yield
             return
-        from relay.telemetry.collector import Collector, exporting  # as below
-        from relay.telemetry.log_tail import LogTail
+        from relay.insight.telemetry.collector import Collector, exporting  # as below
+        from relay.insight.telemetry.log_tail import LogTail
 
         try:
             log = LogTail(request.repo.root, run_id)

@@ -12,15 +12,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from relay.base.interrupts import Interrupts
 from relay.git.repository import Repo
-from relay.interrupts import Interrupts
-from relay.meters.pace import Pace
-from relay.meters.spend import Meter
-from relay.meters.warmth import Waits
+from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
+from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import list_runners
 from relay.session.events import Observe
+from relay.session.pace import Pace
+from relay.session.spend import Meter
 from relay.session.values import SessionKind
+from relay.session.warmth import Waits
 from relay.setup.account import Book, find_price_now
 from relay.setup.announcement import announce, describe_settings
 from relay.setup.checklist import check_apart, check_enclosed, require_all
@@ -34,8 +36,6 @@ from relay.setup.session import Sessions
 from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
 from relay.store.home import find_home
-from relay.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
-from relay.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.tools.workspace import Workspace
 
 

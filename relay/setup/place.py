@@ -8,24 +8,23 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from relay.errors import ConfigError, PlanError, RepoError, within
-from relay.files.tree import read_start
-from relay.hints import Caller, Command, Hint, TypedPath
+from relay.base.errors import ConfigError, PlanError, RepoError, within
+from relay.base.hints import Caller, Command, Hint, TypedPath
+from relay.base.tree import read_start
+from relay.base.values import dataclass
 from relay.plan.encoding import MAX_PLAN_BYTES, decode_text, require_utf8
 from relay.plan.files import DEFAULT_PLAN
-from relay.regexes import regex
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.config import Settings
     from relay.git.repository import Repo
     from relay.plan.model import Plan
-    from relay.state.situation import PlanSource
+    from relay.store.situation import PlanSource
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 """As the settings' own reader has it, which says what is wrong with a larger file."""
-_PLAN_KEY = regex(rb"^[^#\n]*\bplan\b", re.MULTILINE)
-_HIDING_KEY = regex(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
+_PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
+_HIDING_KEY = re.compile(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +187,7 @@ def load_plan(place: Place) -> "Plan":
 
 def find_source(place: Place) -> "PlanSource":
     """Return the plan as the question where it stands needs it."""
-    from relay.state.situation import PlanSource
+    from relay.store.situation import PlanSource
 
     return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
 

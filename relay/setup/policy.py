@@ -5,10 +5,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from relay.base.errors import ConfigError
+from relay.base.redaction import find_secret_values, read_assignments
+from relay.base.secrecy import Hidden
+from relay.base.tree import read_start
 from relay.config import Settings
-from relay.errors import ConfigError
-from relay.files.secrecy import Hidden
-from relay.files.tree import read_start
 from relay.git.config_guard import read_config
 from relay.git.config_listing import find_tree_files
 from relay.git.hooks import get_hooks_dir
@@ -17,7 +18,6 @@ from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.places import find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Mechanism, Policy
 from relay.sandbox.virtualenvs import find_environments
-from relay.secrets.patterns import find_secret_values, read_assignments
 from relay.setup.context import RunRequest
 from relay.store.home import find_made_places, find_other_trees
 

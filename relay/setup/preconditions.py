@@ -11,9 +11,12 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
+from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
+from relay.base.hints import Hint, TypedPath
+from relay.base.tree import read_start
+from relay.base.values import dataclass
+from relay.base.words import shorten
 from relay.config import Settings
-from relay.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
-from relay.files.tree import read_start
 from relay.gate.missing_program import may_be_made
 from relay.git.config_guard import read_config
 from relay.git.config_listing import read_version
@@ -25,14 +28,13 @@ from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
-from relay.hints import Hint, TypedPath
-from relay.meters.prices import suggest_models
-from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
 from relay.sandbox.environment import clean_search_path
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
+from relay.session.prices import suggest_models
+from relay.session.spend import Meter
 from relay.setup.account import find_price_now, make_meter
 from relay.setup.approval import require_approval
 from relay.setup.context import RunRequest
@@ -42,8 +44,6 @@ from relay.store.completion import find_pending_move
 from relay.store.home import find_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.own_branch import find_along
-from relay.values import dataclass
-from relay.words import shorten
 
 _NAMED_CHARS = 200
 _WITHOUT_HOOKS = "RELAY_HOOKS=skip commits without your hooks"

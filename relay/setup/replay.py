@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from relay.interrupts import Interrupts
-from relay.meters.gauge import parse_reset_at
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
 from relay.rehearsal.tape import serve_tape
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.session.events import Observe
+from relay.session.gauge import parse_reset_at
 from relay.session.tape import Note, TapedSession, find_difference, render_wire, seal_content
 from relay.session.values import SessionEnd, Shown, ToolCall, ToolResult, ToolSpec
-from relay.values import dataclass
 
 IDLE_S = 90.0
 _GOES_ON = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})

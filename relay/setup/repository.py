@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.gc_hold import hold_collections
 from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries
 from relay.git.repository import Repo
 from relay.git.status import read_status
-from relay.meters.spend import Meter
 from relay.sandbox.private_folder import find_folder, remove_left_overs
+from relay.session.spend import Meter
 from relay.setup.account import find_price_now, make_meter
 from relay.setup.checklist import check_taken, check_untaken, require_all
 from relay.setup.context import RunRequest

@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
+from relay.base.secrecy import RULES, Hidden, is_covered
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.files.secrecy import RULES, Hidden, is_covered
 from relay.prompts.package_data import get_shipped
 from relay.sandbox.policy import PROTECTED_NAMES
-from relay.values import dataclass
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024

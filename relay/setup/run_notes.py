@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from relay.errors import ErrorKind, ExitCode, RelayError
+from relay.base.errors import ErrorKind, ExitCode, RelayError
 from relay.git.repository import Repo
 from relay.session.events import Event, GateFinished, RunEnded, RunStarted
 from relay.setup.context import RunRequest

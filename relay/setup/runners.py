@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field
 
+from relay.base.errors import PlanError, within
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.errors import PlanError, within
 from relay.plan.model import Phase, Violation
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.setup.context import RunRequest
-from relay.values import dataclass
 
 
 def check_runners(

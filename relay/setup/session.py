@@ -1,7 +1,7 @@
 """One session of whatever kind: opened, announced, driven to its end, accounted for.
 
-What a session is *for* is its caller's: a phase (`relay.run.leg.session`), a plan (`relay.planning.planner`). A further
-kind is a `SessionTask`, a function that drives the open session, and the value that this function returns.
+The caller says what the session is for: a phase (`relay.run.leg.session`), a plan (`relay.run.planning.planner`). A
+further kind is a `SessionTask`, a function that drives the open session, and the value that this function returns.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+from relay.base.redaction import hide_values
+from relay.base.values import dataclass
 from relay.config import Settings
-from relay.meters.gauge import open_gauge
-from relay.meters.pace import Pace
-from relay.meters.prices import Price
-from relay.meters.reset_trial import parse_reset_line
-from relay.meters.spend import Meter
-from relay.meters.warmth import Waits
 from relay.prompts.texts import measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
-from relay.secrets.patterns import hide_values
 from relay.session.events import LegEnded, LegStarted, Observe
+from relay.session.gauge import open_gauge
+from relay.session.pace import Pace
+from relay.session.prices import Price
+from relay.session.reset_trial import parse_reset_line
+from relay.session.spend import Meter
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
+from relay.session.warmth import Waits
 from relay.setup.taping import OpenTape, TapedConversation, begin_tape
-from relay.values import dataclass
 
 
 class SessionResult(Protocol):

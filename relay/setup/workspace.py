@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from relay.files.tree import read_start
-from relay.files.walk import open_ignored
+from relay.base.interrupts import Interrupts
+from relay.base.tree import read_start
+from relay.base.walk import open_ignored
 from relay.git.config_listing import find_tree_files
-from relay.interrupts import Interrupts
 from relay.plan.encoding import MAX_PLAN_BYTES
 from relay.plan.files import STATE_DIR, find_protected
 from relay.sandbox.openings.doors import hold_doors

@@ -4,7 +4,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from relay.files.tree import find_stat
+from relay.base.tree import find_stat
 from relay.git import objects, refs
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.repository import Repo

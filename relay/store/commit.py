@@ -10,7 +10,8 @@ from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.files.tree import Look, fsync_paths, read_file, replace_file, take_look
+from relay.base.tree import Look, fsync_paths, read_file, replace_file, take_look
+from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
@@ -24,7 +25,6 @@ from relay.store.completion import drop_pending, finish_commit, note_pending, wi
 from relay.store.home import is_checked, note_checked
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import errno
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relay.files.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import Git, GitResult
 from relay.git.config_guard import Guarded, guard
@@ -19,10 +21,8 @@ from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
-from relay.regexes import regex
 from relay.store.staging import find_stored_as_is, hash_cleaned
 from relay.store.trailers import PLAN, REWOUND, STATUS
-from relay.values import dataclass
 
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
@@ -32,7 +32,7 @@ _AT_ONCE = 100
 _REFRESHED = frozenset({0, 1})
 """Exit codes of a refresh; 1: some file differs from the index, which is the user's right."""
 _PENDING = "pending"
-_ENTRY = regex(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
+_ENTRY = re.compile(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ Which commands were run for which lock files is noted in the git directory, wher
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 
-from relay.files.tree import read_start
+from relay.base.tree import read_start
 from relay.git.config_guard import guard
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
-from relay.regexes import regex
 from relay.sandbox.links import GENERATED
 
 LOCK_FILES = (
@@ -23,7 +23,7 @@ LOCK_FILES = (
 )  # fmt: skip
 """Names of files that say exactly what is to be installed, in any folder; `requirements*.txt` is taken for one."""
 
-_REQUIREMENTS = regex(r"requirements[\w.-]*\.txt")
+_REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
 _MOST_BYTES = 64 * 1024 * 1024
 _NOTE = "setup"
 

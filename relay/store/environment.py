@@ -6,11 +6,13 @@ No commit holds it and a gate may see it all the same; it is the user's, also wh
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.message import Message
@@ -19,15 +21,13 @@ from relay.git.names import with_parents
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR
-from relay.regexes import regex
 from relay.sandbox.links import GENERATED
-from relay.values import dataclass
 
 MAX_LISTED = 1_000
 """Files of one ignored directory that are listed by name; of a larger one only the directory is known."""
 MAX_LISTED_IN_ALL = 20_000
 _NAME = "environment"
-_ID = regex(r"[0-9a-f]{40,64}")
+_ID = re.compile(r"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from relay.files.tree import find_stat, read_file
+from relay.base.tree import find_stat, read_file
+from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import get_hooks_dir
@@ -19,8 +21,6 @@ from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.git.status import Status, read_guarded_status
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
-from relay.values import dataclass
-from relay.words import list_some
 
 _SHOWN = 5
 _STATE_FILES = (

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from relay.files.tree import find_stat
+from relay.base.tree import find_stat
+from relay.base.values import dataclass
 from relay.git.index_flags import read_mark
 from relay.git.message import CommitText, list_loose_texts, read_text, read_texts
 from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
@@ -16,7 +17,6 @@ from relay.plan.parse import find_plan_in
 from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
 from relay.store.texts import find_text
-from relay.values import dataclass
 
 _MOST_NEW = 32
 """Commits that are read one by one; more are asked for."""

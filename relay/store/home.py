@@ -5,20 +5,20 @@ of that, and of what it may land, are in its git directory, which no session wri
 """
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.git.worktrees import list_roots
-from relay.regexes import regex
 
 STORE = "store"
 """In each directory of those in which a fleet's worker keeps its clones: the repository, beside its work trees."""
 _NOTE = "home"
 _CHECKED = "checked"
 _JOBS = ".relay"
-_CLONE = regex(r"[0-9a-f]{16}")
+_CLONE = re.compile(r"[0-9a-f]{16}")
 
 
 def get_jobs_place(root: Path) -> Path:

@@ -10,10 +10,10 @@ import json
 import os
 import time
 
-from relay.files.replacement import replace_with_file
-from relay.files.walk import open_folder, open_regular
+from relay.base.replacement import replace_with_file
+from relay.base.values import dataclass
+from relay.base.walk import open_folder, open_regular
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 MAX_CHARS = 2_000
 """Of one text: about 500 tokens, which every further session of the phase is told again."""

@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
-from relay.values import dataclass
 
 _RUN, _GATE = "last-run", "last-gate"
 
@@ -76,7 +76,7 @@ def _pack(gate: LastGate) -> dict[str, Any]:
 def _save(repo: Repo, name: str, body: Mapping[str, Any], secret_values: tuple[str, ...]) -> None:
     import json
 
-    from relay.secrets.patterns import redact
+    from relay.base.redaction import redact
 
     text = redact(json.dumps(body, default=list), environ_values=secret_values)
     with contextlib.suppress(OSError, RepoError):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.gc_hold import claim_collections
 from relay.git.message import Message, make_line
@@ -15,7 +16,6 @@ from relay.store.legs import OpenLeg, render_skipped
 from relay.store.session_cost import find_spent
 from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, write_snapshot_tree
 from relay.store.trailers import REPLACED
-from relay.values import dataclass
 
 _COST = frozenset({trailers.USAGE, trailers.COST})
 

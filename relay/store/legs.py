@@ -16,21 +16,21 @@ import hashlib
 import os
 from dataclasses import field, replace
 
-from relay.errors import RepoError
-from relay.files.boot import find_boot_id
+from relay.base.boot import find_boot_id
+from relay.base.errors import RepoError
+from relay.base.hints import RUN, WHY
+from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
-from relay.hints import RUN, WHY
 from relay.session.usage import Spent, rank_spent
 from relay.store import trailers
 from relay.store.session_cost import drop_spent, find_spent
 from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
-from relay.values import dataclass
 
 _UNBORN = "none"
 NOWHERE = "nowhere"

@@ -4,17 +4,17 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import socket
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.errors import LockedError, RepoError
+from relay.base.errors import LockedError, RepoError
 from relay.git.repository import Repo
-from relay.regexes import regex
 
-_HOLDER = regex(r"process ([0-9]{1,9}) on (.+)")
+_HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
 
 _PAUSE_S = 0.02
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from relay.files.tree import take_look
+from relay.base.tree import take_look
 from relay.git.config_guard import Guarded, guard
 from relay.git.index_flags import read_flagged
 from relay.git.repository import Repo

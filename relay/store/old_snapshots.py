@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 
+from relay.base.values import dataclass
 from relay.git import refs
 from relay.git.message import CommitText, read_texts
 from relay.git.repository import Repo
 from relay.store import trailers
-from relay.values import dataclass
 
 _SNAPSHOTS, _LEGS = "refs/relay/wip/", "refs/relay/leg/"
 

@@ -3,12 +3,12 @@
 import re
 from shlex import quote
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.hints import RUN
 from relay.git import refs
 from relay.git.names import parse_ref_part
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
-from relay.hints import RUN
 from relay.plan.files import find_ledger_path
 from relay.store.legs import OpenLeg, find_leg_changes, find_leg_ref, find_place_id, read_leg
 from relay.store.lock import lock_worktree

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from relay.base.values import dataclass
 from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store.history import (
@@ -12,7 +13,6 @@ from relay.store.history import (
     read_unlanded_commits,
 )
 from relay.store.presence import has_kept_refs
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

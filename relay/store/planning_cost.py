@@ -8,6 +8,7 @@ moment a planning session begins: what a killed one has cost is noted with each 
 
 from dataclasses import replace
 
+from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
@@ -18,7 +19,6 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref
 from relay.store.session_cost import drop_spent, find_spent
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ is. What the ref held a moment earlier was reachable then, so it is there: a sna
 
 from collections.abc import Iterable, Mapping
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git import refs
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.message import CommitText, read_texts

@@ -5,15 +5,15 @@ import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
-from relay.files.secrecy import is_covered
-from relay.files.tree import find_stat, remove_file, replace_file
+from relay.base.secrecy import is_covered
+from relay.base.tree import find_stat, remove_file, replace_file
+from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.modes import ABSENT, SYMLINK
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.store.snapshot import TreeSnapshot, find_unheld
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
+from relay.base.words import count, list_some
 from relay.git.names import render_path, with_parents
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages
-from relay.values import dataclass
-from relay.words import count, list_some
 
 _NOTE = "spans"
 _MOST_SPANS = 2_000

@@ -8,14 +8,14 @@ planning, says what was spent before it (`relay.store.legs`, `relay.store.planni
 import contextlib
 import errno
 import os
+import re
 
-from relay.files.walk import open_parent, open_regular, sync_fd
+from relay.base.walk import open_parent, open_regular, sync_fd
 from relay.git.repository import Repo
-from relay.regexes import regex
 from relay.session.usage import Spent
 from relay.store.trailers import parse_spent, parse_usage, render_spent
 
-_ID = regex(r"[0-9A-Za-z]{1,64}")
+_ID = re.compile(r"[0-9A-Za-z]{1,64}")
 _LAST_BYTES = 4_096
 """No line is nearly as long."""
 

@@ -22,7 +22,8 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from relay.files.tree import Look, find_stat, read_file, take_look
+from relay.base.tree import Look, find_stat, read_file, take_look
+from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard, is_plain
@@ -31,7 +32,6 @@ from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mod
 from relay.git.repository import Repo
 from relay.git.status import Status, StatusEntry, begin_guarded_status, read_guarded_status
 from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
-from relay.values import dataclass
 
 MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""

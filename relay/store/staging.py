@@ -5,8 +5,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from relay.errors import RepoError
-from relay.files.tree import find_stat
+from relay.base.errors import RepoError
+from relay.base.tree import find_stat
 from relay.git import objects
 from relay.git.command import Git, GitError
 from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, is_plain

@@ -13,19 +13,19 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from relay.errors import RepoError
-from relay.files.toml_text import parse_toml
-from relay.files.tree import find_stat, read_start
+from relay.base.errors import RepoError
+from relay.base.hints import Hint, TypedPath
+from relay.base.toml_text import parse_toml
+from relay.base.tree import find_stat, read_start
+from relay.base.values import dataclass
 from relay.git.config_guard import guard
 from relay.git.names import list_paths
 from relay.git.nesting import is_armed, is_git_layout
 from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
-from relay.hints import Hint, TypedPath
 from relay.plan.files import LEDGER_SUFFIX
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
 from relay.sandbox.scan import list_folders
-from relay.values import dataclass
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
@@ -22,7 +23,6 @@ from relay.sandbox.links import list_entries
 from relay.store.environment import Environment
 from relay.store.session_changes import SessionChanges, read_spans
 from relay.store.snapshot import TreeSnapshot
-from relay.values import dataclass
 
 _Folders = dict[str, dict[str, str]]
 """Of each directory that holds files, ``name: mode``; the root is the empty name."""

@@ -2,9 +2,9 @@
 
 import contextlib
 import math
+import re
 from collections.abc import Iterable
 
-from relay.regexes import regex
 from relay.session.usage import Spent, Usage
 
 PREFIX = "Relay-"
@@ -99,9 +99,9 @@ OPEN = "Relay-Open"
 
 UNKNOWN = "unknown"
 
-_USAGE_PART = regex(r"([a-z0-9_]+)=([0-9]{1,18})")
+_USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
 _ESTIMATED = "~"
-_COST = regex(r"(~?)([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
+_COST = re.compile(r"(~?)([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
 
 
 def render_usage(usage: Usage | None) -> str:

@@ -4,9 +4,11 @@ A leg that is closed without a commit of its own, because its phase was finished
 under ``refs/relay/spent/<branch>/<n>``. Everything is counted by session, so a leg whose commit arrives counts once.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.merging import is_ancestor
 from relay.git.message import Message, read_text
@@ -14,7 +16,6 @@ from relay.git.names import parse_path, parse_ref_part, render_path, render_ref_
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
 from relay.plan.lineage import has_heirs
-from relay.regexes import regex
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, add_spent, find_origin
@@ -22,11 +23,10 @@ from relay.store.legs import OpenLeg, close_leg, next_ref, read_leg
 from relay.store.session_cost import drop_spent, find_spent
 from relay.store.texts import find_text
 from relay.store.trailers import BASE
-from relay.values import dataclass
 
 _LEG = "refs/relay/leg/"
 _SPENT = "refs/relay/spent/"
-_ID = regex(r"[0-9a-f]{40,64}")
+_ID = re.compile(r"[0-9a-f]{40,64}")
 _Entry = tuple[str, str, str, Spent]
 """Session, plan, the commit where its leg began, and what it has cost."""
 

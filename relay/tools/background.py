@@ -13,13 +13,13 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
+from relay.base.values import dataclass
 from relay.sandbox.process import CommandResult
 from relay.sandbox.standby import Standby
 from relay.sandbox.text import render_output
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

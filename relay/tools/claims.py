@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
+from relay.base.words import name_item, shorten
 from relay.ledger import Kind, Source
 from relay.ledger.citation import PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.names import MAX_PARSED_BYTES
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
-from relay.regexes import regex
 from relay.sandbox.text import render_output
 from relay.session.events import QuestionAsked
 from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
-from relay.words import name_item, shorten
 
 MAX_CLAIM_CHARS = 4_000
 """A page. Longer texts belong into a file."""
@@ -28,7 +27,7 @@ _AROUND_ID = "#()[]*_:. "
 """What a model or a plan may put around an item's id."""
 _FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
-_BOX = regex(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
+_BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

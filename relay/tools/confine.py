@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from relay.files import walk
-from relay.files.secrecy import is_covered
-from relay.files.walk import Location, NotAFileError, WalkError
+from relay.base import walk
+from relay.base.secrecy import is_covered
+from relay.base.walk import Location, NotAFileError, WalkError
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
 
 

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.files.tree import make_look, take_look
-from relay.files.walk import Location
+from relay.base.tree import make_look, take_look
+from relay.base.walk import Location
 from relay.tools.confine import locate, open_regular, require_writable
 from relay.tools.notes import Keep, LegNotes
 from relay.tools.output import ToolAnswer, open_outputs

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relay.regexes import regex
 from relay.sandbox.policy import MIB
 from relay.sandbox.process import CommandResult
 from relay.tools.workspace import RefusedError, Workspace
@@ -34,7 +33,7 @@ _GIT = (
     *("-c", "safe.directory=*"),
 )
 _MOST_ALTERNATIVES = 64
-_GLOB_CHARS = regex(r"([*?\[\\])")
+_GLOB_CHARS = re.compile(r"([*?\[\\])")
 
 
 def run_git(workspace: Workspace, *args: str) -> CommandResult:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import field
 
-from relay.files.tree import Look
+from relay.base.tree import Look
+from relay.base.values import dataclass
 from relay.ledger import Kind, Ledger, Source
 from relay.plan.model import Phase, Plan
 from relay.session.events import QuestionAsked
-from relay.values import dataclass
 
 Keep = Callable[[str], bool]
 """Told before a tool replaces the file at a path: keeps what nothing else keeps. Returns whether the file is not as

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from relay.files.walk import open_ignored
+from relay.base.values import dataclass
+from relay.base.walk import open_ignored
 from relay.sandbox.output import keep_output
 from relay.session.tokens import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
-from relay.values import dataclass
 
 _MARK_TOKENS = 40
 """Room for the line that says what was cut."""

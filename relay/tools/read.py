@@ -10,8 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from relay.files.secrecy import is_covered
-from relay.files.tree import make_look
+from relay.base.secrecy import is_covered
+from relay.base.tree import make_look
+from relay.base.values import dataclass
 from relay.sandbox.text import render_output
 from relay.session.tokens import MAX_READ_BYTES
 from relay.session.values import Shown
@@ -20,7 +21,6 @@ from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
 from relay.tools.specs import MAX_READ_LINES
 from relay.tools.workspace import RefusedError, Workspace
-from relay.values import dataclass
 
 MAX_LINE_CHARS = 2_000
 """Source of this and of `MAX_READ_LINES`: OpenCode's read tool."""

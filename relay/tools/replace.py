@@ -5,8 +5,8 @@ import os
 import stat
 from functools import partial
 
-from relay.files.replacement import replace_with_file
-from relay.files.walk import Location, enter_all
+from relay.base.replacement import replace_with_file
+from relay.base.walk import Location, enter_all
 from relay.tools.workspace import RefusedError
 
 

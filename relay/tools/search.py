@@ -15,14 +15,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.confine import is_readable, locate, require_readable
 from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
-from relay.values import dataclass
 
 MAX_HITS = 100
 """As OpenCode does."""
@@ -32,8 +31,8 @@ SHOWN_CHARS = 240
 
 _GREP = ("grep", "-I", "-z", "--no-color", "--no-textconv", "--full-name")
 _NO_PCRE = b"Perl-compatible"
-_COUNT = regex(rb"([^\0]+)\0(\d+)\n")
-_HIT = regex(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
+_COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
+_HIT = re.compile(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ where they are said, because there the session can still say it differently.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from relay.secrets.patterns import find_secrets
+from relay.base.redaction import find_secrets
 from relay.session.values import ToolCall, ToolResult
 
 _WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})

@@ -6,6 +6,7 @@ itself, where relay's are started in the sandbox.
 
 import json
 import queue
+import re
 import threading
 import time
 import urllib.error
@@ -14,17 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from relay.regexes import regex
 from relay.sandbox.child import Child
 from relay.sandbox.intake import Intake
 from relay.sandbox.text import render_output
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.1
-_TELLS = regex(
+_TELLS = re.compile(
     r"(?i)error|exception|not found|no such|cannot|can't|could not|unable|denied|refused|failed|invalid|required"
 )
-_LEADS_ON = regex(r"complete log of this run|^npm (error|ERR!) code ")
+_LEADS_ON = re.compile(r"complete log of this run|^npm (error|ERR!) code ")
 """What npm says beside the reason."""
 _MOST_LINES, _MOST_CHARS = 2, 400
 

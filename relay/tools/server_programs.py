@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.errors import SandboxError
+from relay.base.tree import read_start
 from relay.config.servers import REPOSITORY, ServerSettings
-from relay.errors import SandboxError
-from relay.files.tree import read_start
 from relay.git.command import clean_path
 from relay.git.hook_programs import HEAD_BYTES, parse_programs
 from relay.sandbox.child import start_child

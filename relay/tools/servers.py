@@ -5,13 +5,15 @@ cut as every tool's are, and what it got of secrets is taken out.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from relay.base.values import dataclass
+from relay.base.words import count, list_some
 from relay.config.news import fill_variables
 from relay.config.servers import ServerSettings
-from relay.regexes import regex
 from relay.sandbox.text import render_output
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
@@ -20,8 +22,6 @@ from relay.tools.server_links import AddressLink, ServerError, ServerLink
 from relay.tools.server_programs import make_opener
 from relay.tools.toolbox import Toolbox
 from relay.tools.workspace import Workspace
-from relay.values import dataclass
-from relay.words import count, list_some
 
 START_S = 30.0
 """How long a server may take to say what it has."""
@@ -32,11 +32,11 @@ MAX_TOOLS = 64
 _VERSION = "2025-06-18"
 _BETWEEN = "__"
 """Stands between the name of a server and its tool's, in the names that models see."""
-_NAME = regex(r"[A-Za-z0-9_-]{1,40}")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MAX_NAME = 64
 """With the server's. Source: Anthropic's and OpenAI's patterns for names of tools."""
 _MAX_DEPTH = 32
-_PROPERTY = regex(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
 
 

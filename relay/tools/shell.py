@@ -1,13 +1,14 @@
 """`bash`: one command in the sandbox, with its exit code first and its output made printable."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from relay.files.secrecy import is_covered
-from relay.regexes import regex
+from relay.base.secrecy import is_covered
+from relay.base.words import list_some
 from relay.sandbox.policy import Level
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
@@ -15,16 +16,15 @@ from relay.tools.background import Background
 from relay.tools.notes import LookFirst
 from relay.tools.output import ToolAnswer, reserve_output
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
-from relay.words import list_some
 
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""
 
-_WORD = regex(r"[\w./@+-]{3,200}")
-_WANTS_VARIABLE = regex(
+_WORD = re.compile(r"[\w./@+-]{3,200}")
+_WANTS_VARIABLE = re.compile(
     r"\benviron\b|KeyError: '[A-Z]|process\.env|\b[A-Z]+_[A-Z_]+\b.{0,20}(?:not set|missing|required|undefined)"
 )
-_READ_ONLY = regex(r"[^\n]*(?:[Rr]ead-only file system|EROFS)[^\n]*")
+_READ_ONLY = re.compile(r"[^\n]*(?:[Rr]ead-only file system|EROFS)[^\n]*")
 _USUAL = ".env"
 _LOOKED_AT = 20_000
 """Characters of an output."""

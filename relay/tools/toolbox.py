@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.sandbox.policy import Level
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims, specs
@@ -22,7 +23,6 @@ from relay.tools.search import run_search
 from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
 from relay.tools.validate import check_input
 from relay.tools.workspace import RefusedError, Workspace
-from relay.values import dataclass
 
 _Handler = Callable[[ToolCall], ToolAnswer]
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from relay.files.secrecy import NOTHING_NAMED, Hidden
+from relay.base.secrecy import NOTHING_NAMED, Hidden
+from relay.base.values import dataclass
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
-from relay.values import dataclass
 
 ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name in PROTECTED_NAMES))
 """Never written by a tool, whatever the caller adds: git's data, relay's own, what steers coding agents."""

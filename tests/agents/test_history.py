@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.insight.telemetry.tape import read_tape
 from relay.session.tape import find_conversation
-from relay.telemetry.tape import read_tape
 from tests.agents.test_phases import play
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
@@ -59,7 +59,7 @@ def test_a_session_of_an_agent_is_read_again_as_the_gateway_did(stage, tape):
 
 @pytest.mark.parametrize("name", ["messages", "input", "contents"])
 def test_what_grows_from_request_to_request_is_kept_once_in_each_dialect(tmp_path, name):
-    from relay.telemetry.tape import open_tape
+    from relay.insight.telemetry.tape import open_tape
 
     kept = open_tape(tmp_path, "s1")
     kept.keep({"kind": "session"})

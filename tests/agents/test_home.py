@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from relay.base.errors import RunnerError
 from relay.cli.agents import command
 from relay.config.agents import AgentSettings
-from relay.errors import RunnerError
 from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
 from relay.runners.agents.profile import Profile, Way

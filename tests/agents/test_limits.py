@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from relay.interrupts import Interrupts, Urgency
-from relay.meters.gauge import parse_reset_at
+from relay.base.interrupts import Interrupts, Urgency
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import Text, ToolUpdate
 from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS, AgentActivity
@@ -28,6 +27,7 @@ from relay.sandbox.intake import MOST_WAITING, Intake
 from relay.sandbox.policy import Limits
 from relay.sandbox.start import Launch, Started
 from relay.session.events import Noticed, TextShown
+from relay.session.gauge import parse_reset_at
 from relay.session.values import ToolResult
 from tests.agents.conftest import make_profile
 from tests.waiting import wait_until

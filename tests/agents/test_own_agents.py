@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.agents.test_phases import PLAN, SCRIPT

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode, PlanError
+from relay.base.hints import AT_ROOT
 from relay.cli.sessions import make_end_event
-from relay.errors import ConfigError, ExitCode, PlanError
-from relay.hints import AT_ROOT
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import LegEnded, LegStarted, ReviewFinished

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode, RunnerError
+from relay.base.hints import AT_ROOT
+from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
-from relay.errors import ConfigError, ExitCode, RunnerError
-from relay.hints import AT_ROOT
-from relay.interrupts import Urgency
-from relay.planning.planner import PlanTask, plan_feature
 from relay.run.loop import run
+from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
 from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS
 from relay.runners.messages.answers import parse_api_usage

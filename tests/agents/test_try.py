@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import ExitCode
 from relay.config import ModelSettings, Settings
-from relay.errors import ExitCode
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profile import AgentEngine
 from relay.setup.agent_trial import try_agent

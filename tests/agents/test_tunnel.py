@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.config.agents import AgentSettings
-from relay.errors import ConfigError, ExitCode, RunnerError
 from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.kinds import make_kind

@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 BOMB = "a: &a [x, x]\n" + "".join(

@@ -9,14 +9,14 @@ from enum import StrEnum
 from types import UnionType
 from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
-from relay.errors import ErrorKind
-from relay.figures.tuning import BandRates, TrialFigures
+from relay.insight.figures.tuning import BandRates, TrialFigures
 from relay.ledger import ClaimStatus, Kind
 from relay.sandbox.inventory import Inventory
 from relay.session.shapes import BoxState, CheckResult
 from relay.setup.preconditions import State
-from relay.state.resume import ResumeCase
+from relay.store.resume import ResumeCase
 
 
 class Spend(TypedDict):

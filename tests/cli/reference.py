@@ -6,7 +6,7 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints, is_typeddict
 
 from relay.cli.screen import JSON_VERSION
-from relay.telemetry.schema import list_fields
+from relay.insight.telemetry.schema import list_fields
 from tests.cli.documents import DOCUMENTS
 from tests.sessions.reference import render_field
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
+from relay.base.errors import ConfigError, RelayError
+from relay.base.interrupts import Interrupted
+from relay.base.redaction import redact_for_strangers
 from relay.cli.boundary import run_guarded
 from relay.cli.main import relay as group
-from relay.errors import ConfigError, RelayError
-from relay.interrupts import Interrupted
-from relay.secrets.patterns import redact_for_strangers
 
 
 def raising(error):

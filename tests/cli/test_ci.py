@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from relay.base.errors import ExitCode
 from relay.cli.init import WORKFLOWS
-from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 

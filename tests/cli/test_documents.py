@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import ExitCode
 from relay.cli.views.claim_lines import render_claims
-from relay.errors import ExitCode
 from relay.fleet.claim import ClaimState, PhaseClaim
 from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_faults, read_document
 from tests.cli.reference import render

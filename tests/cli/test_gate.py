@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.scripts import serving
 
 

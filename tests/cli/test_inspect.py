@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from relay.errors import ExitCode
-from relay.transcripts.library import name_project
+from relay.base.errors import ExitCode
+from relay.insight.transcripts.library import name_project
 from tests.transcripts.samples import (
     CWD,
     Base,

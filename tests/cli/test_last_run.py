@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.cli.test_run import mask
 from tests.scripts import serving
 

@@ -2,7 +2,7 @@
 
 import json
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.news.listener import listen
 from tests.scripts import serving
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.cli.test_run import PLAN
 from tests.commit.test_review import FINDING, REPAIR, WORK, judge, report
 from tests.news.listener import listen

@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from relay.insight.telemetry import otel
+from relay.insight.telemetry.collector import Collector, CollectorError, Export, exporting, find_rejected
+from relay.insight.telemetry.log import open_log
+from relay.insight.telemetry.log_tail import LogTail
+from relay.insight.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
+from relay.insight.telemetry.otel import PROVIDER, Spans, render_spans
 from relay.session.events import (
     CacheRefreshed,
     Committed,
@@ -27,12 +33,6 @@ from relay.session.events import (
 from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.telemetry import otel
-from relay.telemetry.collector import Collector, CollectorError, Export, exporting, find_rejected
-from relay.telemetry.log import open_log
-from relay.telemetry.log_tail import LogTail
-from relay.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
-from relay.telemetry.otel import PROVIDER, Spans, render_spans
 from tests.any_event import any_event
 from tests.news.listener import listen
 from tests.scripts import serving

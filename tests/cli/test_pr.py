@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 
 PLAN = """\
 # Greetings for @everyone

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.planning.test_questions import WHERE, ask, plan_by

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from relay.errors import ExitCode
-from relay.secrets.patterns import redact
-from relay.telemetry import tape
-from relay.telemetry.log import sweep
-from relay.telemetry.tape import list_tapes, open_tape, read_tape
+from relay.base.errors import ExitCode
+from relay.base.redaction import redact
+from relay.insight.telemetry import tape
+from relay.insight.telemetry.log import sweep
+from relay.insight.telemetry.tape import list_tapes, open_tape, read_tape
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.insight.telemetry.logs import HEAD_BYTES, find_logs, list_logs
 from relay.session.usage import Usage
-from relay.telemetry.logs import HEAD_BYTES, find_logs, list_logs
 
 PHASES = 4
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.scripts import HELLO

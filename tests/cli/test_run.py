@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
-from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.scripts import serving

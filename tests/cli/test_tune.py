@@ -2,9 +2,9 @@
 
 import json
 
-from relay.errors import ExitCode
-from relay.meters.reset_trial import assign_line
+from relay.base.errors import ExitCode
 from relay.session.events import LegStarted, ResponseReceived
+from relay.session.reset_trial import assign_line
 
 PHASES = 6
 LINES = ["60k", "none"]

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.interrupts import Urgency
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw, draw_run
 from relay.cli.views.narrate import STOPPING, Narrator
 from relay.cli.views.shapes import make_view
-from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted
 from relay.session.records import parse_record

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.errors import ExitCode
 from relay.cli.views.current_work import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
 from relay.cli.watch import follow, is_run_alive
-from relay.errors import ExitCode
 from relay.git.repository import open_repo
+from relay.insight.telemetry.job_logs import RunLogs, list_own_logs
+from relay.insight.telemetry.log import open_log
+from relay.insight.telemetry.log_tail import LogTail, list_runs
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
-from relay.telemetry.job_logs import RunLogs, list_own_logs
-from relay.telemetry.log import open_log
-from relay.telemetry.log_tail import LogTail, list_runs
 from tests.cli.documents import read_document
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.run.commit.autorun import Starter, find_starter, leads_out
 from relay.session.events import Noticed
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished

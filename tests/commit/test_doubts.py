@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import GateFinished, Noticed
 from relay.session.values import SessionOutcome
 from tests.scripted import Act, ScriptedRunner

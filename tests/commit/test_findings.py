@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.review.finding import (
+from relay.run.review.finding import (
     MAX_FINDINGS,
     Category,
     ReviewFinding,
@@ -19,7 +19,7 @@ from relay.review.finding import (
     render_finding,
     render_finding_json,
 )
-from relay.review.sarif import render_sarif
+from relay.run.review.sarif import render_sarif
 
 GIVEN = {
     "file": "./a.py", "line": 3, "summary": "wrong  sum", "failure_scenario": "add 1\nand 1",

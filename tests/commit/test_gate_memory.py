@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.run.loop import run as run_plan
 from relay.run.selection import Selection
 from relay.session.events import GateFinished, GateStarted

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from relay.base.errors import ExitCode, RepoError
 from relay.cli.views.last_run import tell_failures
-from relay.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
 from relay.run.commit.hook_refusal import find_telling
 from relay.session.events import Committed, GateFinished, Noticed

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import LegStarted
 from relay.session.values import SessionEnd, SessionOutcome
 from tests.scripted import ScriptedRunner

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode, RelayError
+from relay.base.errors import ExitCode, RelayError
 from relay.session.events import GateFinished, GateStarted, LegEnded, LegStarted, Noticed, ReviewFinished
 from relay.store.trailers import REVIEW
 from tests.resume.test_spend import count_billed, read_recorded

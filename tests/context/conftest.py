@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
+from relay.base.interrupts import Interrupts
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.interrupts import Interrupts
-from relay.meters.gauge import parse_reset_at
-from relay.meters.prices import find_price
 from relay.prompts.texts import render_runner_system, render_soft_notice
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
@@ -25,6 +23,8 @@ from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import ApiRunner, Conversation
 from relay.runners.messages.dialect import make_dialect
 from relay.session.events import Event
+from relay.session.gauge import parse_reset_at
+from relay.session.prices import find_price
 from relay.session.values import SessionOutcome, ToolCall, ToolResult
 from relay.tools.specs import RUNNER_SPECS
 

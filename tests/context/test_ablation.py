@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import Noticed, RunStarted, ToolFinished
 from tests.effort import THOROUGH
 

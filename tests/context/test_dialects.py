@@ -3,11 +3,11 @@
 import pytest
 
 from relay.config.model import Compat, ModelSettings
-from relay.meters.prices import parse_price
 from relay.rehearsal.dialects import DIALECTS
 from relay.runners.messages.dialect import EndpointDialect, RequestPart, make_dialect
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import Noticed, ResponseReceived
+from relay.session.prices import parse_price
 from relay.session.values import SessionEnd
 
 OWN = ModelSettings(window_tokens=200_000, max_output_tokens=16_000)

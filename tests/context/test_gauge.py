@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from relay.meters.gauge import parse_reset_at
-from relay.meters.prices import cost_usd, find_price
 from relay.runners.messages.answers import parse_api_usage
 from relay.runners.messages.conversation import Conversation
 from relay.session.events import GaugeCrossed, Noticed, ResponseReceived, ToolFinished
+from relay.session.gauge import parse_reset_at
+from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import GaugeCrossed, LegEnded, LegStarted
 from relay.session.values import SessionEnd
 

@@ -5,12 +5,12 @@ import resource
 
 import pytest
 
-from relay.errors import ConfigError, ExitCode
+from relay.base.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
-from relay.meters.prices import PRICES, Budget, cost_usd
-from relay.meters.spend import Meter
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, LegStarted, ResponseReceived, RunStarted
+from relay.session.prices import PRICES, Budget, cost_usd
+from relay.session.spend import Meter
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.account import Book

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import Committed, GaugeCrossed, LegEnded, LegStarted, Noticed, RunStarted
 from tests.effort import take_turns
 from tests.message_rules import check_messages

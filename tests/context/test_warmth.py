@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from relay.base.interrupts import Interrupts, Urgency
 from relay.config.model import Compat, ModelSettings
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts, Urgency
-from relay.meters.warmth import Waits
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run
@@ -23,6 +22,7 @@ from relay.runners.messages.runner import MESSAGES
 from relay.session.events import CacheBroken, CacheRefreshed, ResponseReceived, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionKind, ToolResult
+from relay.session.warmth import Waits
 from relay.store.inbox import ask_for_pause, end_pause
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.files.replacement import is_temporary
+from relay.base.replacement import is_temporary
 from tests.copied import FSCK
 from tests.crash.scenario import MARKS, PHASES, git
 

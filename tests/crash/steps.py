@@ -20,10 +20,10 @@ from relay.fleet.claims import ClaimDesk
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
-from relay.meters.prices import cost_usd
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_api_usage
+from relay.session.prices import cost_usd
 from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_versions
 from tests.crash.rig import PRICE

@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from relay.base.errors import RelayError
+from relay.base.interrupts import Interrupts
 from relay.config import load_settings
-from relay.errors import RelayError
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run

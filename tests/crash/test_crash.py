@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.files.replacement import is_temporary
+from relay.base.replacement import is_temporary
 from tests.crash.rig import Rig, open_rig
 from tests.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH

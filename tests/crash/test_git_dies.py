@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import ExitCode, RelayError
+from relay.base.errors import ExitCode, RelayError
 from relay.git.command import GitError
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import open_repo

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from relay.demo import run_demo
-from relay.errors import RelayError
+from relay.base.errors import RelayError
 from relay.plan.parse import parse_plan
 from relay.prompts.package_data import get_shipped
+from relay.rehearsal.demo import run_demo
 from relay.session.events import (
     Committed,
     Event,

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.meters.prices import PRICES, cost_usd
-from relay.planning.planner import PlanTask
 from relay.rehearsal.faults import FaultName
+from relay.run.planning.planner import PlanTask
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
+from relay.session.prices import PRICES, cost_usd
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.store.legs import read_leg

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.figures.document import render_document
-from relay.figures.evidence import find_break_even
-from relay.figures.fold import MOST_FINDINGS, MOST_PHASES, Fold, fold_records
-from relay.figures.legs import MOST_OPEN_CALLS
-from relay.figures.reads import MOST_PATHS
-from relay.figures.runs import MOST_LEGS
-from relay.figures.series import LEG_POINTS, RUN_POINTS
-from relay.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS, add_totals
-from relay.figures.values import Figures, LegFigures, Totals
-from relay.meters.gauge import Band
+from relay.insight.figures.document import render_document
+from relay.insight.figures.evidence import find_break_even
+from relay.insight.figures.fold import MOST_FINDINGS, MOST_PHASES, Fold, fold_records
+from relay.insight.figures.legs import MOST_OPEN_CALLS
+from relay.insight.figures.reads import MOST_PATHS
+from relay.insight.figures.runs import MOST_LEGS
+from relay.insight.figures.series import LEG_POINTS, RUN_POINTS
+from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS, add_totals
+from relay.insight.figures.values import Figures, LegFigures, Totals
 from relay.session.events import (
     CacheBroken,
     CacheRefreshed,
@@ -35,6 +34,7 @@ from relay.session.events import (
     ToolFinished,
     ToolStarted,
 )
+from relay.session.gauge import Band
 from relay.session.records import LoggedEvent
 from relay.session.shapes import ChangedFile, ShownFinding, ShownPhase
 from relay.session.usage import Usage

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.meters.gauge import DEFAULT_RESET_AT, Band, Gauge, Zone, find_band, open_gauge, parse_reset_at, render_band
+from relay.session.gauge import DEFAULT_RESET_AT, Band, Gauge, Zone, find_band, open_gauge, parse_reset_at, render_band
 from relay.session.tokens import estimate_tokens, pad_tokens
 from relay.session.usage import Usage
 

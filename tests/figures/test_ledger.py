@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import RelayError
+from relay.base.errors import RelayError
 from relay.ledger import (
     Claim,
     Confirmation,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.meters.prices import (
+from relay.session.prices import (
     MODEL_LIMITS,
     PRICES,
     PRICES_SEEN,

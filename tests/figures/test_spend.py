@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.meters.prices import Budget, Price, parse_price
-from relay.meters.spend import Meter
+from relay.session.prices import Budget, Price, parse_price
+from relay.session.spend import Meter
 from relay.session.usage import Spent, Usage, rank_spent
 from tests.figures.streams import turn
 

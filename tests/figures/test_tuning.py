@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.figures.fold import fold_records
-from relay.figures.statistics import count_needed, find_mean_difference, find_rate
-from relay.figures.tuning import OUTCOMES, judge_trial, measure_bands
-from relay.figures.values import Figures
-from relay.meters.reset_trial import assign_line, parse_reset_line
+from relay.insight.figures.fold import fold_records
+from relay.insight.figures.statistics import count_needed, find_mean_difference, find_rate
+from relay.insight.figures.tuning import OUTCOMES, judge_trial, measure_bands
+from relay.insight.figures.values import Figures
 from relay.session.events import Event
+from relay.session.reset_trial import assign_line, parse_reset_line
 from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
 
 

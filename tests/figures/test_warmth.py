@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.meters.prices import PRICES, Rates
-from relay.meters.warmth import LEAST_USD, Waits, find_saving_usd
 from relay.session.events import GateFinished, GateStarted, RunPaused, RunResumed, TextShown, ToolFinished, ToolStarted
+from relay.session.prices import PRICES, Rates
+from relay.session.warmth import LEAST_USD, Waits, find_saving_usd
 
 RATES = Rates(input=4, output=20, write_5m=5, write_1h=8, read=0.2)
 TOOL = ToolFinished(

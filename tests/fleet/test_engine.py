@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from relay.errors import RelayError
+from relay.base.errors import RelayError
 from relay.fleet.database import find_url, run_database
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from tests.fleet.conftest import open_place

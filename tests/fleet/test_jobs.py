@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script

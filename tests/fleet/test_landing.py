@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan

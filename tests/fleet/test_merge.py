@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode, RepoError
 from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land
 from relay.fleet.merge import prepare
 from relay.git.repository import open_repo

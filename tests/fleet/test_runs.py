@@ -5,7 +5,7 @@ import select
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.fleet.landing import Job
 from relay.fleet.runs import JobRun
 from relay.git.repository import open_repo

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.interrupts import Interrupts
 from relay.cli.work import work_on
 from relay.config import load_settings
 from relay.fleet.claim import NOBODY
@@ -24,7 +25,6 @@ from relay.fleet.overview import open_desk
 from relay.fleet.work import WorkTask
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store import trailers

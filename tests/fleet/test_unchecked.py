@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.base.interrupts import Interrupts
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.work import work
 from relay.fleet.worktrees import ensure_job
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
 from relay.git.remote import RemoteError
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import GateFinished, Noticed

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from relay.base.errors import ExitCode, PlanError, RepoError
+from relay.base.interrupts import Interrupts, Urgency
 from relay.cli.work import work_on
 from relay.config import load_settings
-from relay.errors import ExitCode, PlanError, RepoError
 from relay.fleet.claim import ClaimState, PhaseClaim
 from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_clone, ensure_worker
@@ -32,11 +33,10 @@ from relay.fleet.work import WorkTask, work
 from relay.fleet.worktrees import ensure_job
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts, Urgency
-from relay.meters.prices import cost_usd
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
+from relay.session.prices import cost_usd
 from relay.session.usage import Spent
 from relay.store.home import find_made_places
 from relay.store.leg_snapshots import WipRecord, save_wip

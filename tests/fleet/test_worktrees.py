@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.git.command import GitError

@@ -2,11 +2,11 @@
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.git.repository import open_repo
+from relay.insight.telemetry.logs import list_logs
 from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
-from relay.telemetry.logs import list_logs
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
-from relay.interrupts import Urgency
-from relay.planning.planner import PlanTask
+from relay.run.planning.planner import PlanTask
 from relay.session.events import Committed, GateStarted, LegStarted, Noticed
 from relay.store.legs import read_leg
 from tests.commit.candidate import WHOLE

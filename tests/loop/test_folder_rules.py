@@ -1,6 +1,6 @@
 """Rules that stand beside the work: a phase's session is given those of the folders that its items name."""
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import LegStarted, Noticed
 
 PLAN = """\

@@ -2,9 +2,9 @@
 
 import pytest
 
-from relay.errors import ExitCode, PlanError, RelayError, RepoError
-from relay.hints import AT_ROOT
-from relay.interrupts import Urgency
+from relay.base.errors import ExitCode, PlanError, RelayError, RepoError
+from relay.base.hints import AT_ROOT
+from relay.base.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO

@@ -4,11 +4,11 @@ from datetime import datetime
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode
+from relay.base.hints import AT_ROOT
+from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
 from relay.cli.views.narrate import Narrator
-from relay.errors import ConfigError, ExitCode
-from relay.hints import AT_ROOT
-from relay.interrupts import Urgency
 from relay.run.hours import Hours, parse_hours, work_within
 from relay.run.loop import run
 from relay.run.selection import Selection

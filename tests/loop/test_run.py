@@ -2,7 +2,7 @@
 
 import json
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.run.ends import find_done_plan
 from relay.session.events import GateFinished, LegEnded, LegStarted
 from relay.session.values import SessionKind

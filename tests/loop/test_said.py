@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
+from relay.base.interrupts import Interrupts, Urgency
 from relay.git.notes import write_note
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts, Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import LegStarted, ResponseReceived, RunPaused, RunResumed, WordsHeard

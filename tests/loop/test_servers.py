@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import ExitCode, PlanError
 from relay.cli.views.narrate import Narrator
-from relay.errors import ExitCode, PlanError
 from relay.session.events import Noticed, ToolFinished
 
 FAKE = Path(__file__).parents[1] / "tools/fake_server.py"

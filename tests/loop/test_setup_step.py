@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode, RepoError
 from relay.config import Settings
-from relay.errors import ConfigError, ExitCode, RepoError
 from relay.session.events import GateStarted, SetupFinished, SetupStarted
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.approval import find_unapproved, require_approval, save_approval

@@ -1,6 +1,6 @@
 """A box that a person ticks while a session works is put aside, and the night goes on."""
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Noticed

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.check import check_order, check_plan, find_obscurity
 from relay.plan.model import Violation
 from relay.plan.parse import parse_plan

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan import edit
 from relay.plan.outline import MAX_CHARS
 from relay.plan.parse import parse_plan

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.encoding import MAX_PLAN_BYTES, decode_text, encode_text, require_utf8
 
 

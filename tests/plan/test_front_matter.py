@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.front_matter import find_setting_line
 from relay.plan.parse import parse_plan
 

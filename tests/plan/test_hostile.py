@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.check import check_plan
 from relay.plan.outline import MAX_CHARS
 from relay.plan.parse import parse_plan

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
 from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
 from relay.plan.parse import parse_plan

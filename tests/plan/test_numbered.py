@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
 from relay.plan.merge import merge_plans

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.edit import append_items
 from relay.plan.model import Plan
 from relay.plan.numbering import find_printed_number, fold_number

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan.edit import append_items
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.plan import transitions
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, replace_phase

@@ -2,14 +2,14 @@
 
 import pytest
 
-from relay.errors import ExitCode, PlanError
+from relay.base.errors import ExitCode, PlanError
+from relay.insight.telemetry.logs import list_logs
 from relay.plan.parse import parse_plan
-from relay.planning.planner import PlanTask
-from relay.planning.submission import Accepted, judge_appended
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.run.planning.planner import PlanTask
+from relay.run.planning.submission import Accepted, judge_appended
 from relay.session.events import LegEnded
-from relay.telemetry.logs import list_logs
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"

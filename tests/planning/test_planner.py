@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.errors import ExitCode
+from relay.base.hints import AT_ROOT, Caller
 from relay.cli.plan import command, make_task
-from relay.errors import ExitCode
-from relay.hints import AT_ROOT, Caller
-from relay.planning.planner import PlanTask, make_command
-from relay.planning.submission import MAX_SUBMISSIONS
+from relay.run.planning.planner import PlanTask, make_command
+from relay.run.planning.submission import MAX_SUBMISSIONS
 
 PLAN = """\
 # Work

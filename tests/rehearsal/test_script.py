@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
 from relay.rehearsal.faults import FaultName
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES
 from relay.rehearsal.script import load_script, parse_script

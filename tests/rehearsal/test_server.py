@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.waiting import wait_until

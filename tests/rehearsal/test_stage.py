@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
 from tests.sdks import anthropic
 
 

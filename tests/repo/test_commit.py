@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.command import GitResult
 from relay.git.identity import find_identity
 from relay.git.message import Message

@@ -7,10 +7,10 @@ import stat
 
 import pytest
 
-from relay.errors import RepoError
-from relay.files.replacement import replace_with_file
-from relay.files.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
-from relay.files.walk import open_parent, sync_together
+from relay.base.errors import RepoError
+from relay.base.replacement import replace_with_file
+from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
+from relay.base.walk import open_parent, sync_together
 
 NO_DESCRIPTOR = 2**31 - 1
 """Above what any system lets a process have open."""

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.gc_hold import claim_collections, hold_collections
 from relay.session.usage import Spent, Usage
 from relay.store.leg_snapshots import WipRecord, save_wip

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.command import GitError
 from relay.git.message import read_text
 from relay.git.objects import find_blob_id

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from relay.errors import RepoError
-from relay.files.replacement import make_temporary_name
+from relay.base.errors import RepoError
+from relay.base.replacement import make_temporary_name
 from relay.git import lock_journal
 from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.refs import drop_ref, move_ref

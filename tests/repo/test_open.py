@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.config_listing import read_listing, read_version
 from relay.git.layout import find_ordinary
 from relay.git.repository import open_repo

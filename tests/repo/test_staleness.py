@@ -5,7 +5,7 @@ import pytest
 from relay.ledger import Claim, Ledger, Stamp
 from relay.ledger.citation import parse_place
 from relay.plan.parse import parse_plan
-from relay.state.staleness import cite_sources, find_stale, find_stale_claims
+from relay.store.staleness import cite_sources, find_stale, find_stale_claims
 
 PLAN = "# Plan\n\n## Phase 1 — One\nVerify: `true`\n- [ ] Do it — src/app.py\n"
 DONE = "a phase\n\nRelay-Plan: PLAN.md\nRelay-Status: done"

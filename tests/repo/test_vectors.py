@@ -8,7 +8,7 @@ import contextlib
 
 import pytest
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.identity import find_identity
 from relay.git.message import Message
 from relay.git.objects import diff_trees, read_blob

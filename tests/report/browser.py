@@ -17,8 +17,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from relay.cli.text import clean_line
-from relay.report.contents import make_comparison, make_page
-from relay.report.page import render_page
+from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.page import render_page
 from tests.report.reading import fold
 from tests.report.runs import play
 from tests.report.test_page import HOSTILE, make_beliefs

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from html.parser import HTMLParser
 
-from relay.figures.fold import fold_records
-from relay.figures.values import Figures
+from relay.insight.figures.fold import fold_records
+from relay.insight.figures.values import Figures
 from relay.session.events import Event
 from tests.figures.streams import log
 

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
+from relay.base.errors import RelayError
 from relay.cli.report_page import require_libraries
 from relay.config.extras import advise_extra
-from relay.errors import RelayError
+from relay.insight.report.page import MARK
+from relay.insight.telemetry.log import open_log
 from relay.ledger import Claim, Ledger, Nogood, append_entry
-from relay.report.page import MARK
-from relay.telemetry.log import open_log
 from tests.report.reading import Reader
 from tests.report.runs import play
 

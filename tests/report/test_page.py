@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.cli.text import clean_line
-from relay.figures.values import Figures
+from relay.insight.figures.values import Figures
+from relay.insight.report.beliefs import Beliefs
+from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
-from relay.report.beliefs import Beliefs
-from relay.report.contents import make_comparison, make_page
-from relay.report.page import MARK, MOST_BYTES, render_page
 from relay.session.events import Event, LegStarted, ReviewFinished
 from relay.session.shapes import ShownFinding
 from tests.any_event import any_event

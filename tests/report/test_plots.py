@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import relay.report
-from relay.report.blocks import Bar, Ink, Span, dye, find_ink
-from relay.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth
-from relay.report.svg import fit_svg
+import relay.insight.report
+from relay.insight.report.blocks import Bar, Ink, Span, dye, find_ink
+from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth
+from relay.insight.report.svg import fit_svg
 from tests.report.reading import fold
 from tests.report.runs import play
 
-CSS = (Path(relay.report.__file__).parent / "page.css").read_text()
+CSS = (Path(relay.insight.report.__file__).parent / "page.css").read_text()
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9.0" height="5.0">{}</svg>'
 SERIES = [Ink(f"s{n}") for n in range(1, 9)]
 

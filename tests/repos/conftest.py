@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.copied import FSCK
 from tests.scripts import HELLO
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode, PlanError
+from relay.base.errors import ExitCode, PlanError
 from relay.session.events import Noticed
 
 PLAN = """\

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode, RepoError
 from relay.session.events import Noticed
 
 FLAGS = ["--assume-unchanged", "--skip-worktree"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import ConfigError, ExitCode, PlanError, RepoError
+from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
+from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
-from relay.interrupts import Urgency
 from relay.session.events import LegStarted, RunStarted
 from relay.store.lock import lock_worktree
 from tests.scripts import HELLO

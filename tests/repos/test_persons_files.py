@@ -1,6 +1,6 @@
 """Rules and settings that a person writes while a phase is open: in nobody's commit, in nobody's way."""
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import Noticed
 from tests.resume.conftest import LUNCH
 from tests.scripts import HELLO

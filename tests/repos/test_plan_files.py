@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode, PlanError
-from relay.hints import AT_ROOT
+from relay.base.errors import ExitCode, PlanError
+from relay.base.hints import AT_ROOT
 from relay.session.events import Noticed
 from tests.scripts import HELLO
 

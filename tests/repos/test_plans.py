@@ -2,13 +2,13 @@
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode, RepoError
+from relay.base.hints import AT_ROOT
 from relay.git.message import read_texts
 from relay.git.repository import open_repo
-from relay.hints import AT_ROOT
 from relay.session.events import Noticed
-from relay.state.session_ends import _read_snapshots
 from relay.store.legs import LegStart, open_leg, read_leg
+from relay.store.session_ends import _read_snapshots
 
 HELLO = """
   - turns:

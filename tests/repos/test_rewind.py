@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode, RepoError
+from relay.base.hints import AT_ROOT
 from relay.git.repository import open_repo
-from relay.hints import AT_ROOT
 from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
 from relay.store.completion import finish_pending, note_pending

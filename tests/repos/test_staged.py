@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.crash.invariants import find_lost, find_versions
 
 HALF = """

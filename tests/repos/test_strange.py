@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import ExitCode, PlanError, RepoError
+from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.git.command import GitError
 from relay.session.events import Noticed
 from tests.scripts import HELLO

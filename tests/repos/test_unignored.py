@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from relay.errors import PlanError
+from relay.base.errors import PlanError
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
 from relay.store.environment import load_environment

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from tests.scripts import HELLO
 
 HALF = """

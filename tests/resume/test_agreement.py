@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.base.errors import RelayError
+from relay.base.hints import AT_ROOT
 from relay.cli.status import render_json
-from relay.errors import RelayError
 from relay.git.repository import open_repo
-from relay.hints import AT_ROOT
 from relay.plan.parse import parse_plan
 from relay.session.events import LegStarted, RunEnded
-from relay.state.resume import ResumeCase
-from relay.state.situation import PlanSource, find_done
-from relay.state.standing import gather_standing
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
+from relay.store.resume import ResumeCase
+from relay.store.situation import PlanSource, find_done
+from relay.store.standing import gather_standing
 from tests.conftest import PLAN
 from tests.resume.conftest import LUNCH
 from tests.resume.test_operations import read_everything

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.state.resume import ResumeCase
+from relay.store.resume import ResumeCase
 from tests.resume.test_signals import Running
 from tests.scripts import HELLO
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode, PlanError, RepoError
+from relay.base.errors import ExitCode, PlanError, RepoError
+from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
-from relay.interrupts import Urgency
 from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.session.events import Committed, LegStarted
 from relay.store.legs import read_leg

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode, RepoError
 from relay.session.events import LegStarted
-from relay.state.resume import ResumeCase
+from relay.store.resume import ResumeCase
 from tests.effort import take_turns
 from tests.repos.test_strange import make_conflict
 from tests.scripts import HELLO

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import RelayError
+from relay.base.errors import RelayError
+from relay.base.interrupts import Interrupted, Interrupts
 from relay.git.command import Git
-from relay.interrupts import Interrupted, Interrupts
 from relay.runners.messages.watchdog import open_within
 
 SLOW = re.compile(r"(a+)+\Z")

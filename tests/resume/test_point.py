@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from relay.plan.parse import parse_plan
-from relay.state.resume import Facts, LegFacts, ResumeCase, find_resume_point
+from relay.store.resume import Facts, LegFacts, ResumeCase, find_resume_point
 
 OPEN = "## Phase 1\n- [x] a — a\n## Phase 2\n- [ ] b — b\n- [ ] c — c\n"
 DONE = OPEN.replace("[ ]", "[x]")

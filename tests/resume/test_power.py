@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.base.errors import ExitCode
 from relay.session.events import Noticed
-from relay.state.resume import ResumeCase
+from relay.store.resume import ResumeCase
 from tests.resume.conftest import Killed
 
 BLOCK = """

@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 
-from relay.errors import ExitCode, PlanError, RepoError
-from relay.hints import AT_ROOT
-from relay.interrupts import Urgency
+from relay.base.errors import ExitCode, PlanError, RepoError
+from relay.base.hints import AT_ROOT
+from relay.base.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.session.values import SessionKind
-from relay.state.resume import ResumeCase
+from relay.store.resume import ResumeCase
 from tests.resume.conftest import LUNCH, REST
 from tests.scripts import HELLO
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import ExitCode
+from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
-from relay.errors import ExitCode
-from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.waiting import wait_until

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
-from relay.interrupts import Urgency
-from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
+from relay.session.prices import cost_usd, find_price
 from tests.effort import take_turns
 from tests.resume.test_signals import Running
 

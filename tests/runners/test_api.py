@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.base.errors import RunnerError
+from relay.base.interrupts import Interrupted, Interrupts
 from relay.config.model import ModelSettings
-from relay.errors import RunnerError
-from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relay.interrupts import Interrupts
+from relay.base.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.messages.answers import Answer
@@ -103,7 +103,7 @@ def test_the_http_client_loads_while_other_programs_are_waited_for() -> None:
     """Opening an endpoint is enough; nothing has to be asked of it."""
     code = """
 import sys
-from relay.interrupts import Interrupts
+from relay.base.interrupts import Interrupts
 from relay.runners.messages.api import open_api
 before = "httpx2" in sys.modules
 with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=20):

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from relay.interrupts import Interrupts
+from relay.base.interrupts import Interrupts
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.endpoint import open_client
 from tests.sdks import anthropic

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
+from relay.base.interrupts import Interrupts
 from relay.config import Settings
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.rules import Rules

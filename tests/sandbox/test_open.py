@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from relay.errors import SandboxError
-from relay.files.replacement import is_temporary
+from relay.base.errors import SandboxError
+from relay.base.replacement import is_temporary
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.child import start_child
 from relay.sandbox.confined_run import run_confined
@@ -94,7 +94,7 @@ def test_off_still_scrubs_the_environment(bare: Any) -> None:
 NESTED = """
 import json, os, sys
 from pathlib import Path
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.install import require_container
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox

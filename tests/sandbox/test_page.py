@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.config.keys import KEYS
-from relay.files.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.sandbox.environment import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
 from relay.sandbox.links import INSTALLED, TOOL_CACHES
 from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS

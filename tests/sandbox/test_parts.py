@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.bwrap import MOST_LENT, lend_files
 from relay.sandbox.environment import NEVER, build_env, clean_search_path
 from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
+from relay.sandbox.memory import read_files_bytes
 from relay.sandbox.output import END_BYTES, Capture
 from relay.sandbox.places import find_emptied, find_home_directory, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Policy
@@ -366,3 +367,15 @@ def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None
     assert ask(root=closed).startswith(f"{closed} cannot be written by you")
     assert ask(root=around).startswith("temporary files are in the repository here")
     assert ask(root=tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere cannot be written by you")
+
+
+def test_files_of_others_in_memory_are_not_a_commands():
+    """Until its own directory is mounted, a command sees the machine's: what is in that is not held by it."""
+    shared = Path("/dev/shm")  # a file system in memory that every Linux has
+
+    with tempfile.TemporaryFile(dir=shared) as file:
+        file.write(bytes(100_000))
+        file.flush()
+
+        assert os.statvfs(shared).f_bfree < os.statvfs(shared).f_blocks
+        assert read_files_bytes(os.getpid(), [shared]) == 0

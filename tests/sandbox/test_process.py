@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import SandboxError
+from relay.base.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
 from relay.sandbox.start import ATTEMPTS, wait_until_bound

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.redaction import REDACTED, Suspect, find_rules, find_secret_values, find_secrets, redact
+from relay.base.secret_forms import OWN, Rule, load_foreign
 from relay.git.repository import open_repo
-from relay.secrets.disclosure import find_disclosures
-from relay.secrets.forms import OWN, Rule, load_foreign
-from relay.secrets.patterns import REDACTED, Suspect, find_rules, find_secret_values, find_secrets, redact
+from relay.run.commit.disclosure import find_disclosures
 
 WORD = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

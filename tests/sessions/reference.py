@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from relay.insight.telemetry.schema import FieldEntry, list_events, list_scope, list_values
 from relay.session.records import SCHEMA_VERSION
-from relay.telemetry.schema import FieldEntry, list_events, list_scope, list_values
 
 HEAD = f"""\
 # Events

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from relay.interrupts import Interrupts, Urgency
+from relay.base.interrupts import Interrupts, Urgency
 from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing

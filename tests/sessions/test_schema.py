@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.insight.telemetry.schema import render_event_schema
 from relay.session.events import Event
 from relay.session.records import MOST_AT, LoggedEvent, find_scope, parse_record, render_record
 from relay.session.records import Scope as Where
-from relay.telemetry.schema import render_event_schema
 from tests.any_event import any_event
 from tests.effort import try_each
 from tests.logs import read_events

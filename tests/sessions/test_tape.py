@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.insight.telemetry.tape import redact_stream
 from relay.session.tape import Note, find_difference, join_notes, render_wire, seal_content, shorten_request
-from relay.telemetry.tape import redact_stream
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),

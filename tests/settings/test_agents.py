@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
 from relay.runners.agents.profiles import PROFILES
 from relay.runners.registry import RUNNERS, list_profiles, list_runners
 from relay.setup.doctor import render_value

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.errors import ConfigError
 from relay.config import Settings, find_user_dir, load_settings
 from relay.config.keys import KEYS
 from relay.config.model import Compat, ModelSettings
 from relay.config.model_table import render_model_table
 from relay.config.network import Network
-from relay.errors import ConfigError
-from relay.meters.gauge import parse_reset_at
-from relay.meters.prices import find_price, parse_price
+from relay.session.gauge import parse_reset_at
+from relay.session.prices import find_price, parse_price
 from relay.setup.announcement import describe_settings
 from relay.store.steering_files import find_steering
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import RelayError
+from relay.base.errors import RelayError
 from relay.prompts.package_data import get_shipped
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from relay.base.errors import ConfigError
 from relay.config.load import load_settings
 from relay.config.servers import ServerSettings
-from relay.errors import ConfigError
 from relay.setup.doctor import render_value
 
 OWN = """\

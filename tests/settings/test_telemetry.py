@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
 from relay.session.events import LegEnded, Noticed, RequestStarted, RunStarted, TextShown, ToolStarted
 from relay.session.records import LoggedEvent, Scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
 from tests.logs import read_events
 
 NOW = 1_800_000_000.0
@@ -155,7 +155,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from relay.session.events import TextShown
-from relay.telemetry.log import open_log
+from relay.insight.telemetry.log import open_log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = open_log(Path(sys.argv[1]), "s1", clock=lambda: 1.0)
 assert log.append(TextShown(text="fits")) is None
@@ -178,7 +178,7 @@ def test_a_full_disk_in_mid_run_is_told_once_and_kills_nothing(tmp_path: Path) -
 FULL_FROM_THE_START = """
 import resource, signal, sys
 from pathlib import Path
-from relay.files.walk import open_ignored
+from relay.base.walk import open_ignored
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from relay.base.errors import ExitCode
 from relay.config import Settings, load_settings
-from relay.errors import ExitCode
 from relay.runners.registry import RUNNERS
 from relay.setup.logins import find_unused_login
 from relay.setup.preconditions import State, check_key

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from relay.base.errors import RunnerError
 from relay.config import ModelSettings, Settings
-from relay.errors import RunnerError
-from relay.meters.prices import parse_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.registry import RUNNERS
+from relay.session.prices import parse_price
 from relay.setup.model_trial import estimate_trial, try_model
 from relay.setup.preconditions import State
 

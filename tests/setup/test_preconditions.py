@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
+from relay.base.replacement import make_temporary_name
 from relay.config import Settings
-from relay.errors import PlanError, RelayError, RepoError, RunnerError
-from relay.files.replacement import make_temporary_name
 from relay.git.repository import open_repo
 from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.errors import ConfigError, ExitCode, RunnerError
-from relay.planning.planner import PlanTask
+from relay.base.errors import ConfigError, ExitCode, RunnerError
+from relay.run.planning.planner import PlanTask
 from relay.runners.registry import RUNNERS, get_kind
 from relay.session.events import LegEnded, PlanRestored
 from relay.session.values import SessionKind

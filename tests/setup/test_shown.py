@@ -7,8 +7,8 @@ from urllib.parse import unquote_plus
 
 import pytest
 
+from relay.base.errors import ConfigError, ExitCode
 from relay.config import load_settings
-from relay.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
 from relay.sandbox.virtualenvs import find_environments
 from relay.session.values import SessionKind, SessionOutcome

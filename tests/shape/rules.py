@@ -121,19 +121,6 @@ def find_slow_values(source: str) -> Found:
     return _note((node.lineno, "dataclass") for node in names if "dataclass" in {a.name for a in node.names})
 
 
-def find_early_patterns(source: str) -> Found:
-    """Find regular expressions that are compiled when a module is loaded."""
-    return _note(_find_early_patterns(_parse(source))) if "re.compile(" in source else ()
-
-
-def _find_early_patterns(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
-            yield node.lineno, ast.unparse(node.args[0])
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _find_early_patterns(node)
-
-
 def find_plain_enums(source: str) -> Found:
     """Find closed sets that are neither words nor numbers: ``StrEnum`` and ``IntEnum`` can be written down."""
     if "Enum)" not in source and "Enum," not in source:

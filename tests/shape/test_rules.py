@@ -20,8 +20,6 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
         (rules.find_loose_values, FROZEN + "    b: dict[str, int] | None = None\n"),
         (rules.find_slow_values, "from dataclasses import dataclass, field\n" + FROZEN + "    b: int\n"),
         (rules.find_slow_values, "from dataclasses import dataclass\n@dataclass(slots=True)\nclass A:\n    b: int\n"),
-        (rules.find_early_patterns, "_ALL = (re.compile('a'),)\n"),
-        (rules.find_early_patterns, "class A:\n    b = re.compile('a')\n"),
         (rules.find_plain_enums, "class A(Enum):\n    B = auto()\n"),
         (rules.find_git_starts, 'subprocess.run(("git", "gc"))'),
         (rules.find_git_starts, 'subprocess.run([\n    "git",\n    "gc",\n])'),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.files.secrecy import fold_name, is_covered
+from relay.base.secrecy import fold_name, is_covered
 from relay.session.values import ToolCall
 from relay.tools.confine import locate
 from relay.tools.workspace import RefusedError

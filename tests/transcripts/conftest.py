@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.insight.transcripts.library import OpenTranscript, get_transcript
 from relay.session.events import LegStarted, ResponseReceived, ToolFinished
-from relay.transcripts.library import OpenTranscript, get_transcript
 
 
 class Seen:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
 from relay.session.events import (
     GaugeCrossed,
     LegEnded,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.meters.gauge import Band
-from relay.meters.prices import Rates
+from relay.insight.transcripts.comparison import Course, RelayedTally
 from relay.session.events import LegStarted, ResponseReceived
+from relay.session.gauge import Band
+from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
-from relay.transcripts.comparison import Course, RelayedTally
 
 RATES = Rates(input=3, output=15, write_5m=3.75, write_1h=6, read=0.3)
 LINE = 90_000

@@ -5,11 +5,11 @@ import sqlite3
 
 import pytest
 
-from relay.errors import ConfigError
+from relay.base.errors import ConfigError
+from relay.insight.transcripts.library import get_transcript
 from relay.session.events import LegEnded, ResponseReceived, RunStarted, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import Shown
-from relay.transcripts.library import get_transcript
 from tests.transcripts.samples import CWD, MODEL, Base, finish, tokens, tool
 
 USER = {"role": "user"}

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self
 
-from relay.interrupts import Urgency
+from relay.base.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent
 

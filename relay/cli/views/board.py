@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from relay.interrupts import Urgency
+from relay.base.interrupts import Urgency
+from relay.base.values import dataclass
 from relay.session import events
 from relay.session.shapes import ShownPhase
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 SAID_LINES = 12
 """How many lines of the model's words are kept; more than any screen shows."""

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from relay.base.values import dataclass
+from relay.base.words import render_clock, render_tokens, shorten
 from relay.cli.views.board import MOMENT_KINDS, Board
-from relay.meters.gauge import find_band, render_band
-from relay.telemetry.log_tail import LogTail, list_runs
-from relay.values import dataclass
-from relay.words import render_clock, render_tokens, shorten
+from relay.insight.telemetry.log_tail import LogTail, list_runs
+from relay.session.gauge import find_band, render_band
 
 _SHOWN_CHARS = 90
 _LOGS_OF_A_JOB = 4

@@ -11,13 +11,7 @@ from enum import IntEnum
 from rich.cells import cell_len
 from rich.text import Text
 
-from relay.cli.text import clean_line
-from relay.cli.views.board import Board
-from relay.cli.views.narrate import LOST, STOPPING
-from relay.meters.gauge import Band, find_band, render_band
-from relay.session.events import RunEnded, RunStarted
-from relay.session.shapes import ShownItem, ShownPhase
-from relay.words import (
+from relay.base.words import (
     BOXES,
     count,
     count_boxes,
@@ -29,6 +23,12 @@ from relay.words import (
     shorten,
     sum_up,
 )
+from relay.cli.text import clean_line
+from relay.cli.views.board import Board
+from relay.cli.views.narrate import LOST, STOPPING
+from relay.session.events import RunEnded, RunStarted
+from relay.session.gauge import Band, find_band, render_band
+from relay.session.shapes import ShownItem, ShownPhase
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",

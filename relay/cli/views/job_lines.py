@@ -5,20 +5,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from relay.base.errors import ExitCode
+from relay.base.values import dataclass
 from relay.cli.views.current_work import find_job_works, render_work, tell_work
-from relay.errors import ExitCode
 from relay.fleet.landing import LandingCase, find_landing, is_open
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
+from relay.insight.telemetry.job_logs import list_own_logs
+from relay.insight.telemetry.log_tail import LogTail
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.last_run import read_last_run
 from relay.store.legs import read_leg
-from relay.telemetry.job_logs import list_own_logs
-from relay.telemetry.log_tail import LogTail
-from relay.values import dataclass
 
 _WORDS = {
     LandingCase.LANDED: "landed; nothing is left in it",

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from relay.base.words import render_moment, shorten
 from relay.cli.screen import say
 from relay.cli.views.narrate import STYLES, Line, Tone
 from relay.store.last_run import LastGate, LastRun
-from relay.words import render_moment, shorten
 
 _SHOWN_LINES = 20
 _SHOWN_IN_FULL = 60

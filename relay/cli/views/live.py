@@ -18,15 +18,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from relay.base.interrupts import Urgency
+from relay.base.words import count, shorten
 from relay.cli.text import clean_line, clip
 from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw_run
 from relay.cli.views.narrate import STYLES, Line, Narrator, Tone, tell_job
-from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent
-from relay.words import count, shorten
 
 FRAME_S = 0.125
 """Shortest time between two frames."""

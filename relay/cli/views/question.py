@@ -8,10 +8,10 @@ import termios
 from collections.abc import Callable
 from functools import partial
 
+from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.cli.screen import has_person, say
 from relay.cli.text import clean_line
 from relay.cli.views.base import SharedView
-from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.session.events import QuestionAsked
 from relay.setup.context import Ask
 

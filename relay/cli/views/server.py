@@ -22,12 +22,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from relay.base.errors import ConfigError
+from relay.base.interrupts import Urgency
 from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, Line, Narrator, Tone, tell_job
 from relay.cli.views.page import SCRIPT, STYLE, render_live, render_live_page
-from relay.errors import ConfigError
-from relay.interrupts import Urgency
 from relay.session.events import Event
 from relay.session.records import LoggedEvent
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
+from relay.base.interrupts import Urgency
+from relay.base.words import shorten
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, escape_json
 from relay.cli.views.base import ClockedView, SharedView
 from relay.cli.views.narrate import LOST, STOPPING, Line, Narrator, tell_job
-from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, render_record
-from relay.words import shorten
 
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""

@@ -8,6 +8,7 @@ Begin with `step.py`, which goes through the others:
     readiness.py     which commands are the gate, and whether they can show anything
     gates.py         the gate and the user's hooks in the sandbox
     omissions.py     what the commit would not hold
+    disclosure.py    secrets that the change would disclose
     doubts.py        what speaks against boxes whose gate is green
     autorun.py       what runs by itself on a person's machine
     landing_leg.py   what differs where a finished phase is only brought onto what others landed

@@ -1,17 +1,17 @@
 """What a session offers to be committed, and what the commit step answers. Values only."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relay.base.hints import WHY, Command, Hint
+from relay.base.values import dataclass
 from relay.gate.model import GateResult
-from relay.hints import WHY, Command, Hint
 from relay.plan.model import Phase
-from relay.regexes import regex
 from relay.run.commit.pending_plan import PendingPlan
 from relay.store.legs import OpenLeg
-from relay.values import dataclass
 
-_TOOK = regex(r"\d[\d.]* ?(?:ms|s|seconds?)\b")
+_TOOK = re.compile(r"\d[\d.]* ?(?:ms|s|seconds?)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ A phase may well only look at something, a plan may name a file that got another
 for long: such a commit is made and says so. It is refused where nothing speaks for the work at all.
 """
 
+from relay.base.values import dataclass
 from relay.gate.model import GateResult
 from relay.gate.verdict import has_turned_green
 from relay.git.names import render_path, with_parents
@@ -13,7 +14,6 @@ from relay.plan.model import Item
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import Delivery, clean_paths
-from relay.values import dataclass
 
 MAX_ABSENT = 20
 """Paths that are named."""

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
+from relay.base.words import shorten
 from relay.config import Settings
-from relay.errors import RepoError
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.run.commit.gates import open_hooks
@@ -14,8 +16,6 @@ from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
-from relay.values import dataclass
-from relay.words import shorten
 
 SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""

@@ -7,9 +7,12 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
+from relay.base.errors import SandboxError
+from relay.base.redaction import find_handed_values
+from relay.base.tree import read_file, replace_file
+from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.config import Settings
-from relay.errors import SandboxError
-from relay.files.tree import read_file, replace_file
 from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
@@ -28,7 +31,6 @@ from relay.sandbox.policy import Lent, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
 from relay.sandbox.text import render_output
-from relay.secrets.patterns import find_handed_values
 from relay.session.events import GateFinished, GateStarted
 from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext
@@ -38,8 +40,6 @@ from relay.store.own_branch import PREFIX, name_branch
 from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
-from relay.values import dataclass
-from relay.words import list_some
 
 _NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})
 

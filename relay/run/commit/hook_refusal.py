@@ -3,22 +3,21 @@
 import re
 from itertools import takewhile
 
+from relay.base.hints import Command
+from relay.base.words import shorten
 from relay.gate.causes import NO_NETWORK
 from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.hints import Command
-from relay.regexes import regex
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import render_gate
 from relay.session.events import GateFinished
 from relay.store.commit import CommitOutcome
-from relay.words import shorten
 
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
 _LINE_CHARS = 160
-_TELLING = regex(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
+_TELLING = re.compile(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
 """Managers of hooks go on after the one that refused: its line is not the last."""
-_MISSING = regex(r"not found|No such file or directory|Permission denied|cannot execute")
-_ENDED = regex(r"exited with (\d+)\Z")
+_MISSING = re.compile(r"not found|No such file or directory|Permission denied|cannot execute")
+_ENDED = re.compile(r"exited with (\d+)\Z")
 
 _CAUSES = (
     (
@@ -27,17 +26,17 @@ _CAUSES = (
         "run it once yourself, which fills its cache (git hook run {hook}); ",
     ),
     (
-        regex(r"read-only file system|EROFS|attempt to write a readonly database", re.IGNORECASE),
+        re.compile(r"read-only file system|EROFS|attempt to write a readonly database", re.IGNORECASE),
         "it writes where it may only read",
         "writable_dirs in your own settings lets it write there; ",
     ),
     (
-        regex(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
+        re.compile(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
         "it cannot be started: what its first line names is missing here, hidden, or ends in a carriage return",
         "relay gate --hooks tries it; readable_dirs in your own settings shows it a directory; ",
     ),
     (
-        regex(
+        re.compile(
             r"exited with 12[67]$|^\S*python\S*: No module named|^`pre-commit` not found|^Executable `[^`]+` not found"
             r"|^Can't find lefthook in PATH",
             re.MULTILINE,
@@ -46,21 +45,23 @@ _CAUSES = (
         "readable_dirs in your own settings shows it a directory, relay sandbox --show lists what is visible; ",
     ),
     (
-        regex(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
+        re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
         "it was killed, or the disk is full",
         "run this again; ",
     ),
     (
-        regex(r"\Athe \S+ hook timed out"),
+        re.compile(r"\Athe \S+ hook timed out"),
         "it takes longer than gate_timeout_s",
         "gate_timeout_s gives it more; ",
     ),
 )
 """No session can repair these: asked to, it would spend its attempts on a machine that it cannot change."""
-_STEP = regex(r"(?P<name>[^.]\S.{0,200}?)\.{3,}(?:\(.*\))?Failed")
-_PASSED_STEP = regex(r"\.{3,}(?:\(.*\))?(?:Passed|Skipped|Failed)$")
+_STEP = re.compile(r"(?P<name>[^.]\S.{0,200}?)\.{3,}(?:\(.*\))?Failed")
+_PASSED_STEP = re.compile(r"\.{3,}(?:\(.*\))?(?:Passed|Skipped|Failed)$")
 """As pre-commit says of each of its hooks. Source: pre-commit 4.3, commands/run.py."""
-_FRAME = regex(r"- (?:hook id|exit code|duration|files were modified)|husky - |\s*$|\[?(?:FAILED|STARTED)\]?|[✖✗] .*:$")
+_FRAME = re.compile(
+    r"- (?:hook id|exit code|duration|files were modified)|husky - |\s*$|\[?(?:FAILED|STARTED)\]?|[✖✗] .*:$"
+)
 """Lines of managers of hooks that say that one failed, and not why."""
 ON_BRANCH = Command(words=("run", "--branch"))
 _FORBIDS = "forbids commits on this branch and agrees on another one"

@@ -6,11 +6,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, make_hook_run, only_forbids_branch
 from relay.git.repository import Repo
-from relay.regexes import regex
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hook_refusal import explain_hook, render_hook_gate
 from relay.session.events import GateStarted
@@ -18,7 +17,7 @@ from relay.setup.context import RunContext
 from relay.store import staging
 from relay.store.commit import CommitEnd, CommitOutcome
 
-_WANTS_MORE = regex(
+_WANTS_MORE = re.compile(
     r"\A[^\n]*\n*\Z|\bstag(?:ed|ing)\b|no (?:path|files?)\b|nothing to|^usage:", re.IGNORECASE | re.MULTILINE
 )
 """A hook that says nothing, or that it was given nothing: it may agree once there is something to commit."""

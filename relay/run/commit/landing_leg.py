@@ -13,10 +13,10 @@ from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.run.commit.candidate import Refused
 from relay.run.commit.readiness import get_commands
-from relay.state.plan_edit import parse_at
 from relay.store import trailers
 from relay.store.history import find_added
 from relay.store.legs import OpenLeg
+from relay.store.plan_edit import parse_at
 from relay.store.texts import find_text
 
 

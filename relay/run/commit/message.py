@@ -1,5 +1,7 @@
 """The message of a phase's commit."""
 
+from relay.base.redaction import redact
+from relay.base.words import name_item
 from relay.gate.model import Outcome
 from relay.git.message import Message, disarm
 from relay.git.names import render_path
@@ -9,11 +11,9 @@ from relay.run.commit.file_commit import SUBJECT_CHARS, list_other_subjects, ren
 from relay.run.commit.gates import GateRun
 from relay.run.commit.landing_leg import find_merged, render_merge
 from relay.run.commit.pending_plan import PendingPlan
-from relay.secrets.patterns import redact
 from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.trailers import AMENDED, LEG
-from relay.words import name_item
 
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""

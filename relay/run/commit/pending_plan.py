@@ -6,10 +6,10 @@ plan, which every snapshot carries. The commit makes it the file.
 
 from collections.abc import Mapping
 
+from relay.base.values import dataclass
 from relay.ledger import Ledger
 from relay.plan.encoding import encode_text
 from relay.plan.model import Item, Plan
-from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

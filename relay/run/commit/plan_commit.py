@@ -5,12 +5,13 @@ That is a new plan before the first phase, and people's own edits between legs.
 
 from functools import partial
 
-from relay.errors import LedgerError, PlanError, within
-from relay.files.tree import read_file, replace_file
+from relay.base.errors import LedgerError, PlanError, within
+from relay.base.hints import TypedPath
+from relay.base.tree import read_file, replace_file
+from relay.base.words import list_some
 from relay.git.modes import FILE
 from relay.git.names import render_path
 from relay.git.status import read_status
-from relay.hints import TypedPath
 from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
@@ -21,14 +22,13 @@ from relay.run.commit.file_commit import FileCommit, commit_file
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
-from relay.state.obstacle import make_refusal
-from relay.state.plan_edit import EditKind, find_edit, put_ticks
-from relay.state.situation import PlanSource
 from relay.store.legs import keep_snapshot
+from relay.store.obstacle import make_refusal
+from relay.store.plan_edit import EditKind, find_edit, put_ticks
 from relay.store.planning_cost import PlanningRecord, drop_plan_usage, read_plan_usage
+from relay.store.situation import PlanSource
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.texts import find_text
-from relay.words import list_some
 
 
 def ensure_plan_committed(ctx: RunContext) -> Plan:

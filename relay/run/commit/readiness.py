@@ -1,23 +1,24 @@
 """Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
 
 import os
+import re
 from collections.abc import Sequence
 
+from relay.base.errors import PlanError
+from relay.base.hints import Command, Hint, TypedPath
+from relay.base.words import list_some, shorten
 from relay.config import Settings
 from relay.config.network import CLOSED
-from relay.errors import PlanError
 from relay.gate.lint import find_lines
 from relay.gate.missing_file import find_missing_files, find_near, may_come, read_missed, suggest
 from relay.gate.missing_program import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import check_command, proves_nothing
 from relay.git.names import list_paths, render_path, with_parents
-from relay.hints import Command, Hint, TypedPath
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.plan.paths import find_command_modules, find_command_paths
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
-from relay.regexes import regex
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out
 from relay.session.events import Noticed
@@ -26,10 +27,9 @@ from relay.store.legs import OpenLeg
 from relay.store.ownership import find_user_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.tools.workspace import ALWAYS_PROTECTED
-from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
-_WORD = regex(r"[^\s;&|<>()'\"`=:]+")
+_WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
 CHECK = Command(words=("check",))
 
 

@@ -5,18 +5,22 @@ round found stands in trailers of the leg's next snapshot, so a run that is kill
 Confirmed faults go to a fresh session like a red gate's words; it is not the reviewer who ticks or repairs.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from relay.base.redaction import redact
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.gate.model import GateResult
 from relay.git.modes import ABSENT
 from relay.git.objects import read_entries, write_paths_tree
 from relay.git.patches import read_patch
 from relay.git.repository import Repo
-from relay.meters.prices import Price, worst_cost_usd
 from relay.prompts.texts import ReviewBriefing
-from relay.regexes import regex
-from relay.review.finding import (
+from relay.run.commit.candidate import Candidate, Refused
+from relay.run.commit.landing_leg import find_merged, is_untouched
+from relay.run.review.finding import (
     ReviewFinding,
     compute_digest,
     list_confirmed,
@@ -26,24 +30,20 @@ from relay.review.finding import (
     render_numbered,
     show_findings,
 )
-from relay.review.session import Incomplete, Reviewers, review
-from relay.run.commit.candidate import Candidate, Refused
-from relay.run.commit.landing_leg import find_merged, is_untouched
-from relay.secrets.patterns import redact
+from relay.run.review.session import Incomplete, Reviewers, review
 from relay.session.events import Noticed, Observe, ReviewFinished
+from relay.session.prices import Price, worst_cost_usd
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions
-from relay.state.session_ends import render_wait
 from relay.store import trailers
 from relay.store.history import read_plan_commits
 from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, continue_leg
+from relay.store.session_ends import render_wait
 from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
 from relay.tools.workspace import Workspace
-from relay.values import dataclass
-from relay.words import count
 
 MAX_ROUNDS = 2
 """Reviews of one phase: the second one sees what was changed behind the first. Source: ralphctl's and gsd's reviews
@@ -52,7 +52,7 @@ MAX_PATCH_BYTES = 200_000
 """About 50,000 tokens; files that do not fit are named."""
 _CAP_PART = 0.25
 """Of the phase's cap (or the plan's, where a phase has none), without a cap for reviews."""
-_ROUND = regex(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
+_ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
 _ITS_OWN = frozenset({
     SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
     SessionEnd.REFUSED, SessionEnd.TRUNCATED,

@@ -7,8 +7,11 @@ code, ticks and trailers in one tree. Every refusal is a value with words for th
 from collections.abc import Iterable
 from dataclasses import replace
 
-from relay.errors import RepoError
-from relay.files.secrecy import is_covered
+from relay.base.errors import RepoError
+from relay.base.hints import RUN, Command
+from relay.base.secrecy import is_covered
+from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.gate.verdict import compare_gate
 from relay.git.command import GitError
 from relay.git.message import Message
@@ -18,11 +21,11 @@ from relay.git.operations import check_state
 from relay.git.patches import count_lines
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.hints import RUN, Command
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.commit.autorun import describe_autoruns
 from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit.disclosure import find_disclosures, render_refusal
 from relay.run.commit.doubts import Doubts, check_phantom, find_doubts
 from relay.run.commit.gates import (
     GateRun,
@@ -42,20 +45,17 @@ from relay.run.commit.plan_commit import tick_edited_plan
 from relay.run.commit.readiness import list_own
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
-from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.session.events import Committed, Noticed
 from relay.setup.context import PlanFiles, RunContext
-from relay.state.staleness import has_moved
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.store.environment import Environment, find_earlier_paths, load_environment, read_environment
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.staleness import has_moved
 from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
-from relay.values import dataclass
-from relay.words import list_some
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_GATE_RUNS = 3

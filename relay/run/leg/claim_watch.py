@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from relay.base.words import list_some
 from relay.ledger import Claim, ClaimStatus, Judgement, Ledger, Stamp, append_entry, judge
 from relay.ledger.snapshot import describe_belief
 from relay.setup.context import PlanFiles
-from relay.state.staleness import cite_sources, find_changed_sources
+from relay.store.staleness import cite_sources, find_changed_sources
 from relay.tools.notes import LegNotes, Record
-from relay.words import list_some
 
 MAX_TOLD = 5
 """Claims named at once; more say that the file is cited as a whole."""

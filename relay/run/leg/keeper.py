@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from relay.files.tree import Look, read_file, replace_file, take_look
+from relay.base.redaction import redact
+from relay.base.tree import Look, read_file, replace_file, take_look
 from relay.git.modes import FILE
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
@@ -19,16 +20,15 @@ from relay.run.commit.pending_plan import PendingPlan
 from relay.run.leg.claim_watch import ClaimWatch
 from relay.run.leg.plan_view import render_plan
 from relay.run.leg.start import Handover
-from relay.secrets.patterns import redact
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.setup.pause import wait_while_paused
-from relay.state.session_ends import render_wait
 from relay.store.inbox import drop_words, read_words
 from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
 from relay.store.newer_files import begin_find_newer, is_newer
 from relay.store.ownership import find_owned_paths
+from relay.store.session_ends import render_wait
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
 from relay.tools.notes import LegNotes

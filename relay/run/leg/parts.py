@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.errors import PlanError
-from relay.hints import DOCTOR
+from relay.base.errors import PlanError
+from relay.base.hints import DOCTOR
 from relay.plan.model import Phase
 from relay.prompts.texts import render_runner_system
 from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused

@@ -10,8 +10,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
-from relay.hints import Hint
-from relay.interrupts import Interrupts
+from relay.base.hints import Hint
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
 from relay.prompts.texts import (
     list_phase_parts,
     render_gate_report,
@@ -19,19 +20,17 @@ from relay.prompts.texts import (
     render_reminder,
     render_soft_notice,
 )
-from relay.regexes import regex
 from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
 from relay.run.leg.start import Handover
 from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
-from relay.state.session_ends import render_end, render_proposal, render_wait
+from relay.store.session_ends import render_end, render_proposal, render_wait
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
-from relay.values import dataclass
 
 # One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
-_SUBJECT = regex(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
+_SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
 _MARKS = ("**", "__", "*", "_", "`")
 
 

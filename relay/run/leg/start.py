@@ -6,6 +6,8 @@ between share its base, so that what is committed in the end is what they did to
 
 from itertools import takewhile
 
+from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.config import Settings
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
 from relay.git.names import list_paths, parse_path, render_path
@@ -13,10 +15,8 @@ from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger import ClaimStatus, Ledger, Topic, judge, render_snapshot
-from relay.meters.reset_trial import assign_line
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
-from relay.review.finding import render_numbered
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.hook_trial import require_hooks
 from relay.run.commit.landing_leg import find_note, is_untouched, list_commands
@@ -25,18 +25,20 @@ from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.commit.readiness import get_commands, list_own, require_programs, require_room, require_still_room
 from relay.run.commit.review import read_rounds
+from relay.run.review.finding import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import Noticed, Observe
+from relay.session.reset_trial import assign_line
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
-from relay.state.lineage import find_phases
-from relay.state.session_ends import is_refunded
-from relay.state.staleness import find_stale, find_stale_claims
 from relay.store.environment import Environment, load_environment, read_environment, save_environment
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, keep_snapshot, open_leg
+from relay.store.plan_lineage import find_phases
+from relay.store.session_ends import is_refunded
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
 from relay.store.trailers import (
@@ -54,8 +56,6 @@ from relay.store.trailers import (
     parse_said,
     render_said,
 )
-from relay.values import dataclass
-from relay.words import list_some
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20

@@ -16,9 +16,9 @@ from relay.run.leg.start import get_leg_phase, read_baseline, read_number, read_
 from relay.run.resume.rescue import withdraw_proposal
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
-from relay.state.session_ends import find_proposal, has_ended_with
 from relay.store.legs import OpenLeg
 from relay.store.session_changes import watch_sessions
+from relay.store.session_ends import find_proposal, has_ended_with
 
 
 def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:

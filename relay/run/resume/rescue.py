@@ -20,10 +20,10 @@ from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.leg.start import MAX_LEFTOVERS
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles
-from relay.state.lineage import find_claims, find_leg_phase, find_ticks_of_leg
 from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
 from relay.store.legs import OpenLeg
 from relay.store.ownership import find_owned_paths
+from relay.store.plan_lineage import find_claims, find_leg_phase, find_ticks_of_leg
 from relay.store.restore import Restoration, plan_restoration, run_restoration
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL

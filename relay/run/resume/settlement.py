@@ -1,14 +1,14 @@
 """Putting in order what a run that was killed, a power loss or a busy user left, before a session starts.
 
-`relay.state.situation.ask` says what there is to do and changes nothing; only `settle` does it.
+`relay.store.situation.ask` says what there is to do and changes nothing; only `settle` does it.
 """
 
 from dataclasses import replace
 
-from relay.errors import RepoError
+from relay.base.errors import RepoError
+from relay.base.hints import RUN
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
-from relay.hints import RUN
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
 from relay.run.commit.plan_commit import (
@@ -20,14 +20,14 @@ from relay.run.commit.plan_commit import (
 from relay.run.resume.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
-from relay.state.facts import is_current
-from relay.state.obstacle import find_obstacle
-from relay.state.resume import LegFacts, ResumeCase, ResumePoint
-from relay.state.situation import Situation, ask
 from relay.store.completion import finish_commit
+from relay.store.facts import is_current
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref
+from relay.store.obstacle import find_obstacle
 from relay.store.ownership import find_owned_paths
+from relay.store.resume import LegFacts, ResumeCase, ResumePoint
+from relay.store.situation import Situation, ask
 from relay.store.unrecorded_cost import give_up_leg
 
 

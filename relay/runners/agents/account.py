@@ -7,8 +7,6 @@ import random
 import time
 from dataclasses import replace
 
-from relay.meters.gauge import Gauge, Zone, open_gauge
-from relay.meters.prices import Price, charge_request, normalize_model, worst_cost_usd
 from relay.runners.agents.dialects import ModelRequest
 from relay.runners.agents.gateway import Passed
 from relay.runners.agents.tally import Tally
@@ -17,6 +15,8 @@ from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.retry import RetryPolicy, Wait
 from relay.runners.turns import end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
+from relay.session.gauge import Gauge, Zone, open_gauge
+from relay.session.prices import Price, charge_request, normalize_model, worst_cost_usd
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 

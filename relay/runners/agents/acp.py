@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.runners.agents.wire import dig
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 VERSION = 1
 _TEXTS = {"agent_message_chunk": False, "agent_thought_chunk": True}

@@ -8,20 +8,19 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from relay.regexes import regex
+from relay.base.values import dataclass
+from relay.base.words import count
 from relay.runners.agents.acp import Text, ToolUpdate, Update
 from relay.runners.turns import render_summary, show_tool_end, show_tool_start
 from relay.session.events import Noticed, Observe, TextShown, ToolStarted
 from relay.session.values import ToolCall, ToolResult
-from relay.values import dataclass
-from relay.words import count
 
 MOST_CHARS = 100_000
 """Of what is said, and of what is thought, between two boundaries: the rest is counted."""
 MOST_TOOLS = 500
 """Calls that are followed at a time; updates of further ones are counted."""
 
-_NAME = regex(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
+_NAME = re.compile(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
 """A title that is a name, or begins with one: ``run_commands: make``. Others say what is done: ``Editing files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
 """Kinds of tools that change nothing."""

@@ -5,14 +5,14 @@ The order of truth at a turn's end: the gateway's last main request, then the er
 
 from dataclasses import replace
 
-from relay.interrupts import Interrupts
-from relay.meters.gauge import Zone
+from relay.base.interrupts import Interrupts
 from relay.runners.agents.account import Account
 from relay.runners.agents.activity import AgentActivity
 from relay.runners.agents.wire import Answered
 from relay.runners.base import SessionSpec
 from relay.runners.turns import LoopDetector, show_crossing
 from relay.session.events import Observe
+from relay.session.gauge import Zone
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
 _GO_ON = "relay: the endpoint failed and is asked again. Go on where you stopped."

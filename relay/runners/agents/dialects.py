@@ -5,19 +5,19 @@ Completions and Gemini each to an endpoint that speaks it.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.runners.agents.permits import require_permitted
 from relay.runners.agents.wire import dig
-from relay.values import dataclass
 
-_MODELS = regex(r"/v1(?:beta)?/models(?:/[^/?]+)?")
+_MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
 """What an agent may ask besides; everything else of an endpoint (files, batches, stored answers) is out of reach."""
-_COUNTING = regex(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
-_GEMINI = regex(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
+_COUNTING = re.compile(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
+_GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
 MAX_PARTS = 2_000_000
 """Of a request, what separates its parts counted in its texts too: such a one takes 200 MB when it is read."""
 _MAX_DEPTH = 100

@@ -10,6 +10,7 @@ An ASGI server would bring its event loop into every run, for one client.
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
@@ -18,7 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from relay.regexes import regex
+from relay.base.redaction import redact
+from relay.base.values import dataclass
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
 from relay.runners.agents.http_peer import HttpPeer, MalformedError
 from relay.runners.agents.tally import Tally, describe_answer
@@ -27,9 +29,7 @@ from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import most_answer_bytes
 from relay.sandbox.openings.sockets import listen
-from relay.secrets.patterns import redact
 from relay.session.tape import Keep
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     import h11
@@ -44,15 +44,15 @@ _ANSWER_TOKENS = 128_000
 """The longest answer of a model, for a request that does not limit it."""
 _EVENT_SHARE = 4
 """How much larger an event may be than one of the Messages API: Chat's repeat the model, Responses' the text."""
-_SENT = regex(
+_SENT = re.compile(
     r"accept|accept-language|content-type|user-agent|originator|version|openai-beta|http-referer|thread-id"
     r"|anthropic-(?:version|beta|dangerous-direct-browser-access)|(?:agent-)?session[_-]id|x-goog-api-client"
     r"|x-(?:app|title|initiator|interaction|client|session|stainless|claude-code|codex)(?:-.+)?"
 )
 """Of a request's headers: what says who asks and what for. Others are keys, name who pays, or lead elsewhere."""
 _LOGIN = frozenset({"authorization", "x-api-key", "chatgpt-account-id"})
-_QUERY = regex(r"(?:beta|alt|limit|(?:after|before)_id|pageSize|pageToken|api-version|client_version)=[\w.-]*")
-_TOLD = regex(r"content-type|retry-after(?:-ms)?|x-should-retry|(?:x-)?request-id")
+_QUERY = re.compile(r"(?:beta|alt|limit|(?:after|before)_id|pageSize|pageToken|api-version|client_version)=[\w.-]*")
+_TOLD = re.compile(r"content-type|retry-after(?:-ms)?|x-should-retry|(?:x-)?request-id")
 """Of an answer's headers: what an agent needs. Others say whose the key is, and what is left of it."""
 _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
 _OK = range(200, 300)

@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay.errors import RunnerError
-from relay.files.tree import read_start
-from relay.meters.prices import normalize_model
+from relay.base.errors import RunnerError
+from relay.base.tree import read_start
+from relay.base.values import dataclass
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
 from relay.sandbox.programs import MODULES, find_package
-from relay.values import dataclass
+from relay.session.prices import normalize_model
 
 HOME_NAME = "home"
 """Of the directory, below the sandbox's temporary one."""

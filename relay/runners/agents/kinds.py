@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+from relay.base.errors import ConfigError, RunnerError
 from relay.config import Settings
-from relay.errors import ConfigError, RunnerError
 from relay.runners.agents.profile import Profile
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.session.events import Noticed

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,47 +38,47 @@ _CHAT = (
 )
 PERMITS: Mapping[str, Permit] = {
     "messages": Permit(
-        fields=regex(
+        fields=re.compile(
             rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
             r"|context_management|diagnostics|speed"
         ),
         conversation=("messages", "system"),
-        parts=regex(
+        parts=re.compile(
             r"message|text|image|document|search_result|(?:redacted_)?thinking|tool_(?:use|result|reference)"
             r"|server_tool_use|tool_search_tool_\w+|tool_(?:addition|removal)"
         ),
-        tools=regex(r"custom|tool_(?:reference|definition)|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
+        tools=re.compile(r"custom|tool_(?:reference|definition)|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
     ),
     "responses": Permit(
-        fields=regex(
+        fields=re.compile(
             rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
             r"|client_metadata"
         ),
         conversation=("input", "instructions"),
-        parts=regex(
+        parts=re.compile(
             r"message|(?:input|output|summary|reasoning)_text|refusal|reasoning|input_(?:image|file|audio)|compaction"
             r"|(?:function|custom_tool|local_shell|apply_patch|tool_search)_call(?:_output)?|tool_search_output"
             r"|additional_tools"
         ),
-        tools=regex(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
+        tools=re.compile(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
     ),
     "chat": Permit(
-        fields=regex(rf"{_OPENAI}|{_CHAT}"),
+        fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
         conversation=("messages",),
-        parts=regex(r"message|text|refusal|reasoning|thinking|image_url|input_audio|file"),
-        tools=regex(r"function|custom"),
+        parts=re.compile(r"message|text|refusal|reasoning|thinking|image_url|input_audio|file"),
+        tools=re.compile(r"function|custom"),
     ),
     "gemini": Permit(
-        fields=regex(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
+        fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
         conversation=("contents", "systemInstruction"),
-        parts=regex(
+        parts=re.compile(
             r"role|parts|text|thought|thoughtSignature|functionCall|functionResponse|inlineData|partMetadata"
         ),
-        tools=regex(r"functionDeclarations"),
+        tools=re.compile(r"functionDeclarations"),
         by_name=True,
     ),
 }  # fmt: skip
-_GENERATION = regex(
+_GENERATION = re.compile(
     r"temperature|top[KP]|(?:maxOutput|thinking|response|presence|frequency)\w+|candidateCount|stopSequences|seed"
     r"|logprobs|mediaResolution"
 )
@@ -93,9 +92,9 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
 """What some of them may say; an answer is one, of text, at the price that is known."""
 _SEARCHING = ":online"
 """At the end of a model's name at gateways."""
-_EDITS = regex(r"clear_\w+")
+_EDITS = re.compile(r"clear_\w+")
 """What an endpoint may do to a conversation by itself; to sum it up is a further answer."""
-_MEDIA = regex(r"image|document|image_url|input_(?:image|file|audio)|file")
+_MEDIA = re.compile(r"image|document|image_url|input_(?:image|file|audio)|file")
 _CONTAINERS = frozenset({"source", "image_url", "input_audio", "file"})
 _HELD = _CONTAINERS | {
     *("type", "media_type", "data", "file_data", "filename", "format", "detail", "title", "context", "citations"),

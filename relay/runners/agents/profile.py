@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 NO_KEY = "held-by-relay"
 """Stands where an agent wants to have a key; the gateway puts in the real one."""

@@ -10,9 +10,10 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
+from relay.base.errors import RunnerError
+from relay.base.values import dataclass
 from relay.config.model import ModelSettings
 from relay.config.model_table import show_user_file
-from relay.errors import RunnerError
 from relay.runners.agents.account import Account
 from relay.runners.agents.gateway import Route, open_gateway
 from relay.runners.agents.home import HOME_NAME, Installed, fill, get_installed, lend_login, make_home
@@ -33,7 +34,6 @@ from relay.sandbox.openings.sockets import MOST
 from relay.sandbox.policy import Door, Level
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked
-from relay.values import dataclass
 
 PORT = 47_113
 """Of the gateway on the sandbox's loopback, in a network of its own."""

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from relay.errors import SandboxError
-from relay.interrupts import Interrupts
+from relay.base.errors import SandboxError
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
+from relay.base.words import render_span
 from relay.runners.agents.account import Account, count_most_tokens
 from relay.runners.agents.acp import (
     choose_option,
@@ -35,8 +37,6 @@ from relay.sandbox.child import Child
 from relay.sandbox.intake import Intake
 from relay.session.events import Noticed, Observe
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
-from relay.values import dataclass
-from relay.words import render_span
 
 OPENING_S = 60.0
 """How long an agent may take to be ready; the slowest took five seconds on a busy machine."""

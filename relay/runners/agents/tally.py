@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
 from relay.runners.agents.wire import dig
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 """Of a line of a stream, or of a whole answer; nothing is read of one that is longer."""

@@ -14,10 +14,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.runners.agents.wire import MAX_LINE_BYTES, Question, parse_incoming, render_answer
 from relay.sandbox.openings.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
-from relay.values import dataclass
 
 BRIDGE = """
 import os, socket, sys, threading

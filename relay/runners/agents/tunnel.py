@@ -8,7 +8,6 @@ meanwhile may be lost.
 import time
 from typing import Any
 
-from relay.meters.prices import cost_usd
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import ToolUpdate, read_fill, read_update, read_usage
 from relay.runners.agents.profile import Profile
@@ -16,6 +15,7 @@ from relay.runners.agents.session import AgentContext, AgentSession
 from relay.runners.agents.wire import Answered, Notification
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.session.events import Observe, RequestStarted
+from relay.session.prices import cost_usd
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 

@@ -6,19 +6,19 @@ second.
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Protocol
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is passed over, unread; a message with a whole file in it is shorter."""
 MAX_PARTS = 100_000
 """Of one message: lists, tables and what they hold. Read, four megabytes of ``[],[],…`` would be a hundred."""
 METHOD_NOT_FOUND = -32601
-_TEXTS = regex(rb'"(?:[^"\\]|\\.)*+"?')
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 _CHUNK_BYTES = 64 * 1024
 
 

@@ -5,14 +5,14 @@ the whole JSON text: a cut input is never handed on as if it were one.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeVar
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.session.usage import Usage
 from relay.session.values import ToolCall
-from relay.values import dataclass
 
 _REASONS = {
     "max_output_tokens": "max_tokens", "length": "max_tokens", "MAX_TOKENS": "max_tokens",
@@ -26,7 +26,7 @@ _REASONS = {
 _T = TypeVar("_T")
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
-_NOT_IN_CALL_ID = regex(r"[^A-Za-z0-9_-]")
+_NOT_IN_CALL_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 _JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Deltas that are pieces of one text, and the field that holds the piece."""

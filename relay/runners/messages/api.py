@@ -13,10 +13,11 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from relay.base.errors import RunnerError
+from relay.base.interrupts import Interrupted, Interrupts, Urgency
+from relay.base.redaction import redact
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.model_table import show_user_file
-from relay.errors import RunnerError
-from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.body import BodyWriter
@@ -37,7 +38,6 @@ from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
 from relay.runners.messages.wire_notes import NotedRequest
-from relay.secrets.patterns import redact
 from relay.session.tape import Keep
 from relay.session.usage import Usage
 

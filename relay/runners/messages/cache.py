@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.session.events import CacheBroken
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 MIN_DROP_TOKENS = 2_000
 KEPT_SHARE = 0.95

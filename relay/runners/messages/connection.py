@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Protocol
 
+from relay.base.errors import RunnerError
+from relay.base.hints import RUN
+from relay.base.interrupts import Interrupted, Interrupts
+from relay.base.values import dataclass
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.errors import RunnerError
-from relay.hints import RUN
-from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.dialect import EndpointDialect
@@ -18,7 +19,6 @@ from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import Observe, RetryScheduled
 from relay.session.tape import Keep
 from relay.session.values import SessionEnd, SessionOutcome
-from relay.values import dataclass
 
 NOTED_WAIT_S = 60.0
 """A wait for a limit that is longer than this is written down first, so that a restart does not ask too early."""

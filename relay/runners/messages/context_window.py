@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import Price, charge_request, normalize_model
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
@@ -18,6 +16,8 @@ from relay.runners.messages.warmer import Warmer, WarmPrompt
 from relay.runners.messages.wire_notes import describe_result
 from relay.runners.turns import fit_answer
 from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
+from relay.session.gauge import Gauge, open_gauge
+from relay.session.prices import Price, charge_request, normalize_model
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.meters.gauge import Zone
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
@@ -25,8 +25,8 @@ from relay.runners.turns import (
     show_tool_start,
 )
 from relay.session.events import Noticed, RelaySpoke
+from relay.session.gauge import Zone
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
-from relay.values import dataclass
 
 MAX_CUT_ANSWERS = 2
 """Answers in a row that may be cut at the model's own output limit before the session ends."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from relay.base.values import dataclass
 from relay.config.model import AS_KNOWN, Compat
-from relay.meters.prices import find_limits
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.values import dataclass
+from relay.session.prices import find_limits
 
 LEAST_BUDGET_TOKENS = 1_024
 """Of thinking, where it has a budget."""

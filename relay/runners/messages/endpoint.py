@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay import __version__
+from relay.base.errors import RunnerError
+from relay.base.redaction import MIN_VALUE_CHARS
+from relay.base.values import dataclass
 from relay.config.extras import advise_extra
-from relay.errors import RunnerError
-from relay.secrets.patterns import MIN_VALUE_CHARS
-from relay.values import dataclass
 
 if TYPE_CHECKING:
     import httpx2

@@ -7,9 +7,8 @@ The overflow texts and their vetoes are those that Codex, OpenCode, pi and Cline
 import re
 from enum import StrEnum
 
-from relay.regexes import regex
+from relay.base.values import dataclass
 from relay.session.usage import Usage
-from relay.values import dataclass
 
 MAX_BACKOFF_S = 60.0
 """Longest wait between two tries when the endpoint names none."""
@@ -49,7 +48,7 @@ class Fault:
     """It will most likely be the same again: sent again a few times only."""
 
 
-_OVERFLOW = regex(
+_OVERFLOW = re.compile(
     r"""
       prompt.is.too.long | prompt.too.long | input.is.too.long                       # Anthropic, gateways, Bedrock
     | request_too_large | request\ too\ large
@@ -72,13 +71,13 @@ _OVERFLOW = regex(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_NOT_OVERFLOW = regex(
+_NOT_OVERFLOW = re.compile(
     r"rate.?limit|too many requests|per minute|throttling|service unavailable|usage limits",
     re.IGNORECASE,
 )
 _BARE_OVERFLOWS = frozenset({400, 413})
 """Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
-_SPEND_LIMIT = regex(
+_SPEND_LIMIT = re.compile(
     r"\AYou have reached your specified API usage limits|\AYour credit balance is too low|\AAPI key not valid"
 )
 """Words of errors that are not told from others by anything else, and that only the user can end."""

@@ -43,7 +43,7 @@ class History:
         return self._messages
 
     def estimate_tokens(self) -> int:
-        """Estimate what all messages take, as `relay.meters.gauge` does; 0 when there are none."""
+        """Estimate what all messages take, as `relay.session.gauge` does; 0 when there are none."""
         return sum(estimate_block(block) for message in self._messages for block in message["content"])
 
     @property

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from relay.base.errors import RunnerError
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.model_table import render_model_table
-from relay.errors import RunnerError
-from relay.meters.gauge import LEAST_WINDOW_TOKENS
-from relay.meters.prices import PRICES_SEEN, find_limits, suggest_models
 from relay.runners.base import ModelInfo
+from relay.session.gauge import LEAST_WINDOW_TOKENS
+from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
 
 
 def read_limits(body: Any) -> ModelSettings:

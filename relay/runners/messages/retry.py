@@ -1,16 +1,16 @@
 """How long to go on trying a request, when the endpoint says that it may be tried, and when it is for later. Pure."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from relay.regexes import regex
+from relay.base.values import dataclass
+from relay.base.words import count, render_moment, render_span
 from relay.runners.messages.faults import Fault, FaultKind, find_wait_s
 from relay.session.values import SessionEnd, SessionOutcome
-from relay.values import dataclass
-from relay.words import count, render_moment, render_span
 
 MAX_SAME = 3
 """Tries in a row with a fault that will most likely be the same again: each may be billed."""
@@ -20,7 +20,7 @@ _NO_RETRY = {
     FaultKind.USER: SessionEnd.DENIED,
     FaultKind.INTERRUPTED: SessionEnd.INTERRUPTED,
 }
-_RESET = regex(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
+_RESET = re.compile(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
 _EXHAUSTED = frozenset({"0", "rejected"})
 """What ``-remaining`` and, of the limits of a subscription, ``-status`` say of a limit that is reached."""
 _LONGEST_WAIT_S = 366 * 86_400.0

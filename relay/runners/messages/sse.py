@@ -5,12 +5,12 @@ characters unescaped; the event-stream format knows only CR, LF and CRLF. So byt
 Source: WHATWG HTML, "Interpreting an event stream".
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
-from relay.regexes import regex
-from relay.values import dataclass
+from relay.base.values import dataclass
 
-_LINE_END = regex(rb"\r\n|\n|\r")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

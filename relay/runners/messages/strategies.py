@@ -22,17 +22,17 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from relay.base.values import dataclass
 from relay.config import ModelSettings
-from relay.meters.gauge import Zone, parse_reset_at
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import ModelInfo, Session, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.context_window import ContextWindow
 from relay.runners.messages.conversation import ApiRunner, Conversation, Shorten, Shortened
 from relay.runners.messages.history import History, Message, estimate_block
+from relay.session.gauge import Zone, parse_reset_at
 from relay.session.tokens import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome
-from relay.values import dataclass
 
 KEPT_TURNS_SHARE = 0.2
 """Of the reset line, for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""

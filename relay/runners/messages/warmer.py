@@ -1,4 +1,4 @@
-"""Keeps a session's prompt in the endpoint's cache while the run waits; `relay.meters.warmth` says when that pays.
+"""Keeps a session's prompt in the endpoint's cache while the run waits; `relay.session.warmth` says when that pays.
 
 The request is made in a thread, so nothing waits for it: what came of it is looked at, and told, on the run's thread
 when that comes by again. A refresh that fails is not tried again and is no error. While an endpoint asks to be left
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
 
-from relay.meters.prices import Price, charge_request
-from relay.meters.warmth import DUE_SHARE, LEAST_USD, Waits, find_saving_usd
+from relay.base.values import dataclass
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.cache import KEPT_SHARE, LONG_TTL_S, SHORT_TTL_S
 from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.dialect import RequestPart
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import CacheRefreshed
+from relay.session.prices import Price, charge_request
 from relay.session.usage import Spent, Usage
-from relay.values import dataclass
+from relay.session.warmth import DUE_SHARE, LEAST_USD, Waits, find_saving_usd
 
 LAST_S = 2.0
 """How long the end of a green gate, or of a session, waits for a refresh that is under way; it takes about one."""

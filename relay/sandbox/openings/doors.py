@@ -5,12 +5,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from relay.base.values import dataclass
 from relay.config.network import EVERY
 from relay.sandbox.openings.inquiries import NETWORK, Inquiries
 from relay.sandbox.openings.sockets import dial_loopback, listen
 from relay.sandbox.policy import Door
 from relay.sandbox.private_folder import PrivateDir
-from relay.values import dataclass
 
 PROXY_PORT = 30128
 """Of the sandbox's own loopback, below the ports that the kernel hands out by itself."""

@@ -2,7 +2,7 @@
 
 import threading
 
-from relay.values import dataclass
+from relay.base.values import dataclass
 
 NETWORK = "`network = { hosts = [...] }`"
 """The setting that names hosts for commands."""

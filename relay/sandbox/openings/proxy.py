@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import h11
 
+from relay.base.values import dataclass
 from relay.config.network import is_name
 from relay.sandbox.openings.hosts import is_named, is_public
 from relay.sandbox.openings.inquiries import NETWORK, Inquiry
 from relay.sandbox.openings.sockets import carry
-from relay.values import dataclass
 
 PORT = 443
 DIAL_S = 20.0

@@ -1,0 +1,153 @@
+"""What the user or the environment must act on, and relay's exit codes.
+
+Outcomes that are part of the job (a red gate, a refused tool call, a model that stops) are values, never
+exceptions. An exception of this tree means that relay can do nothing more until the user changes something.
+Anything else that is raised is a bug.
+
+    RelayError
+    ├── PlanError            the plan file cannot be used as it is
+    ├── LedgerError          the ledger cannot be used as it is
+    ├── ConfigError          a setting has a value that is not allowed
+    │   └── FlagError        it was typed on the command line
+    ├── RepoError            the repository is in a state relay does not work in
+    ├── SandboxError         commands cannot be confined as asked
+    └── RunnerError          no session can be started (no key, unknown model, endpoint unreachable)
+
+An error's fields hold what is known of it. The sentence is made where the error is shown; no code reads it back.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from enum import IntEnum, StrEnum
+from typing import ClassVar
+
+from relay.base.hints import Hint
+
+_LONGEST_CAUSE_CHARS = 2_000
+
+
+class ExitCode(IntEnum):
+    """Exit status of every relay command."""
+
+    DONE = 0
+    """All that was asked for is done."""
+    USER = 1
+    """The user must act: bad plan, dirty tree, no key."""
+    USAGE = 2
+    """The command line is wrong."""
+    BUG = 3
+    """relay itself failed; a log file was written."""
+    STOPPED = 4
+    """Stopped with work left: gate red, blocked, stuck, budget, split needed."""
+    INTERRUPTED = 130
+    """Stopped by a signal; the next run resumes."""
+
+
+class ErrorKind(StrEnum):
+    """What has to be changed."""
+
+    PLAN = "plan"
+    LEDGER = "ledger"
+    SETTINGS = "settings"
+    REPOSITORY = "repository"
+    SANDBOX = "sandbox"
+    RUNNER = "runner"
+    OTHER = "other"
+
+
+class RelayError(Exception):
+    """The user or the environment must act before relay can go on.
+
+    Args:
+        message: What was found, and what is allowed.
+        path: The file it was found in, as it is shown; empty when unknown or when it is no file's fault.
+        line: 1-based; 0 when unknown or when it is the whole file's fault.
+        hint: The one thing to do next, often a command; only the boundary knows how it is typed.
+    """
+
+    kind: ClassVar[ErrorKind] = ErrorKind.OTHER
+
+    def __init__(self, message: str, *, path: str = "", line: int = 0, hint: Hint = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.line = line
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Write ``path:line: message``; ``line 3: message`` where only the reader knows the file."""
+        if self.path:
+            return f"{self.path}:{self.line}: {self.message}" if self.line else f"{self.path}: {self.message}"
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """What each cause adds, the nearest first; one that only repeats words that were said is left out."""
+        return tuple(_iter_causes(self))
+
+
+class PlanError(RelayError):
+    """The plan file cannot be used as it is."""
+
+    kind = ErrorKind.PLAN
+
+
+class LedgerError(RelayError):
+    """The ledger cannot be used as it is."""
+
+    kind = ErrorKind.LEDGER
+
+
+class ConfigError(RelayError):
+    """A setting has a value that is not allowed; the message names the key, and where it came from if from no file."""
+
+    kind = ErrorKind.SETTINGS
+
+
+class FlagError(ConfigError):
+    """What is not allowed was typed on the command line."""
+
+
+class RepoError(RelayError):
+    """The repository is in a state that relay does not work in."""
+
+    kind = ErrorKind.REPOSITORY
+
+
+class LockedError(RepoError):
+    """Another relay is at work where this one would be."""
+
+
+class SandboxError(RelayError):
+    """Commands cannot be confined as asked."""
+
+    kind = ErrorKind.SANDBOX
+
+
+class RunnerError(RelayError):
+    """No session can be started: no key, unknown model, endpoint unreachable."""
+
+    kind = ErrorKind.RUNNER
+
+
+@contextlib.contextmanager
+def within(path: str) -> Iterator[None]:
+    """Name the file of whatever is found wrong inside; who reads a text knows its lines and not where it lies."""
+    try:
+        yield
+    except RelayError as error:
+        error.path = error.path or path
+        raise
+
+
+def _iter_causes(error: RelayError) -> Iterator[str]:
+    said, seen = str(error), {id(error)}
+    cause = error.__cause__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        words = str(cause)[:_LONGEST_CAUSE_CHARS] or type(cause).__name__
+        reason = cause.strerror if isinstance(cause, OSError) else None  # beside it stand a number and the path
+        if words not in said and (not reason or reason not in said):
+            yield words
+            said = f"{said}\n{words}"
+        cause = cause.__cause__

@@ -1,0 +1,81 @@
+"""What no session is shown: files that usually hold credentials, and what the setting `unreadable` names.
+
+One answer for the commands' sandbox, the file tools, the rules, the ledger's sources and the snapshots.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+from relay.base.values import dataclass
+
+SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
+"""Patterns of files that usually hold credentials, wherever they stand in the repository."""
+
+TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
+"""A file with a secret name and one of these endings is a template, kept readable."""
+
+RULES = re.compile(r"(?i).+\.(?:md|mdc|mdx|txt|rst|adoc)|\.[a-z]+rules")
+"""Names under which rules for agents are read, of those that somebody else than the user chooses."""
+
+_SECRET = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """What is hidden in a repository."""
+
+    places: tuple[str, ...] = ()
+    """Beyond the files with a secret name: relative to the root without links, each with all that is below it."""
+
+    def covers(self, path: str) -> bool:
+        """Say whether a path of the repository, without dots and links, is hidden."""
+        return is_secret_name(path.rpartition("/")[2]) or is_covered(path, self.places)
+
+
+NOTHING_NAMED = Hidden()
+"""Only the files with a secret name are hidden."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a file of this name is taken to hold credentials; for any spelling that a file system may equate."""
+    folded = fold_name(name)
+    return _SECRET.fullmatch(folded) is not None and not folded.endswith(TEMPLATE_SUFFIXES)
+
+
+def fold_name(name: str) -> str:
+    """Return a form that is equal for two names which some file system treats as one.
+
+    Case folded, NFC, and without the invisible characters that HFS+ ignores (CVE-2014-9390).
+    """
+    return name.lower() if name.isascii() else _fold(name)
+
+
+@lru_cache(maxsize=4096)
+def _fold(name: str) -> str:
+    visible = "".join(char for char in name if unicodedata.category(char) != "Cf")
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", visible).casefold())
+
+
+def is_covered(path: str, patterns: Sequence[str]) -> bool:
+    """Say whether a path without dots and links is one of the patterns or lies below one.
+
+    Patterns are paths; with a leading ``**/`` they hold at any depth. Compared as `fold_name` has it.
+    """
+    if not patterns:
+        return False
+    parts = tuple(fold_name(part) for part in path.split("/") if part)
+    for pattern in patterns:
+        anywhere, want = _parse_pattern(pattern)
+        starts = range(len(parts) - len(want) + 1) if anywhere else (0,)
+        if want and any(parts[at : at + len(want)] == want for at in starts):
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _parse_pattern(pattern: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether the pattern holds at any depth, and its folded components."""
+    parts = pattern.removeprefix("**/").split("/")
+    return pattern.startswith("**/"), tuple(fold_name(part) for part in parts if part not in {"", "."})

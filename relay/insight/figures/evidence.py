@@ -1,0 +1,171 @@
+"""What was done and what stands for it: ticks with their gate and commit, the files of a phase, hand-offs."""
+
+from relay.base.values import dataclass
+from relay.session.gauge import Band
+from relay.session.shapes import ShownFinding
+
+READ_SHARE = 0.1
+"""Price of a read from the cache, as part of that of input, where no price is known."""
+WRITE_SHARE = 1.25
+"""The same of a write that lives for five minutes."""
+DRIFT_WARNING = 0.35
+"""Above this part a phase has touched too much that its items do not name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEvidence:
+    """One verify command as it ran."""
+
+    command: str
+    status: str
+    exit_code: int | None
+    """None when relay killed it."""
+    duration_s: float
+    output_sha256: str
+    """Of what it printed; empty in older logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What a commit did to one file."""
+
+    path: str
+    added: int | None
+    """Lines; None for a binary file."""
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickEvidence:
+    """A commit that ticked items, with what proved them."""
+
+    at: float
+    commit: str
+    subject: str
+    status: str
+    """``done`` or ``handoff``; ``amended`` and ``planned`` for a plan's own commits."""
+    phase_id: str
+    session_id: str
+    """Empty for a commit outside of a session."""
+    run_id: str
+    items: tuple[str, ...]
+    texts: tuple[str, ...]
+    """Of the items, as the plan was shown last; empty where it was not."""
+    checks: tuple[CheckEvidence, ...]
+    """Of the last gate of the phase before the commit; empty where there was none."""
+    files: tuple[FileChange, ...]
+    """Empty in older logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEvidence:
+    """What a round of a review found."""
+
+    at: float
+    phase_id: str
+    """Empty for a change that is no phase's."""
+    round: int
+    findings: tuple[ShownFinding, ...]
+    """At most `fold.MOST_FINDINGS`."""
+    confirmed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshStart:
+    """A fresh session behind another of the run, of the same phase or the next: what that cost, what it saved.
+
+    With a context C, a prefix B (the fresh session's first prompt), an orientation O (what it read again that earlier
+    sessions of the phase had been shown) and R turns of the fresh session:
+    saved = (C - B - O) R read, paid = (B + O) write, break-even R* = (B + O) write / ((C - B - O) read).
+    Source: derived from the prices of cache reads and writes: 12.5 (B + O) / (C - B - O) at 0.1 and 1.25.
+    """
+
+    phase_id: str
+    from_session: str
+    to_session: str
+    within_phase: bool
+    """Both are of one phase: the first handed over, or was stopped."""
+    context_tokens: int
+    """C: what the session before held at its end."""
+    prefix_tokens: int
+    """B."""
+    orientation_tokens: int
+    """O."""
+    turns: int
+    """R: turns of the fresh session."""
+    break_even_turns: float | None
+    """R*; None when no number of turns would pay: the fresh session is as large as the old one was."""
+    saved_tokens: int
+    """Tokens of prompts that the fresh session did not have to carry: (C - B - O) R; below 0 where it carried more."""
+    saved_usd: float | None
+    """Net: saved - paid; None when the price is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseWork:
+    """What a phase did to the repository, and how often it was refused."""
+
+    items: tuple[str, ...] = ()
+    """Ids, as the plan was shown last."""
+    ticked: tuple[str, ...] = ()
+    """Ids that commits ticked."""
+    is_done: bool = False
+    gates: int = 0
+    """Runs of the gate, baselines left out."""
+    red_gates: int = 0
+    first_gate_red: bool | None = None
+    """Whether the first gate behind the phase's work was red; None when none has run."""
+    repairs: int = 0
+    """Red gates that were given back to the session."""
+    hand_offs: int = 0
+    declared: tuple[str, ...] = ()
+    """Paths that its items name."""
+    touched: tuple[str, ...] = ()
+    """Files that it changed: of its commits, and those that tools changed by name; plan and ledger are not among them.
+    """
+    strayed: tuple[str, ...] = ()
+    """Those of `touched` that no declared path covers, tests of declared files and rules files left out."""
+    commits: tuple[str, ...] = ()
+
+    @property
+    def drift(self) -> float | None:
+        """|strayed| / |touched|, 0 to 1; warn above `DRIFT_WARNING`; None where nothing is declared or touched.
+
+        It is the drift of paths, and says nothing of meaning.
+        """
+        return len(self.strayed) / len(self.touched) if self.touched and self.declared else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandCounts:
+    """What happened in one session while its fill was in one band."""
+
+    band: Band
+    turns: int = 0
+    calls: int = 0
+    errors: int = 0
+    shown: int = 0
+    """Parts of files."""
+    duplicates: int = 0
+    """As `Totals.duplicate_reads`."""
+    changed: int = 0
+    """Files changed by name, each once."""
+    ghosts: int = 0
+    """As `Totals.ghost_edits`."""
+    gates: int = 0
+    red_gates: int = 0
+
+
+def find_break_even(
+    context_tokens: int, fresh_tokens: int, *, read: float = READ_SHARE, write: float = WRITE_SHARE
+) -> float | None:
+    """Return after how many turns a hand-off has paid for itself; None when it never does.
+
+    Args:
+        context_tokens: C.
+        fresh_tokens: B + O.
+        read: Price of a token read from the cache; both in the same unit.
+        write: Price of one written to it.
+    """
+    less = context_tokens - fresh_tokens
+    return fresh_tokens * write / (less * read) if less > 0 and read > 0 else None

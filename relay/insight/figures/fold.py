@@ -1,0 +1,242 @@
+"""One pass over the events of one run or of many."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from relay.insight.figures.economics import find_forecast, make_hand_off
+from relay.insight.figures.evidence import FreshStart, ReviewEvidence, TickEvidence
+from relay.insight.figures.legs import LegTally, find_table_rates
+from relay.insight.figures.phases import PhaseTally
+from relay.insight.figures.runs import RunTally
+from relay.insight.figures.tallies import LogTally, ToolTally, add_totals
+from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
+from relay.session.events import (
+    Committed,
+    Event,
+    GateFinished,
+    LegEnded,
+    LegStarted,
+    Noticed,
+    PlanShown,
+    RequestStarted,
+    ReviewFinished,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+)
+from relay.session.records import LoggedEvent
+
+MOST_PHASES = 2_000
+MOST_TICKS = 5_000
+MOST_HAND_OFFS = 5_000
+MOST_REVIEWS = 1_000
+MOST_FINDINGS = 100
+"""Of one round."""
+MOST_SEEN = 50_000
+"""Files that earlier sessions were shown: of more no orientation and no ghost is known."""
+
+
+class Fold:
+    """Figures of a stream of events as it is read. Mutable: that is its purpose.
+
+    What it keeps has a bound: sessions of a run (`runs.MOST_LEGS`), points of a session (`series.LEG_POINTS`), phases,
+    commits, and files by name.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[RunTally] = []
+        self._phases: dict[str, PhaseTally] = {}
+        self._tools = ToolTally()
+        self._log = LogTally()
+        self._ticks: deque[TickEvidence] = deque(maxlen=MOST_TICKS)
+        self._reviews: deque[ReviewEvidence] = deque(maxlen=MOST_REVIEWS)
+        self._hand_offs: deque[FreshStart] = deque(maxlen=MOST_HAND_OFFS)
+        self._seen: set[str] = set()
+        self._own_files: frozenset[str] = frozenset()
+        self._leg: LegTally | None = None
+        self._before: LegFigures | None = None
+        self._shown: tuple[str, ...] = ()
+        self._handlers: Mapping[type[Event], Callable[[LoggedEvent, Any], None]] = {
+            RunStarted: self._begin_run,
+            PlanShown: self._show_plan,
+            LegStarted: self._begin_leg,
+            RequestStarted: self._ask,
+            ToolFinished: self._end_tool,
+            GateFinished: self._end_gate,
+            Committed: self._commit,
+            ReviewFinished: self._review,
+            Noticed: self._notice,
+            RunEnded: self._end_run,
+        }
+
+    def take(self, record: LoggedEvent) -> None:
+        """Take the next event."""
+        self._log.add(type(record.event).__name__, record.size_bytes)
+        handle = self._handlers.get(type(record.event))
+        if handle is not None:
+            handle(record, record.event)
+        if self._runs:
+            self._runs[-1].last_at = record.at
+        if self._leg is not None:
+            self._leg.take(record)
+        elif not isinstance(record.event, LegEnded):
+            self._get_run(record).take_outside(record)
+        if isinstance(record.event, LegEnded):
+            self._close_leg(record.event.result)
+
+    @property
+    def leg(self) -> LegFigures | None:
+        """The session that works now; None between sessions."""
+        return self._leg.figures if self._leg else None
+
+    @property
+    def figures(self) -> Figures:
+        """What it comes to so far, the session that works now included."""
+        runs = [run.render(None) for run in self._runs]
+        if self._leg is not None and self._runs:
+            runs[-1] = self._runs[-1].render(self._leg.figures)
+        phases = [self._render_phase(phase) for phase in self._phases.values()]
+        shown = [self._phases[phase_id] for phase_id in self._shown if phase_id in self._phases]
+        return Figures(
+            runs=tuple(runs),
+            phases=tuple(phases),
+            tools=self._tools.figures,
+            totals=add_totals(*(run.totals for run in runs)),
+            ticks=tuple(self._ticks),
+            reviews=tuple(self._reviews),
+            hand_offs=tuple(self._hand_offs),
+            forecast=find_forecast(shown) if self._shown else None,
+            log=self._log.figures,
+        )
+
+    def _get_run(self, record: LoggedEvent) -> RunTally:
+        """Return the run that an event is of; a log whose beginning is lost has one all the same."""
+        if not self._runs:
+            self._runs.append(RunTally(record.scope.run_id, record.at, None))
+        return self._runs[-1]
+
+    def _get_phase(self, phase_id: str) -> PhaseTally:
+        found = self._phases.get(phase_id)
+        if found is None:
+            phase_id = phase_id if len(self._phases) < MOST_PHASES else ""
+            found = self._phases.setdefault(phase_id, PhaseTally(phase_id))
+        return found
+
+    def _begin_run(self, record: LoggedEvent, event: RunStarted) -> None:
+        self._close_leg("")
+        self._before = None
+        self._runs.append(RunTally(event.run_id, record.at, event))
+        name = PurePosixPath(event.plan_path)
+        self._own_files = frozenset({name.name, f"{name.stem}.ledger.yaml", f"{name.stem}.ledger.jsonl"})
+
+    def _end_run(self, record: LoggedEvent, event: RunEnded) -> None:
+        self._close_leg("")
+        self._get_run(record).end(record.at, event)
+
+    def _notice(self, record: LoggedEvent, event: Noticed) -> None:
+        if event.warning:
+            self._get_run(record).warn(event.text)
+
+    def _review(self, record: LoggedEvent, event: ReviewFinished) -> None:
+        self._reviews.append(
+            ReviewEvidence(
+                at=record.at,
+                phase_id=event.phase_id,
+                round=event.round,
+                findings=event.findings[:MOST_FINDINGS],
+                confirmed=event.confirmed,
+            )
+        )
+
+    def _show_plan(self, _: LoggedEvent, event: PlanShown) -> None:
+        if not event.changed_only:
+            self._shown = tuple(phase["id"] for phase in event.phases)
+        for phase in event.phases:
+            self._get_phase(phase["id"]).show(phase)
+
+    def _begin_leg(self, record: LoggedEvent, event: LegStarted) -> None:
+        self._close_leg("")
+        self._get_run(record)
+        phase = self._get_phase(event.phase_id)
+        phase.title = phase.title or event.title
+        phase.legs += 1
+        self._leg = LegTally(self._get_run(record).run_id, record.at, event, self._seen)
+
+    def _close_leg(self, result: str) -> None:
+        leg = self._leg
+        if leg is None:
+            return
+        self._leg = None
+        figures = leg.figures
+        self._runs[-1].add_leg(figures)
+        phase = self._get_phase(figures.phase_id)
+        phase.sum.add(figures.totals)
+        phase.end_leg()
+        phase.hand_offs += result == "handoff"
+        for tool in figures.tools:
+            self._tools.add(tool)
+        rates = find_table_rates(figures.model, figures.began) if figures.model else None
+        before = self._before
+        if before is not None and (hand_off := make_hand_off(before, figures, leg.orientation_tokens, rates)):
+            self._hand_offs.append(hand_off)
+        self._before = figures
+        if len(self._seen) < MOST_SEEN:
+            self._seen = self._seen | leg.seen
+
+    def _ask(self, record: LoggedEvent, _: RequestStarted) -> None:
+        if self._leg is not None:
+            self._get_phase(record.scope.phase_id).go_on()
+
+    def _end_tool(self, record: LoggedEvent, event: ToolFinished) -> None:
+        if event.changed_paths:
+            self._get_phase(record.scope.phase_id).touch(event.changed_paths, self._own_files)
+
+    def _end_gate(self, record: LoggedEvent, event: GateFinished) -> None:
+        self._get_phase(event.phase_id).end_gate(event)
+        if self._leg is not None and not event.baseline:
+            self._leg.end_gate(red=not event.passed and not event.expected)
+        self._get_run(record).sum.wait("gates_s", event.duration_s)
+
+    def _commit(self, record: LoggedEvent, event: Committed) -> None:
+        phase = self._get_phase(event.phase_id) if event.phase_id else None
+        files = phase.commit(event) if phase else ()
+        if phase:
+            phase.touch((change.path for change in files), self._own_files)
+        sums = [self._leg.sum] if self._leg else [self._get_run(record).sum, *([phase.sum] if phase else [])]
+        for found in sums:
+            found.count("ticks", len(event.items))
+            found.count("commits", phase is not None)
+        if event.items:
+            self._ticks.append(
+                TickEvidence(
+                    at=record.at,
+                    commit=event.commit,
+                    subject=event.subject,
+                    status=event.status,
+                    phase_id=event.phase_id,
+                    session_id=record.scope.session_id,
+                    run_id=record.scope.run_id,
+                    items=event.items,
+                    texts=tuple(phase.items.get(item, "") for item in event.items) if phase else (),
+                    checks=phase.checks if phase else (),
+                    files=files,
+                )
+            )
+
+    def _render_phase(self, phase: PhaseTally) -> PhaseFigures:
+        figures = phase.figures
+        leg = self._leg
+        if leg is not None and leg.started.phase_id == phase.phase_id:
+            return replace(figures, totals=add_totals(figures.totals, leg.sum.totals))
+        return figures
+
+
+def fold_records(records: Iterable[LoggedEvent]) -> Figures:
+    """Read a stream of events, of one run or of several one after the other, to its end."""
+    fold = Fold()
+    for record in records:
+        fold.take(record)
+    return fold.figures

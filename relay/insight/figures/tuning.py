@@ -1,0 +1,195 @@
+"""Where sessions of this repository should be reset, as far as their logs can say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from operator import attrgetter
+
+from relay.base.errors import ExitCode
+from relay.base.values import dataclass
+from relay.insight.figures.statistics import LEAST_PAIRS, Interval, count_needed, find_mean_difference, find_rate
+from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
+from relay.session.gauge import Band
+from relay.session.reset_trial import NO_RESET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandRates:
+    """What went wrong in one band of the fill, over all sessions."""
+
+    band: Band
+    legs: int
+    """Sessions that reached it."""
+    turns: int
+    errors: Interval | None
+    """Calls that failed, of all."""
+    duplicates: Interval | None
+    """Parts of files shown again unchanged, of all that were shown."""
+    ghosts: Interval | None
+    """Files changed from memory that is gone, of all that were changed."""
+    repairs: Interval | None
+    """Gates that were red, of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmDifference:
+    """One outcome of a trial under two lines, phases of the same plan taken in pairs."""
+
+    outcome: str
+    one: str
+    """A reset line as it was set."""
+    other: str
+    difference: Interval | None
+    """Other minus one; None of fewer pairs than `statistics.LEAST_PAIRS`. All intervals of a trial hold at once."""
+    pairs: int
+    phases_missing: int | None
+    """Until a difference as large as this would be seen; 0 where it is, None where none shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One line of a trial."""
+
+    reset_at: str
+    phases: int
+    means: Mapping[str, float | None]
+    """Of each outcome of `OUTCOMES`; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFigures:
+    """What a switch-back trial says so far."""
+
+    arms: tuple[Arm, ...]
+    differences: tuple[ArmDifference, ...]
+    dead_weight: tuple[str, ...]
+    """Lines whose resets cost more than none at all, for sure, while no other outcome is worse without, for sure."""
+
+
+OUTCOMES = ("not finished", "first gate red", "repairs", "duplicate reads", "ghost edits", "cost in USD", "turns")
+
+
+def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
+    """Return what went wrong by how full sessions were.
+
+    No line can be advised by it: only what was shown before can be shown again, and tests run when something is
+    changed, so that both rise with the fill where nothing depends on it.
+    """
+    legs = [leg for figures in found for leg in figures.legs if leg.bands]
+    return tuple(_measure(band, legs) for band in Band)
+
+
+def _measure(band: Band, legs: Sequence[LegFigures]) -> BandRates:
+    found = [counts for leg in legs for counts in leg.bands if counts.band is band]
+
+    def add(name: str) -> int:
+        return sum(attrgetter(name)(counts) for counts in found)
+
+    return BandRates(
+        band=band,
+        legs=len(found),
+        turns=add("turns"),
+        errors=find_rate(add("errors"), add("calls")),
+        duplicates=find_rate(add("duplicates"), add("shown")),
+        ghosts=find_rate(add("ghosts"), add("changed")),
+        repairs=find_rate(add("red_gates"), add("gates")),
+    )
+
+
+def judge_trial(found: Iterable[Figures]) -> TrialFigures:
+    """Compare the lines that phases were assigned to; figures of one plan each."""
+    plans = [_sort_arms(figures) for figures in found]
+    lines = list(dict.fromkeys(line for plan in plans for line in plan))
+    arms = tuple(_render_arm(line, [phase for plan in plans for phase in plan.get(line, ())]) for line in lines)
+    paired = {
+        (outcome, one, other): _pair(outcome, one, other, plans)
+        for one, other in combinations(lines, 2)
+        for outcome in OUTCOMES
+    }
+    among = sum(len(pairs) >= LEAST_PAIRS for pairs in paired.values())
+    differences = [_differ(*names, pairs, max(1, among)) for names, pairs in paired.items()]
+    dead = tuple(line for line in lines if line != NO_RESET and _is_dead_weight(line, differences))
+    return TrialFigures(arms=arms, differences=tuple(differences), dead_weight=dead)
+
+
+def _is_dead_weight(line: str, differences: Sequence[ArmDifference]) -> bool:
+    """Return whether resets at a line cost more than none, for sure, and prevent nothing that the data show."""
+    dearer = False
+    for one in differences:
+        if {one.one, one.other} != {line, NO_RESET} or one.difference is None:
+            continue
+        more_with_none = one.difference.low > 0 if one.other == NO_RESET else one.difference.high < 0
+        less_with_none = one.difference.high < 0 if one.other == NO_RESET else one.difference.low > 0
+        if one.outcome == "cost in USD":
+            dearer = less_with_none
+        elif more_with_none and one.outcome != "turns":
+            return False
+    return dearer
+
+
+def _sort_arms(figures: Figures) -> Mapping[str, tuple[PhaseFigures, ...]]:
+    """Return the phases of a plan that are over by their line; one whose sessions had several is in none."""
+    lines: dict[str, set[str]] = {}
+    given_up: dict[str, bool] = {}
+    for run in figures.runs:
+        for leg in run.legs:
+            lines.setdefault(leg.phase_id, set()).add(leg.trial)
+            given_up[leg.phase_id] = run.exit_code == ExitCode.STOPPED and leg.result in _LEFT
+    arms: dict[str, tuple[PhaseFigures, ...]] = {}
+    for phase in figures.phases:
+        of_phase, is_over = lines.get(phase.phase_id, set()), phase.is_done or given_up.get(phase.phase_id, False)
+        if is_over and len(of_phase) == 1 and (line := next(iter(of_phase))):
+            arms[line] = (*arms.get(line, ()), phase)
+    return arms
+
+
+_LEFT = frozenset({"blocked", "failed", "handoff"})
+"""How the last session of a phase ends that a run gives up. An interrupted one goes on, whatever stopped the run."""
+
+
+def _read_outcome(phase: PhaseFigures, outcome: str) -> float | None:
+    match outcome:
+        case "not finished":
+            return float(not phase.is_done)
+        case "first gate red":
+            return None if phase.work.first_gate_red is None else float(phase.work.first_gate_red)
+        case "repairs":
+            return phase.work.repairs
+        case "duplicate reads":
+            return phase.totals.duplicate_reads
+        case "ghost edits":
+            return phase.totals.ghost_edits
+        case "cost in USD":
+            return phase.totals.spent.cost_usd
+        case _:
+            return phase.totals.turns
+
+
+def _render_arm(line: str, phases: Sequence[PhaseFigures]) -> Arm:
+    means: dict[str, float | None] = {}
+    for outcome in OUTCOMES:
+        values = [value for phase in phases if (value := _read_outcome(phase, outcome)) is not None]
+        means[outcome] = sum(values) / len(values) if values else None
+    return Arm(reset_at=line, phases=len(phases), means=means)
+
+
+def _pair(outcome: str, one: str, other: str, plans: Sequence[Mapping[str, tuple[PhaseFigures, ...]]]) -> list[float]:
+    """Return differences of phases of the same plan in their order, the first of one line with that of the other."""
+    return [
+        b - a
+        for plan in plans
+        for first, second in zip(plan.get(one, ()), plan.get(other, ()), strict=False)
+        if (a := _read_outcome(first, outcome)) is not None and (b := _read_outcome(second, outcome)) is not None
+    ]
+
+
+def _differ(outcome: str, one: str, other: str, pairs: Sequence[float], among: int) -> ArmDifference:
+    difference, needed = find_mean_difference(pairs, among=among), count_needed(pairs, among=among)
+    seen = difference is not None and difference.excludes_zero
+    return ArmDifference(
+        outcome=outcome,
+        one=one,
+        other=other,
+        difference=difference,
+        pairs=len(pairs),
+        phases_missing=None if needed is None else 0 if seen else 2 * max(1, needed - len(pairs)),
+    )

@@ -1,0 +1,372 @@
+"""The figures: of a turn, a tool, a session (leg), a phase, a run, and of all that was read.
+
+Each says how it is made and from where. None is *unknown* or *does not apply*, never 0.
+"""
+
+from dataclasses import field
+
+from relay.base.values import dataclass
+from relay.insight.figures.evidence import BandCounts, FreshStart, PhaseWork, ReviewEvidence, TickEvidence
+from relay.session.gauge import Band
+from relay.session.usage import Spent
+
+HEALTHY_CACHE = 0.8
+"""`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
+MONEY = ("carried_usd", "tax_usd", "refresh_usd")
+"""Those of `Totals` that may be unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What adds up: over the turns of a session, the sessions of a phase, the phases of a run, the runs of a plan."""
+
+    spent: Spent = field(default_factory=Spent)
+    """Sum over every `ResponseReceived`, those that were cut or lost included, and `CacheRefreshed`: what is billed, as
+    the endpoint counted it. `Spent.estimated` where some of it is relay's estimate."""
+    turns: int = 0
+    """Responses; a request that was sent again because it failed counts where it may be billed."""
+    unknown_turns: int = 0
+    """Those of `turns` whose usage is unknown (older logs): nothing of them is in any sum."""
+    retries: int = 0
+    retries_s: float = 0.0
+    """Seconds that were to be waited for them."""
+    answer_s: float = 0.0
+    """Seconds spent waiting for answers."""
+    tools_s: float = 0.0
+    """Seconds that tools ran."""
+    gates_s: float = 0.0
+    """Seconds that verify commands ran, baselines included."""
+    sources: tuple[tuple[str, int], ...] = ()
+    """Tokens of all prompts by source (`composition.TokenSource`, ``tool <name>``), most first. They add up to
+    ``spent.usage.prompt_tokens`` exactly: estimates by size are scaled to what the endpoint counted, and what no event
+    explains is ``other``."""
+    carried_tokens: int = 0
+    """Tokens of prompts that an earlier prompt of the same session had already: min(prompt, context before), summed.
+    What a session pays for remembering."""
+    carried_usd: float | None = 0.0
+    """The same, at the price of a read from the cache; None when the price is unknown."""
+    tax_tokens: int = 0
+    """Re-read tax: superseded tokens (`LegFigures.noise_tokens`) in each later prompt, summed over prompts.
+    Source: re-read tax of *Session tokendynamics*; tokens x turns that they stay, counted and not forecast."""
+    tax_usd: float | None = 0.0
+    """The same, at the price of a read from the cache; None when the price is unknown."""
+    calls: int = 0
+    errors: int = 0
+    """Tool calls that were answered with an error."""
+    duplicate_reads: int = 0
+    """The same part of a file with the same content, shown again in one session: same path, range and hash. A changed
+    file is no duplicate. Source: chapter 5 of the Token Wiki, corrected for writes and ranges."""
+    duplicate_tokens: int = 0
+    """Tokens of those."""
+    ghost_edits: int = 0
+    """Files that a session changed by name, though it had been shown nothing of them, and an earlier session had:
+    edited from memory that is gone. Source: ghost context of ContextSpectre, without guessing from a summary."""
+    ticks: int = 0
+    """Items that commits ticked."""
+    records: int = 0
+    """Claims recorded in the ledger."""
+    amendments: int = 0
+    """Changes of the plan that sessions asked for and got."""
+    commits: int = 0
+    """Commits of work; those of the plan alone are not counted."""
+    crossings: int = 0
+    """Sessions that passed the soft line."""
+    cache_breaks: int = 0
+    refreshes: int = 0
+    """Requests that did nothing but keep a prompt in the cache (`relay.session.warmth`); no `turns`."""
+    refresh_usd: float | None = 0.0
+    """What these cost; None when the price is unknown."""
+
+    @property
+    def decisions(self) -> int:
+        """Explicit decisions: ticks + records + amendments + commits; no words are searched for.
+
+        Source: cost per decision of ContextSpectre, whose keywords ("because") count noise.
+        """
+        return self.ticks + self.records + self.amendments + self.commits
+
+    @property
+    def usd_per_decision(self) -> float | None:
+        """Cost per decision; None without a decision (not 0, not infinite) and when the cost is unknown."""
+        cost = self.spent.cost_usd
+        return None if cost is None or not self.decisions else cost / self.decisions
+
+    @property
+    def decision_density(self) -> float | None:
+        """Decisions per turn; None without a turn."""
+        return self.decisions / self.turns if self.turns else None
+
+    @property
+    def cache_hit(self) -> float | None:
+        """Read / (read + written + input), 0 to 1; healthy above 0.8; None without a prompt.
+
+        Source: chapter 3 of the Token Wiki has the bands 0.8 and 0.5.
+        """
+        usage = self.spent.usage
+        return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFigures:
+    """One response: a point of the saw-tooth."""
+
+    at: float
+    turn: int
+    """1-based within the session."""
+    prompt_tokens: int
+    cache_read_tokens: int
+    output_tokens: int
+    fill_tokens: int | None
+    """Prompt and output of the last response and a padded estimate since; as the event has it."""
+    soft_tokens: int
+    hard_tokens: int
+    band: Band | None
+    """Of the fill, relative to the soft line; None while that is unknown."""
+    cost_usd: float | None
+    noise_tokens: int
+    """Superseded tokens in this prompt."""
+    signal: float | None
+    """1 - superseded / (prompt - first prompt), 0 to 1; None for the first prompt, and where nothing was added.
+    Epoch-scoped: above and below the line stand tokens of the same context. Source: ContextSpectre, corrected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpan:
+    """One tool call on the line of time."""
+
+    at: float
+    """When it began; seconds since the epoch."""
+    duration_s: float
+    name: str
+    is_error: bool
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostlyResult:
+    """A result that took much of a context."""
+
+    tool: str
+    summary: str
+    """What the call was about, in one line; may hold anything."""
+    tokens: int
+    """In one prompt."""
+    session_id: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFigures:
+    """All calls of one tool."""
+
+    name: str
+    calls: int = 0
+    errors: int = 0
+    duration_s: float = 0.0
+    result_tokens: int = 0
+    """Tokens of its results, each counted once, scaled as `Totals.sources` are."""
+    duplicates: int = 0
+    """Calls that were answered with the very same result as the same call before in that session."""
+    duplicate_tokens: int = 0
+    """Tokens of those results."""
+    costliest: tuple[CostlyResult, ...] = ()
+    """At most `tallies.COSTLIEST`, most tokens first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """A prompt that was much smaller than the context before it."""
+
+    turn: int
+    """Of the smaller prompt."""
+    before_tokens: int
+    after_tokens: int
+    dropped: tuple[tuple[str, int], ...]
+    """Tokens by source that went, most first; in proportion, since nothing says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptPart:
+    """A part of a session's first prompt."""
+
+    source: str
+    tokens: int
+    """Estimated by size, not scaled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegFigures:
+    """One session."""
+
+    run_id: str
+    session_id: str
+    phase_id: str
+    """Empty for a session that belongs to no phase."""
+    title: str
+    leg: int
+    attempt: int
+    reason: str
+    """Why it started."""
+    model: str
+    """The one that answered last; empty while none has."""
+    runner: str
+    """As settings have it; empty in older logs."""
+    began: float
+    ended: float | None
+    """None while it works, and when it was cut off."""
+    end: str
+    """A `SessionEnd`; empty while there is none."""
+    result: str
+    """``done``, ``handoff``, ``blocked``, ``failed``, ``interrupted``; empty while there is none."""
+    detail: str
+    totals: Totals
+    parts: tuple[PromptPart, ...]
+    """Of its first prompt; empty in older logs."""
+    baton: str
+    """What it was told of the session before, cut at `legs.MOST_BATON_CHARS`; empty for nothing, and in older logs."""
+    first_tokens: int | None
+    """Prompt of its first response: what it costs to be here at all; None before one."""
+    last_tokens: int | None
+    """What its context held after its last response."""
+    peak_tokens: int | None
+    """The most that its context held."""
+    soft_tokens: int | None
+    hard_tokens: int | None
+    window_tokens: int | None
+    held: tuple[tuple[str, int], ...]
+    """Its last context by source, most first; adds up to `last_tokens`."""
+    noise_tokens: int
+    """Superseded tokens in its last context: parts of files that were shown again or changed and shown again, results
+    of calls that failed and were made again. Source: stale reads and failed retries of ContextSpectre, by range and
+    content instead of by path."""
+    signal: float | None
+    """Of its last prompt, as `TurnFigures.signal`."""
+    growth_tokens: float | None
+    """Per turn: (last - first) / turns, so that the fixed prefix is no growth; None before the second turn and where it
+    shrank. Source: ContextSpectre, whose growth before the first compaction counts the prefix and is too large."""
+    turns_left: int | None
+    """Until the soft line, at that growth; 0 past it; None where there is no growth."""
+    compactions: tuple[Compaction, ...]
+    series: tuple[TurnFigures, ...]
+    """Its turns, thinned to at most `series.LEG_POINTS`: of neighbours the fuller one is kept."""
+    spans: tuple[ToolSpan, ...]
+    """Its tool calls, thinned to at most `series.LEG_POINTS`: of neighbours the longer one is kept."""
+    tools: tuple[ToolFigures, ...]
+    bands: tuple[BandCounts, ...]
+    """What happened in each band of the fill that it reached."""
+    trial: str
+    """The reset line that a trial gave its phase; empty where none did."""
+    seen_paths: int
+    """Files that it was shown or changed by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseFigures:
+    """One phase, over all sessions and runs."""
+
+    phase_id: str
+    """Empty for what belongs to no phase."""
+    title: str
+    totals: Totals
+    legs: int
+    work: PhaseWork
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a commit closed it."""
+        return self.work.is_done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFigures:
+    """The log on disk: a ledger of its own, since nothing of it is ever in a prompt because it is long.
+
+    Source: ContextSpectre counts entries that are never sent as noise of the context; here the two never meet.
+    """
+
+    lines: int = 0
+    size_bytes: int = 0
+    noise_bytes: int = 0
+    """Of events that say nothing that a figure needs: words for a screen."""
+    kinds: tuple[tuple[str, int, int], ...] = ()
+    """Each event's name, lines and bytes; most bytes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the phases to go may cost, from those that are done."""
+
+    phases: int
+    """Phases to go, as the plan was shown last; the one that is worked on included."""
+    items: int
+    """Open items of those."""
+    usd: float | None
+    """Cost per ticked item so far x items to go; None when nothing was ticked or the cost is unknown."""
+    low_usd: float | None
+    """The same with the cheapest finished phase's cost per item."""
+    high_usd: float | None
+    """The same with the dearest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """One run: one process of `relay run` or `relay plan`, or one transcript."""
+
+    run_id: str
+    command: str
+    model: str
+    plan_path: str
+    branch: str
+    sandbox: str
+    context: str
+    """The strategy at the reset line."""
+    rehearsed: bool
+    cap_usd: float | None
+    spent_before_usd: float | None
+    """What the plan had cost before."""
+    began: float
+    ended: float | None
+    """None while it works, and when it was killed."""
+    last_at: float
+    """Of its last event."""
+    exit_code: int | None
+    reason: str
+    """Why it stopped; empty while it works."""
+    next_command: str
+    questions: tuple[str, ...]
+    """What sessions of the plan had left the user to answer when it ended, and what they assumed."""
+    totals: Totals
+    """Of its sessions, and of what was answered outside of any."""
+    legs: tuple[LegFigures, ...]
+    legs_left_out: int
+    """Older sessions of a very long run that are in the totals only."""
+    warnings: tuple[str, ...]
+    """At most `tallies.KEPT_WARNINGS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All that was read."""
+
+    runs: tuple[RunFigures, ...]
+    phases: tuple[PhaseFigures, ...]
+    """In the order they were met, over all runs."""
+    tools: tuple[ToolFigures, ...]
+    """Most tokens first."""
+    totals: Totals
+    ticks: tuple[TickEvidence, ...]
+    reviews: tuple[ReviewEvidence, ...]
+    hand_offs: tuple[FreshStart, ...]
+    forecast: Forecast | None
+    """None where no plan was shown."""
+    log: LogFigures
+
+    @property
+    def legs(self) -> tuple[LegFigures, ...]:
+        """Sessions of all runs."""
+        return tuple(leg for run in self.runs for leg in run.legs)
+
+
+def rank(sources: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return tokens by source, most first, by name where they are equal; nothing that is 0."""
+    return tuple(sorted(((name, n) for name, n in sources.items() if n), key=lambda pair: (-pair[1], pair[0])))

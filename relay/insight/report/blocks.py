@@ -1,0 +1,163 @@
+"""What a page is made of, as values: every text in them is text, nothing of it is markup."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from relay.base.values import dataclass
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+class Ink(StrEnum):
+    """A colour; its value is the name of the CSS variable."""
+
+    TEXT = "text"
+    GRID = "grid"
+    FILL = "fill"
+    SOFT = "soft"
+    HARD = "hard"
+    GOOD = "good"
+    BAD = "bad"
+    S1 = "s1"
+    S2 = "s2"
+    S3 = "s3"
+    S4 = "s4"
+    S5 = "s5"
+    S6 = "s6"
+    S7 = "s7"
+    S8 = "s8"
+
+
+SERIES = (Ink.S1, Ink.S2, Ink.S3, Ink.S4, Ink.S5, Ink.S6, Ink.S7, Ink.S8)
+_INKS = tuple(Ink)
+_DYE = re.compile(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
+
+
+def dye(ink: Ink) -> str:
+    """Return the colour that stands for an ink in a drawing until `find_ink` reads it back."""
+    return f"#0000{_INKS.index(ink) + 1:02x}"
+
+
+def find_ink(colour: str) -> Ink | None:
+    """Return which ink a colour of a drawing stands for; None for any other colour."""
+    match = _DYE.fullmatch(colour)
+    number = 0 if not match else int(match["whole"]) if match["whole"] else int(match["hex"], 16)
+    return _INKS[number - 1] if 0 < number <= len(_INKS) else None
+
+
+MOST_ROWS = 200
+"""Of one table; how many more there are is said below it."""
+MOST_CHARS = 400
+"""Of one text; what is longer is cut, and says so."""
+
+
+class CellKind(StrEnum):
+    """How the cells of a column are set."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows below their columns' names."""
+
+    caption: str
+    columns: tuple[tuple[str, CellKind], ...]
+    rows: tuple[tuple[str, ...], ...]
+    """One text for each column; an empty one does not apply."""
+    left_out: int = 0
+    """Rows beyond `MOST_ROWS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar of parts."""
+
+    label: str
+    parts: tuple[tuple[Ink, float], ...]
+    """From the bottom up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of a line of time."""
+
+    row: str
+    begin: float
+    end: float
+    ink: Ink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A drawing with what its colours mean."""
+
+    draw: "Callable[[], Markup]"
+    """Of `relay.insight.report.plots`; in a terminal nothing is drawn, and the library that draws need not be there."""
+    legend: tuple[tuple[Ink, str], ...]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What is shown when it is asked for."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...] = ()
+    """Names and what they are."""
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """A part of the page."""
+
+    name: str
+    """Of its link."""
+    title: str
+    lead: str
+    """What it shows, in a sentence or two."""
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+    folds: tuple[Details, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One of the questions of whoever opens the page."""
+
+    question: str
+    words: str
+    lines: tuple[str, ...] = ()
+    command: str = ""
+    """To be typed next; empty for none."""
+    ink: Ink = Ink.TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All of it."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    answers: tuple[Card, ...]
+    sections: tuple[Chapter, ...]
+
+
+def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Table:
+    """Make a table that has a bound.
+
+    Args:
+        columns: Their names, as in ``Phase, #Turns, `Commit```: of texts, of numbers and of code.
+    """
+    kinds = {"#": CellKind.NUMBER, "`": CellKind.CODE}
+    named = tuple((name.strip("#`"), kinds.get(name[0], CellKind.TEXT)) for name in columns.split(", "))
+    kept = tuple(map(tuple, rows))
+    left_out = max(0, len(kept) - MOST_ROWS)
+    return Table(caption=caption, columns=named, rows=kept[:MOST_ROWS], left_out=left_out)

@@ -1,0 +1,96 @@
+"""The page as HTML: values in, one text out, whose size has a bound whatever a log holds."""
+
+import base64
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from relay.base.values import dataclass
+from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page
+
+MOST_BYTES = 4 * 1024 * 1024
+"""Of a page. What would be larger shows fewer rows, shorter texts and fewer folds, and says so."""
+MARK = "<!doctype html><!-- made by relay report -->"
+"""How each page begins; a file that does not is never written over."""
+_HERE = Path(__file__).parent
+
+Clean = Callable[[str], str]
+"""Makes control characters and marks that turn text around visible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is shown of a page."""
+
+    rows: int = MOST_ROWS
+    """Of a table."""
+    chars: int = MOST_CHARS
+    """Of a text."""
+    folds: int = MOST_ROWS
+    """Of a section."""
+
+    @property
+    def halved(self) -> "Bounds":
+        """Half as much of everything."""
+        return Bounds(rows=self.rows // 2, chars=max(40, self.chars // 2), folds=self.folds // 2)
+
+
+def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> str:
+    """Write a page as HTML; it is at most so large.
+
+    Args:
+        clean: Applied to every text before it is escaped.
+        most_bytes: Its bound, as UTF-8; a page without any row is what it is.
+    """
+    limits = Bounds()
+    while True:
+        html = _render(page, clean, limits)
+        if len(html.encode()) <= most_bytes or not limits.rows:
+            return html
+        limits = limits.halved
+
+
+def _make_environment(finalize: Callable[[Any], Any]) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@functools.cache
+def _compile_template() -> CodeType:
+    """Compile the page's template once: half of what a page takes that has to be made again with less in it."""
+    text = (_HERE / "page.html").read_text(encoding="utf-8")
+    return _make_environment(str).compile(text, "page.html", str(_HERE / "page.html"))
+
+
+def _render(page: Page, clean: Clean, limits: Bounds) -> str:
+    def finish(value: Any) -> Any:
+        """Make any value safe that the template shows; the library escapes what is no markup of relay's own."""
+        if isinstance(value, Markup):
+            return value
+        text = str(value)
+        more = len(text) - limits.chars
+        return clean(text if more <= 0 else f"{text[: limits.chars]}… (+{more:,} characters)")
+
+    style = _load_style()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    jinja = _make_environment(finish)
+    template = Template.from_code(jinja, _compile_template(), jinja.make_globals(None))
+    shown = {"page": page, "limits": limits, "cut": limits != Bounds()}
+    html: str = template.render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
+    return html
+
+
+def _load_style() -> str:
+    return (_HERE / "page.css").read_text("utf-8")

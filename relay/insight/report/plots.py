@@ -1,0 +1,248 @@
+"""The plots of the page, drawn by lets-plot: numbers in, an element for the page out. Texts in them are ids alone."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import lets_plot as lp
+from markupsafe import Markup
+
+from relay.base.words import render_tokens, shorten
+from relay.insight.figures.series import thin
+from relay.insight.figures.values import HEALTHY_CACHE, LegFigures, TurnFigures
+from relay.insight.report.blocks import Bar, Ink, Span, dye
+from relay.insight.report.svg import fit_svg
+
+MOST_POINTS = 1_500
+"""Of one plot; what is more is thinned, and the highest points are kept."""
+_WIDTH = 760
+_HEIGHT = 240
+_MOST_LABELS = 14
+"""Below a plot, so that they do not touch where the page is narrow."""
+_LABEL_CHARS = 8
+_ROOM = 22
+"""Size that the library leaves room for; the style sheet sets the texts so large on a telephone only."""
+_MANY = 60
+"""Sessions in one plot whose lines are drawn thinner."""
+_ENDS = {"done": (Ink.GOOD, 16), "handoff": (Ink.SOFT, 17)}
+_CUT_OFF = (Ink.BAD, 4)
+"""Ink and shape of how a session ended: disc, triangle, and a cross for all others."""
+
+
+def draw_teeth(
+    legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
+) -> Markup:
+    """Draw how full the context was turn by turn, a tooth for each session, with its two lines.
+
+    Args:
+        marks: Which sessions, by their position, are marked below, and how.
+        most: Tokens that the height has room for at least.
+    """
+    starts = _find_starts(legs)
+    each = max(2, MOST_POINTS // max(1, len(legs)))
+    teeth = [
+        (start + turn, fill, n)
+        for n, (leg, start) in enumerate(zip(legs, starts, strict=True))
+        for turn, fill in _find_fills(leg, each)
+    ]
+    lines = _find_lines(legs, starts)
+    most = max(
+        [most, *(line[3] for line in lines), *(tooth[1] for tooth in teeth), *(leg.peak_tokens or 0 for leg in legs)]
+    )
+    plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks]) + _mark_tokens(most)
+    for column, ink, style in ((2, Ink.SOFT, "dashed"), (3, Ink.HARD, "solid")):
+        data = {
+            "x": [line[0] for line in lines],
+            "e": [line[1] for line in lines],
+            "y": [line[column] for line in lines],
+        }
+        plot += lp.geom_segment(lp.aes("x", "y", xend="e", yend="y"), data=data, color=dye(ink), size=1, linetype=style)
+    drawn = {"x": [t[0] for t in teeth], "y": [t[1] for t in teeth], "n": [f"leg {t[2]}" for t in teeth]}
+    plot += lp.geom_line(lp.aes("x", "y", group="n"), data=drawn, color=dye(Ink.FILL), size=_choose_size(legs))
+    return _finish(plot + _mark_ends(legs, starts), name, label)
+
+
+def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most: float = 0) -> Markup:
+    """Draw bars side by side.
+
+    Args:
+        dollars: What they measure; else tokens.
+        most: What the height has room for at least.
+    """
+    most = max([most, *(sum(size for _, size in bar.parts) for bar in bars)])
+    plot = lp.ggplot() + _make_theme() + _mark_x(list(enumerate(bar.label for bar in bars)))
+    plot += _mark_dollars(most) if dollars else _mark_tokens(most)
+    boxes: dict[Ink, list[tuple[float, float, float]]] = {}
+    for n, bar in enumerate(bars):
+        bottom = 0.0
+        for ink, size in bar.parts:
+            boxes.setdefault(ink, []).append((n, bottom, bottom + size))
+            bottom += size
+    for ink, found in (boxes or {Ink.S1: [(0, 0.0, 0.0)]}).items():  # without a layer nothing is drawn
+        data = {
+            "a": [n - 0.35 for n, *_ in found],
+            "b": [n + 0.35 for n, *_ in found],
+            "c": [low for _, low, _ in found],
+            "d": [high for *_, high in found],
+        }
+        corners = lp.aes(xmin="a", xmax="b", ymin="c", ymax="d")
+        plot += lp.geom_rect(corners, data=data, fill=dye(ink), color=dye(ink), size=0)
+    return _finish(plot, name, label)
+
+
+def draw_cache(legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str) -> Markup:
+    """Draw what part of each prompt was read from the cache, against the line of a healthy one."""
+    starts = _find_starts(legs)
+    each = max(2, MOST_POINTS // max(1, len(legs)))
+    points = [
+        (start + point.turn, min(1.0, point.cache_read_tokens / point.prompt_tokens))
+        for leg, start in zip(legs, starts, strict=True)
+        for point in _thin(leg.series, each)
+        if point.prompt_tokens > 0
+    ]
+    plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks])
+    plot += lp.scale_y_continuous(breaks=[0, 0.5, 1], labels=["0%", "50%", "100%"], limits=[0, 1])
+    plot += lp.geom_hline(yintercept=HEALTHY_CACHE, color=dye(Ink.SOFT), size=1, linetype="dashed")
+    data = {"x": [x for x, _ in points], "y": [y for _, y in points]}
+    return _finish(plot + lp.geom_point(lp.aes("x", "y"), data=data, color=dye(Ink.FILL), size=1.6), name, label)
+
+
+def draw_spans(spans: Sequence[Span], rows: Sequence[str], *, name: str, label: str) -> Markup:
+    """Draw pieces of time on a line for each row, in minutes since the first began; the shortest are made visible."""
+    first = min((span.begin for span in spans), default=0.0)
+    length = max((span.end - first for span in spans), default=0.0) or 1.0
+    kept = sorted(spans, key=lambda span: span.end - span.begin, reverse=True)[:MOST_POINTS]
+    kept.sort(key=lambda span: span.begin)
+    place = {row: len(rows) - n for n, row in enumerate(rows)}
+    plot = lp.ggplot() + _make_theme() + _mark_minutes(length / 60)
+    plot += lp.scale_y_continuous(
+        breaks=list(place.values()), labels=[_plain(row, 12) for row in rows], limits=[0.5, len(rows) + 0.5]
+    )
+    for ink in dict.fromkeys(span.ink for span in kept):
+        drawn = [span for span in kept if span.ink is ink]
+        data = {
+            "x": [(span.begin - first) / 60 for span in drawn],
+            "e": [max(span.end - first, span.begin - first + length / 400) / 60 for span in drawn],
+            "y": [place[span.row] for span in drawn],
+        }
+        plot += lp.geom_segment(lp.aes("x", "y", xend="e", yend="y"), data=data, color=dye(ink), size=6)
+    return _finish(plot, name, label, height=60 + 34 * len(rows))
+
+
+def _find_starts(legs: Sequence[LegFigures]) -> list[int]:
+    starts = [0]
+    for leg in legs:
+        starts.append(starts[-1] + max(1, leg.totals.turns))
+    return starts[:-1]
+
+
+def _find_fills(leg: LegFigures, most: int) -> list[tuple[int, int]]:
+    """Return turns and what the context held then; nothing for fewer than two, of which the library makes no line."""
+    found = [(point.turn, point.fill_tokens) for point in _thin(leg.series, most) if point.fill_tokens is not None]
+    return found if len(found) > 1 else []
+
+
+def _find_lines(legs: Sequence[LegFigures], starts: Sequence[int]) -> list[tuple[float, float, int, int]]:
+    """Return the two lines as pieces, from where to where, one piece for all sessions in a row that have the same."""
+    lines: list[tuple[float, float, int, int]] = []
+    for leg, start in zip(legs, starts, strict=True):
+        if leg.soft_tokens is None or leg.hard_tokens is None:
+            continue
+        first, last = start + 0.5, start + max(1, leg.totals.turns) + 0.5
+        if lines and lines[-1][1:] == (first, leg.soft_tokens, leg.hard_tokens):
+            first = lines.pop()[0]
+        lines.append((first, last, leg.soft_tokens, leg.hard_tokens))
+    return lines
+
+
+def _choose_size(legs: Sequence[LegFigures]) -> float:
+    return 1 if len(legs) < _MANY else 0.5
+
+
+def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]:
+    """Thin the turns of a session; its first stays, where its tooth begins."""
+    first = points[:1]
+    while len(points) > most:
+        points = thin(points, lambda point: point.fill_tokens or 0)
+    return points if points[:1] == first else first + points
+
+
+def _mark_ends(legs: Sequence[LegFigures], starts: Sequence[int]) -> Any:
+    found: dict[tuple[Ink, int], list[tuple[int, int]]] = {}
+    for leg, start in zip(legs, starts, strict=True):
+        if leg.series and (fill := leg.series[-1].fill_tokens) is not None:
+            found.setdefault(_ENDS.get(leg.result, _CUT_OFF), []).append((start + leg.series[-1].turn, fill))
+    layers: Any = lp.theme()
+    for (ink, shape), points in found.items():
+        data = {"x": [x for x, _ in points], "y": [y for _, y in points]}
+        layers += lp.geom_point(lp.aes("x", "y"), data=data, color=dye(ink), shape=shape, size=3 * _choose_size(legs))
+    return layers
+
+
+def _mark_x(marks: Iterable[tuple[float, str]]) -> Any:
+    """Write below a plot what is where; of many marks so few that they can be read."""
+    found = list(marks)
+    width = (found[-1][0] - found[0][0]) / _MOST_LABELS if found else 0.0
+    kept: list[tuple[float, str]] = []
+    for at, text in found:
+        if not kept or at - kept[-1][0] >= width:
+            kept.append((at, _plain(text, _LABEL_CHARS)))
+    return lp.scale_x_continuous(breaks=[at for at, _ in kept], labels=[text for _, text in kept])
+
+
+def _mark_minutes(most: float) -> Any:
+    step = _find_step(most, 6)
+    ticks = [n * step for n in range(int(most / step) + 1)]
+    return lp.scale_x_continuous(breaks=ticks, labels=[f"{tick:g} min" for tick in ticks])
+
+
+def _mark_tokens(most: float) -> Any:
+    step = max(1, round(_find_step(most, 4)))
+    ticks = [n * step for n in range(int(most / step) + 1)]
+    return lp.scale_y_continuous(breaks=ticks, labels=[render_tokens(tick) for tick in ticks], limits=[0, most * 1.05])
+
+
+def _mark_dollars(most: float) -> Any:
+    step = _find_step(most, 4)
+    ticks = [n * step for n in range(int(most / step) + 1)]
+    return lp.scale_y_continuous(breaks=ticks, labels=[f"${tick:.3g}" for tick in ticks], limits=[0, most * 1.05])
+
+
+_LEAST = 1e-9
+
+
+def _find_step(most: float, ticks: int) -> float:
+    """Return a round distance, 1, 2 or 5 times a power of ten, that leaves at most so many ticks up to `most`."""
+    # Below a millionth of anything there is nothing to see, and a power of ten that small is 0.
+    step = 10.0 ** (math.ceil(math.log10(most)) - 6) if most > _LEAST else 1.0
+    for factor in (2, 2.5, 2) * 6:
+        if most / step <= ticks:
+            break
+        step *= factor
+    return step
+
+
+def _plain(text: str, most_chars: int) -> str:
+    """Return a label: an id or a name in characters that XML can hold and that move nothing."""
+    return shorten("".join(char if char.isprintable() else "?" for char in text), most_chars)
+
+
+def _make_theme() -> Any:
+    blank = lp.element_blank()
+    return lp.theme_minimal() + lp.theme(
+        panel_grid_major_y=lp.element_line(color=dye(Ink.GRID), size=0.8),
+        panel_grid_major_x=blank,
+        panel_grid_minor=blank,
+        axis_text=lp.element_text(size=_ROOM),
+        axis_title=blank,
+        axis_ticks=blank,
+        axis_line_x=lp.element_line(color=dye(Ink.GRID), size=1),
+        plot_background=blank,
+        panel_background=blank,
+        plot_margin=[4, 8, 0, 0],
+        legend_position="none",
+    )
+
+
+def _finish(plot: Any, name: str, label: str, *, height: int = _HEIGHT) -> Markup:
+    return fit_svg((plot + lp.ggsize(_WIDTH, height)).to_svg(), name=name, label=label)

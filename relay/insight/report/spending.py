@@ -1,0 +1,152 @@
+"""The sections on tokens by source and on money, by phase and by decision."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from relay.base.words import count, render_tokens, render_usd
+from relay.insight.figures.composition import TokenSource, name_tool_source
+from relay.insight.figures.values import Figures, PhaseFigures
+from relay.insight.report.blocks import SERIES, Bar, Chapter, Ink, Plot, make_table
+from relay.insight.report.wording import NOTHING, render_number, render_per_decision, render_share
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_TOOLS_SHOWN = 3
+"""Of the tools whose results take most; results of others are one colour."""
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "role, tools and rules": (
+        TokenSource.SYSTEM,
+        TokenSource.TOOLS,
+        TokenSource.RULES,
+        TokenSource.ENVIRONMENT,
+        TokenSource.RELAY,
+    ),
+    "plan, notes and ledger": (TokenSource.PLAN, TokenSource.BATON, TokenSource.LEDGER),
+    "answers and thinking": (TokenSource.ASSISTANT, TokenSource.THINKING),
+}
+_OTHER_TOOLS = "results of other tools"
+_OTHER = "other"
+_BELOW = "The number below is the phase."
+
+
+def show_sources(figures: Figures) -> Chapter:
+    """Show what the prompts consisted of."""
+    whole = figures.totals.spent.usage.prompt_tokens
+    rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources]
+    table = make_table("All prompts", "Source, #Tokens, #Share", rows)
+    lead = (
+        f"{render_tokens(whole)} tokens were sent in {count(figures.totals.turns, 'turn')}; what is in a context is "
+        f"sent with every turn. {render_tokens(figures.totals.carried_tokens)} were sent before in the same session. "
+        "Parts are estimated by size and scaled to what the endpoint counted; what nothing explains is “other”."
+    )
+    plots = (plot_sources(figures, "sources-plot"),) if rows else ()
+    return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
+
+
+def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: float = 0) -> Plot:
+    """Draw what the prompts of each phase consisted of.
+
+    Args:
+        name: Of the drawing.
+        ranked: Sources in the order of their colours; those of the figures when left out.
+        most: Tokens that the height has room for at least.
+    """
+    groups = group_sources(ranked or [source for source, _ in figures.totals.sources])
+    inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
+    bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
+    label = "Tokens of all prompts by source, by phase; the table has their sums"
+    return Plot(
+        draw=_draw_bars(bars, label, name=name, most=most),
+        legend=tuple((ink, group) for group, ink in inks.items()),
+        caption=_BELOW,
+    )
+
+
+def _draw_bars(
+    bars: Sequence[Bar], label: str, *, name: str, dollars: bool = False, most: float = 0
+) -> "Callable[[], Markup]":
+    @cache
+    def draw() -> "Markup":
+        from relay.insight.report.plots import draw_bars
+
+        return draw_bars(bars, dollars=dollars, name=name, label=label, most=most)
+
+    return draw
+
+
+def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
+    """Return for each source the group that it is drawn in.
+
+    Args:
+        ranked: Sources, most tokens first.
+    """
+    tool = name_tool_source("")
+    shown = [source for source in ranked if source.startswith(tool)][:_TOOLS_SHOWN]
+    named = {source: name for name, members in _GROUPS.items() for source in members}
+    named |= {source: f"results of {source.removeprefix(tool)}" for source in shown}
+    groups = {source: named.get(source, _OTHER_TOOLS if source.startswith(tool) else _OTHER) for source in ranked}
+    order = [*_GROUPS, *(named[source] for source in shown), _OTHER_TOOLS, _OTHER]
+    return dict(sorted(groups.items(), key=lambda pair: order.index(pair[1])))
+
+
+def _stack(phase: PhaseFigures, groups: Mapping[str, str], inks: Mapping[str, Ink]) -> Bar:
+    parts = dict.fromkeys(inks.values(), 0)
+    for source, tokens in phase.totals.sources:
+        parts[inks[groups.get(source, _OTHER)]] += tokens
+    return Bar(label=phase.phase_id or NOTHING, parts=tuple((ink, float(n)) for ink, n in parts.items() if n))
+
+
+def show_cost(figures: Figures) -> Chapter:
+    """Show what each phase and each decision cost."""
+    phases = [phase for phase in figures.phases if phase.totals.spent.cost_usd is not None and phase.totals.turns]
+    plots = (_plot_costs(phases), _plot_decisions(phases)) if phases else ()
+    totals = figures.totals
+    lead = (
+        f"{render_per_decision(totals)} per decision. A decision is explicit: a tick, a record, an "
+        "amendment or a commit; no words are searched for."
+    )
+    rows = [
+        (
+            "carried from turn to turn, at the price of a cache read",
+            render_tokens(totals.carried_tokens),
+            render_usd(totals.carried_usd),
+        ),
+        (
+            "re-read tax: superseded results, sent again with each turn",
+            render_tokens(totals.tax_tokens),
+            render_usd(totals.tax_usd),
+        ),
+        ("duplicate reads", render_tokens(totals.duplicate_tokens), NOTHING),
+    ]
+    tables = [make_table("What remembering cost", "What, #Tokens, #Cost", rows)]
+    if (forecast := figures.forecast) and forecast.phases:
+        row = (
+            render_number(forecast.phases),
+            render_number(forecast.items),
+            render_usd(forecast.usd),
+            NOTHING
+            if forecast.low_usd is None
+            else f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
+        )
+        columns = "#Phases, #Open items, #Cost, Range"
+        tables.append(make_table("What is to come, at the cost per item so far", columns, [row]))
+    return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
+
+
+def _plot_costs(phases: Sequence[PhaseFigures]) -> Plot:
+    bars = [
+        Bar(label=phase.phase_id or NOTHING, parts=((Ink.S1, phase.totals.spent.cost_usd or 0.0),)) for phase in phases
+    ]
+    draw = _draw_bars(bars, "Cost of each phase; the table of phases has it", name="cost-plot", dollars=True)
+    return Plot(draw=draw, legend=((Ink.S1, "cost of the phase"),), caption=_BELOW)
+
+
+def _plot_decisions(phases: Sequence[PhaseFigures]) -> Plot:
+    bars = [
+        Bar(label=phase.phase_id or NOTHING, parts=((Ink.S5, phase.totals.usd_per_decision or 0.0),))
+        for phase in phases
+    ]
+    draw = _draw_bars(bars, "Cost per decision of each phase", name="decision-plot", dollars=True)
+    return Plot(draw=draw, legend=((Ink.S5, "cost per decision"),), caption=f"{_BELOW} No bar: no decision.")

@@ -1,0 +1,176 @@
+"""The event log below ``.relay/``: one JSON line per event, for reports; no run depends on it.
+
+``.relay/`` can be deleted at any moment and may have been planted by whoever wrote the repository: every step
+into it is made by directory descriptor without following links. What cannot be written is reported once and
+never stops a run.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from relay.base.redaction import redact
+from relay.base.values import dataclass
+from relay.base.walk import open_folder, open_ignored, open_regular
+from relay.plan.files import STATE_DIR
+from relay.session.events import Event, Noticed, PlanShown
+from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
+from relay.session.shapes import ShownPhase
+
+OUTPUTS = "outputs"
+OUTPUT_AGE_S = 7 * 86_400
+"""Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Of one event; a longer line is read as several, none of which is an event."""
+FOLDER, SUFFIX = "sessions", ".jsonl"
+"""Where logs lie below relay's own directory, and what the names of their files end with."""
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(slots=True, kw_only=True)
+class EventLog:
+    """An open log, a context manager. Mutable: holds a descriptor."""
+
+    path: Path
+    recorder: Recorder
+    secret_values: tuple[str, ...] = ()
+    """Never written; nor is anything that has the form of a secret."""
+    _descriptor: int | None
+    _failure: str = ""
+    """Why nothing is written any more; empty while it is."""
+    _reported: bool = False
+    _phases: tuple[ShownPhase, ...] = ()
+    """Of the plan, as it was shown last."""
+
+    def append(self, event: Event) -> Noticed | None:
+        """Write one event at once.
+
+        Returns:
+            What to tell the user, the first time that writing fails; None ever after, and when it worked.
+        """
+        if (
+            isinstance(event, PlanShown) and not event.changed_only
+        ):  # whole, it would be most of the log: with each tick, each box of the plan
+            self._phases, event = event.phases, event.since(self._phases)
+        if self._descriptor is not None:
+            try:
+                line = redact(render_record(self.recorder.record(event)), environ_values=self.secret_values)
+                _write(self._descriptor, f"{line}\n")
+            except OSError as exc:
+                self._failure = exc.strerror or str(exc)
+                self.close()
+        if not self._failure or self._reported:
+            return None
+        self._reported = True
+        return Noticed(text=f"this run leaves no log in {self.path}: {self._failure}", warning=True)
+
+    def close(self) -> None:
+        """Stop writing; what comes later is dropped."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # a late write error of a network file system; the data is gone
+                os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_log(
+    repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
+) -> EventLog:
+    """Open ``.relay/sessions/<id>.jsonl`` for appending; a failure is told by the first `EventLog.append`.
+
+    Raises:
+        ValueError: `run_id` is not a plain name.
+    """
+    if not _ID.fullmatch(run_id):
+        raise ValueError(f"{run_id!r} is not an id")
+    path = repo_root / STATE_DIR / FOLDER / f"{run_id}{SUFFIX}"
+    recorder = Recorder(clock)
+    try:
+        with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
+            descriptor = open_regular(path.name, folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        _end_torn_line(descriptor)
+    except OSError as exc:
+        return EventLog(path=path, recorder=recorder, _descriptor=None, _failure=exc.strerror or str(exc))
+    return EventLog(path=path, recorder=recorder, secret_values=secret_values, _descriptor=descriptor)
+
+
+class LogReader:
+    """The events of a log, one at a time, also of one that is still written to. Mutable: it counts what it skips.
+
+    Args:
+        lines: The open log; closed at its end.
+    """
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+        self.skipped_lines = 0
+        """Torn lines (a crash in mid-write) and those of another schema version, so far."""
+
+    def __iter__(self) -> Iterator[LoggedEvent]:
+        scope = Scope()
+        with self._lines as lines:
+            while line := lines.readline(MAX_LINE_BYTES):
+                record = parse_line(line, scope)
+                if record is None:
+                    self.skipped_lines += bool(line.strip())
+                    continue
+                scope = leave_scope(record)
+                yield record
+
+
+def open_events(path: Path) -> LogReader | None:
+    """Open a log for one pass over its events; None when there is no such file."""
+    try:
+        with open_folder(path.parent, ()) as folder:
+            descriptor = open_regular(path.name or ".", folder)
+    except OSError:
+        return None
+    return LogReader(os.fdopen(descriptor, "rb"))
+
+
+def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
+    """Read one line; None for what is not an event, however it is nested."""
+    try:
+        return parse_record(line, before, size_bytes=len(line))
+    except RecursionError:
+        return None
+
+
+def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> int:
+    """Delete what is older than that by modification time in a folder of relay's own; return how many files went.
+
+    What is gone already, cannot be deleted, or is no plain file is passed over.
+    """
+    removed = 0
+    with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, folder)) as directory:
+        for _, _, names, holder in os.fwalk(".", dir_fd=directory, follow_symlinks=False):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    state = os.stat(name, dir_fd=holder, follow_symlinks=False)
+                    if stat.S_ISREG(state.st_mode) and state.st_mtime < now_s - max_age_s:
+                        os.unlink(name, dir_fd=holder)
+                        removed += 1
+    return removed
+
+
+def _end_torn_line(descriptor: int) -> None:
+    """Close a line that a crash left open, so that the next event has its own."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        _write(descriptor, "\n")
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Write all of a text; a lone surrogate becomes the JSON escape that stands for it."""
+    rest = text.encode("utf-8", "backslashreplace")
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,127 @@
+"""Which logs a repository has, newest first, and which of them is meant."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from relay.base.values import dataclass
+from relay.base.walk import open_folder, open_regular
+from relay.git.names import JOB_BRANCHES, name_jobs
+from relay.insight.telemetry.log import FOLDER, SUFFIX, parse_line
+from relay.plan.files import STATE_DIR
+from relay.session.events import RunEnded, RunStarted
+from relay.session.records import LoggedEvent, Scope
+
+HEAD_BYTES = 64 * 1024
+"""Of a log's beginning, in which a run is named, and of its end, in which it says how it ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One run's log."""
+
+    run_id: str
+    """By the name of its file."""
+    path: Path
+    size_bytes: int
+    written: float
+    """When it was written last; seconds since the epoch."""
+    started: RunStarted | None
+    """None where its beginning is lost."""
+    began: float | None
+    ended: RunEnded | None
+    """None while it works, and when it was killed."""
+
+
+def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
+    """Return the logs below ``.relay/sessions``, newest first; links and what is no file are passed over."""
+    folder = repo_root / STATE_DIR / FOLDER
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as descriptor:
+            names = [file.name for file in os.scandir(descriptor) if file.name.endswith(SUFFIX)]
+            found = [entry for name in names if (entry := _look(folder / name, name, descriptor))]
+    except OSError:
+        return ()
+    return tuple(sorted(found, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
+
+
+def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
+    """Return the logs that a word means: a run's id or its beginning, a log's path, or all runs of a plan by its path.
+
+    Args:
+        entries: As `list_logs` returns them.
+        wanted: Empty for the newest.
+    """
+    if not wanted:
+        own = [entry for entry in entries if not _is_job(entry)]
+        return _with_jobs(entries, (own or list(entries))[:1])
+    name = Path(wanted).name.removesuffix(SUFFIX)
+    exact = [entry for entry in entries if entry.run_id == name]
+    if exact:
+        return _with_jobs(entries, exact)
+    plan = os.path.normpath(wanted)
+    of_plan = [entry for entry in entries if entry.started and os.path.normpath(entry.started.plan_path) == plan]
+    if of_plan:
+        return tuple(_keep_latest_plan(of_plan))
+    begun = [entry for entry in entries if entry.run_id.startswith(wanted)]
+    return _with_jobs(entries, begun) if len(begun) == 1 else ()
+
+
+def _is_job(entry: LogEntry) -> bool:
+    return entry.started is not None and entry.started.branch.startswith(JOB_BRANCHES)
+
+
+def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[LogEntry, ...]:
+    """Return runs with those that each started for single phases: in its time, on branches of jobs of its own."""
+    found = list(own)
+    for run in own:
+        if run.started is None or run.began is None or _is_job(run):
+            continue
+        prefix = name_jobs(run.started.branch)
+        later = [e.began for e in entries if not _is_job(e) and e.began is not None and e.began > run.began]
+        until = min(later, default=float("inf"))
+        jobs = (e for e in entries if e.started and e.began and e.started.branch.startswith(prefix))
+        found += [entry for entry in jobs if entry.began is not None and run.began <= entry.began < until]
+    return tuple(sorted(found, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
+
+
+def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
+    """Yield the runs of the plan that the file holds now, newest first; those of one before it are another's."""
+    commit = ""
+    for entry in entries:
+        own = entry.started.plan_commit if entry.started else ""
+        if commit and own and own != commit:
+            return
+        commit = commit or own
+        yield entry
+
+
+def _look(path: Path, name: str, folder: int) -> LogEntry | None:
+    """Read the beginning and the end of a log; None for what is none."""
+    try:
+        descriptor = open_regular(name, folder)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        state = os.fstat(descriptor)
+        head = stream.read(HEAD_BYTES)
+        stream.seek(max(0, state.st_size - HEAD_BYTES))
+        tail = stream.read(HEAD_BYTES)
+    begun = next((record for record in _iter_records(head.splitlines(), "RunStarted")), None)
+    over = next((record for record in _iter_records(reversed(tail.splitlines()), "RunEnded")), None)
+    return LogEntry(
+        run_id=name.removesuffix(SUFFIX),
+        path=path,
+        size_bytes=state.st_size,
+        written=state.st_mtime,
+        started=begun.event if begun and isinstance(begun.event, RunStarted) else None,
+        began=begun.at if begun else None,
+        ended=over.event if over and isinstance(over.event, RunEnded) else None,
+    )
+
+
+def _iter_records(lines: Iterable[bytes], kind: str) -> Iterable[LoggedEvent]:
+    mark = f'"event":"{kind}"'.encode()
+    for line in lines:
+        if mark in line and (record := parse_line(line, Scope())):
+            yield record

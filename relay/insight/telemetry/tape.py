@@ -1,0 +1,236 @@
+"""Tapes below ``.relay/history/``: one file per session, a note on each line; no run depends on them.
+
+As with the event log, the place may have been planted and is entered without following links, secrets are left out, and
+what cannot be written is given up.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import RLock
+from typing import Any, BinaryIO
+
+from relay.base.redaction import redact
+from relay.base.values import dataclass
+from relay.base.walk import open_folder, open_ignored, open_regular
+from relay.insight.telemetry.log import SUFFIX
+from relay.plan.files import STATE_DIR
+from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
+
+FOLDER = "history"
+MAX_TAPE_BYTES = 64 * 1024 * 1024
+"""Of one session; a longer one is played as far as its tape goes."""
+MAX_NOTE_BYTES = 32 * 1024 * 1024
+"""Of one line that is read."""
+TAPE_AGE_S = 30 * 86_400
+"""Tapes are kept so long by their modification time."""
+_DATA = "data:"
+_PLACE = ("type", "index", "item_id", "output_index")
+"""What says of an event which text its piece is of."""
+_Holder = dict[str, Any] | list[Any]
+
+
+class FileTape:
+    """An open tape. Mutable: holds a descriptor and the last request's messages.
+
+    Args:
+        descriptor: Where notes go; None when there is nowhere.
+        secret_values: Never written; nor is anything that has the form of a secret.
+        most_bytes: What would not fit into these is not written, nor is anything after it.
+    """
+
+    def __init__(
+        self, descriptor: int | None, secret_values: tuple[str, ...], most_bytes: int = MAX_TAPE_BYTES
+    ) -> None:
+        self._descriptor = descriptor
+        self._secret_values = secret_values
+        self._messages: list[Any] = []
+        self._fields: dict[str, tuple[Any, str]] = {}
+        self._written = 0
+        self._lock = RLock()
+        self._most_bytes = most_bytes
+
+    def keep(self, note: Note) -> None:
+        """Write a note at once; where that fails, and when the tape is too long, nothing more is written."""
+        with self._lock:
+            self._keep(note)
+
+    def _keep(self, note: Note) -> None:
+        if self._descriptor is None:
+            return
+        if note.get("kind") == "request":
+            name, messages = find_conversation(note["body"])
+            note = shorten_request(note["body"], self._messages)
+            self._messages = messages
+            line = self._render_request(note, name)
+        else:
+            line = self._render(note)
+        if self._written + len(line) > self._most_bytes:
+            self._write(b'{"kind":"full"}\n')
+            self.close()
+            return
+        self._write(line)
+
+    def _render_request(self, note: Note, conversation: str) -> bytes:
+        """Write a request field by field: but for its conversation it mostly says what the one before said."""
+        fields = {}
+        for name, value in note["body"].items():
+            before = self._fields.get(name)
+            text = before[1] if before and before[0] == value else self._clean(_dump({name: value})[1:-1])
+            fields[name] = (value, text)
+        body = ",".join(text for _, text in fields.values())
+        self._fields = {name: field for name, field in fields.items() if name != conversation}
+        return _encode(f'{{"kind":"request","same":{note["same"]},"body":{{{body}}}}}')
+
+    def _clean(self, text: str) -> str:
+        return redact(text, environ_values=self._secret_values)
+
+    def _render(self, note: Note) -> bytes:
+        if note.get("kind") == "answer":
+            note = {**note, "body": redact_stream(note["body"], self._clean)}
+        return _encode(self._clean(_dump(seal_content(note, self._clean))))
+
+    def _write(self, data: bytes) -> None:
+        if self._descriptor is None:
+            return
+        self._written += len(data)
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Write nothing more."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _encode(line: str) -> bytes:
+    return f"{line}\n".encode("utf-8", "backslashreplace")
+
+
+def open_tape(
+    repo_root: Path, session_id: str, secret_values: tuple[str, ...] = (), *, most_bytes: int = MAX_TAPE_BYTES
+) -> FileTape:
+    """Open a new tape; what is there already is a session's that is over, and nothing is added to it."""
+    try:
+        with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+            return FileTape(open_regular(f"{session_id}{SUFFIX}", folder, flags), secret_values, most_bytes)
+    except OSError:
+        return FileTape(None, secret_values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapeEntry:
+    """A tape that is there."""
+
+    session_id: str
+    written: float
+    """When it was written last; seconds since the epoch."""
+    size_bytes: int
+
+
+def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
+    """Return the tapes, newest first; links and what is no file are passed over."""
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
+            files = [file for file in os.scandir(folder) if file.name.endswith(SUFFIX)]
+            found = [(file.name, file.stat(follow_symlinks=False)) for file in files if _is_plain(file)]
+    except OSError:
+        return ()
+    entries = (
+        TapeEntry(session_id=name.removesuffix(SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
+        for name, state in found
+    )
+    return tuple(sorted(entries, key=lambda entry: (-entry.written, entry.session_id)))
+
+
+def _is_plain(file: "os.DirEntry[str]") -> bool:
+    return file.is_file(follow_symlinks=False)
+
+
+def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
+    """Read a session's tape; None when there is none, or nothing of it can be read."""
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
+            descriptor = open_regular(f"{session_id}{SUFFIX}", folder)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        try:
+            return join_notes([*_iter_notes(stream)])
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            return None  # relay did not write it
+
+
+def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
+    """Yield notes; a torn line is none."""
+    read = 0
+    while read <= MAX_TAPE_BYTES and (line := stream.readline(MAX_NOTE_BYTES)):
+        read += len(line)
+        try:
+            note = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(note, dict):
+            yield note
+
+
+def redact_stream(body: str, redact: Callable[[str], str]) -> str:
+    """Leave secrets out of a stream of any dialect, whose texts come in pieces: no piece looks like one.
+
+    Where a text holds one, its first piece gets the whole text and the rest none.
+
+    Args:
+        redact: Leaves secrets out of a text.
+    """
+    lines = body.split("\n")
+    events: dict[int, Any] = {}
+    texts: dict[object, list[tuple[int, _Holder, Any]]] = {}
+    for number, event in _iter_events(lines):
+        events[number] = event
+        place = tuple(str(event.get(name)) for name in _PLACE)
+        for path, holder, name in _iter_texts(event):
+            texts.setdefault((place, path), []).append((number, holder, name))
+    for pieces in texts.values():
+        text = "".join(holder[name] for _, holder, name in pieces)
+        left = redact(text)
+        if left == text:
+            continue
+        for number, holder, name in pieces:
+            holder[name], left = left, ""
+            lines[number] = f"{_DATA} {json.dumps(events[number], ensure_ascii=False, separators=(',', ':'))}"
+    return "\n".join(lines)
+
+
+def _iter_events(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines):
+        if not line.startswith(_DATA):
+            continue
+        try:
+            event = json.loads(line[len(_DATA) :])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            yield number, event
+
+
+def _iter_texts(event: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
+    """Yield where each text of an event stands: its path, and what holds it by which name."""
+    rest: list[tuple[tuple[object, ...], _Holder]] = [((), event)]
+    while rest:
+        path, holder = rest.pop()
+        for name, value in [*(holder.items() if isinstance(holder, dict) else enumerate(holder))]:
+            if isinstance(value, str):
+                yield (*path, name), holder, name
+            elif isinstance(value, dict | list):
+                rest.append(((*path, name), value))

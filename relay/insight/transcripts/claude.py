@@ -1,0 +1,282 @@
+"""Transcripts of Claude Code: JSON lines below ``~/.claude/projects/``, as versions up to 2.1.316 write them.
+
+A line is an entry of a tree; nothing but ``user``, ``assistant`` and ``attachment`` entries is ever in a prompt, and of
+these last not what repeats whole requests (``prompt_snapshot``). An answer is one line for each of its blocks, all with
+the same message id and usage; in older versions only the last has the output that was billed. Sub-agents have files of
+their own (``<session>/subagents/agent-<id>.jsonl``); older ones stand in the same file as side chains. A fork begins
+with a copy of the turns that it goes on from. Requests for a summary or a title are in no transcript; what they cost is
+in the agent's own sum (``cost-state``).
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relay.base.values import dataclass
+from relay.insight.transcripts.lines import Reading, find_count, find_dollars, get_list, get_map, get_text, read_lines
+from relay.insight.transcripts.teller import IMAGE_BYTES, MAIN, SIDE, Teller, ToolReply, describe_compaction, parse_time
+from relay.session.records import LoggedEvent
+from relay.session.shapes import SizedPart
+from relay.session.tokens import estimate_size_tokens
+from relay.session.usage import Usage
+from relay.session.values import Shown
+
+MOST_SUBAGENTS = 2_000
+MOST_IDS = 10_000
+"""Answers that are remembered, so that a copy of one counts once."""
+FORK_S = 2.0
+"""An entry that is so much older than the one above it was copied from another session."""
+_QUIET = frozenset(
+    {
+        "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob", "api-request-shape", "atis-latch",
+        "cost-state", "custom-title", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "pr-link",
+        "progress", "queue-operation", "summary", "tag", "task-summary", "tools-used", "worktree-state",
+    }
+)  # fmt: skip
+"""Entries that are known and in no prompt."""
+_COMPACT = "compact_boundary"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Answer:
+    """An answer of which lines may still come. Mutable: each adds to it."""
+
+    id: str
+    at: float
+    model: str
+    usage: Usage | None
+    stop: str
+
+
+class _Chain:
+    """Follows one chain of entries. Mutable."""
+
+    def __init__(self, teller: Teller, reading: Reading, *, side: bool) -> None:
+        self._teller, self._reading, self._side = teller, reading, side
+        self._at = 0.0
+        self._answer: _Answer | None = None
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._is_compacted = False
+        """A mark of a compaction came, and no answer since: a summary behind it is that one's, however long it took."""
+        self._phase = SIDE if side else MAIN
+        self._begun: tuple[float, str] | None = None
+        """When and as what the next context begins; None where one is open, or nothing was said yet."""
+        self._parts: tuple[SizedPart, ...] = ()
+        self.passed_side = False
+        """Whether there was an entry of a side chain, which another reader has to follow."""
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+            "user": self._hear,
+            "assistant": self._speak,
+            "system": self._note,
+        }
+
+    def read(self, entry: Mapping[str, Any], size: int) -> None:
+        """Take the next entry."""
+        kind = get_text(entry, "type")
+        handle = self._handlers.get(kind)
+        is_side = entry.get("isSidechain") is True
+        if kind == "queue-operation" and not self._at:
+            self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: what follows was said before it
+        self.passed_side = self.passed_side or is_side
+        if handle is not None and is_side == self._side:
+            self._follow(entry)
+            handle(entry)
+        if not self._side or is_side:
+            self._count(kind, entry, size)
+
+    def finish(self) -> None:
+        """Tell what is left at the end of the chain."""
+        self._settle()
+        self._teller.close(self._at)
+
+    def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
+        if kind in {"user", "assistant"} or (kind == "attachment" and "rendered" in entry):
+            self._reading.sent_bytes += size
+        elif kind == "api-request-shape":
+            self._parts = _measure_parts(get_map(entry, "shape"))
+        elif kind == "cost-state":
+            self._reading.own_cost_usd = find_dollars(entry, "totalCostUSD")
+        elif kind not in _QUIET and kind not in {"system", "attachment"}:
+            self._reading.count_unknown(kind or "without a type")
+
+    def _follow(self, entry: Mapping[str, Any]) -> None:
+        at = parse_time(get_text(entry, "timestamp"), self._at)
+        if at < self._at - FORK_S and not self._side:
+            self._reading.note("it begins with turns of the session that it was forked from; they are counted here too")
+        self._at = max(self._at, at) if self._at - at < FORK_S else at
+        root = self._side and entry.get("parentUuid") is None
+        if root:
+            self._settle()
+            self._teller.close(self._at)
+            self._is_compacted = False
+        if root or not (self._teller.is_open or self._begun):
+            agent = get_text(entry, "agentId")
+            self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
+
+    def _open(self) -> None:
+        """Begin the context that an answer is about to be of: what its first request consisted of is known by now."""
+        if not self._teller.is_open:
+            at, title = self._begun or (self._at, "")
+            self._begun = None
+            self._teller.open(at, title=title, reason="", phase=self._phase, parts=self._parts)
+
+    def _hear(self, entry: Mapping[str, Any]) -> None:
+        message = get_map(entry, "message")
+        if entry.get("isCompactSummary") is True and not self._is_compacted:
+            self._compact("summary", None, None)
+        results = [block for block in get_list(message, "content") if get_text(block, "type") == "tool_result"]
+        for block in results:
+            details = get_map(entry, "toolUseResult") if len(results) == 1 else {}
+            self._teller.answer(self._at, get_text(block, "tool_use_id"), _read_result(block, details))
+        if not results:
+            self._teller.last_at = self._at
+
+    def _speak(self, entry: Mapping[str, Any]) -> None:
+        message = get_map(entry, "message")
+        if entry.get("isApiErrorMessage") is True or get_text(message, "model") == "<synthetic>":
+            return
+        name, usage = get_text(message, "id"), _read_usage(get_map(message, "usage"))
+        if self._answer is None or self._answer.id != name:
+            self._settle()
+            if usage is None or name in self._known:
+                return  # kept over a compaction or copied: it was counted where it was given
+            self._open()
+            self._is_compacted = False
+            self._teller.hold(self._at)
+            self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
+        self._answer.model = get_text(message, "model") or self._answer.model
+        self._answer.stop = get_text(message, "stop_reason") or self._answer.stop
+        self._answer.usage = _take_larger(self._answer.usage, usage)
+        for block in get_list(message, "content"):
+            if get_text(block, "type") == "tool_use":
+                self._teller.call(self._at, get_text(block, "id"), get_text(block, "name"), get_map(block, "input"))
+
+    def _note(self, entry: Mapping[str, Any]) -> None:
+        kind = get_text(entry, "subtype")
+        if kind == _COMPACT:
+            found = get_map(entry, "compactMetadata")
+            how = get_text(found, "trigger") or "by itself"
+            self._compact(how, find_count(found, "preTokens"), find_count(found, "postTokens"))
+        elif kind == "api_error":
+            wait = find_count(entry, "retryInMs") or 0
+            self._teller.retry(
+                self._at, attempt=find_count(entry, "retryAttempt") or 0, wait_s=wait / 1000, reason="the API failed"
+            )
+
+    def _compact(self, how: str, before: int | None, after: int | None) -> None:
+        self._settle()
+        self._teller.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
+        self._is_compacted = True
+
+    def _settle(self) -> None:
+        """Tell the answer whose lines are all there."""
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        self._known[answer.id] = None
+        if len(self._known) > MOST_IDS:
+            self._known.popitem(last=False)
+        self._teller.respond(answer.at, model=answer.model, usage=answer.usage, stop=answer.stop)
+
+
+def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
+    """Yield the events of a transcript: the conversation, then side chains, then its sub-agents' own files.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    head = _find_head(path)
+    agent = f"Claude Code {get_text(head, 'version')}".strip()
+    teller = Teller(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading.note)
+    teller.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
+    main = _Chain(teller, reading, side=False)
+    yield from _follow(path, main, teller, reading)
+    if main.passed_side:
+        yield from _follow(path, _Chain(teller, Reading(), side=True), teller, Reading())
+    folder = path.parent / path.stem / "subagents"
+    for file in sorted(folder.glob("agent-*.jsonl"))[:MOST_SUBAGENTS]:
+        yield from _follow(file, _Chain(teller, reading, side=True), teller, reading)
+    teller.end()
+    yield from teller.take()
+
+
+def _follow(path: Path, reader: _Chain, teller: Teller, reading: Reading) -> Iterator[LoggedEvent]:
+    for entry, size in read_lines(path, reading):
+        reader.read(entry, size)
+        yield from teller.take()
+    reader.finish()
+    yield from teller.take()
+
+
+def _find_head(path: Path) -> Mapping[str, Any]:
+    """Return the first entry of the conversation; an empty one where there is none."""
+    return next((entry for entry, _ in read_lines(path, Reading()) if is_entry(entry)), {})
+
+
+def is_entry(entry: Mapping[str, Any]) -> bool:
+    """Say whether an object is an entry of a conversation of Claude Code."""
+    return "parentUuid" in entry and "sessionId" in entry
+
+
+def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
+    """Return what was used; None for what was not counted, and for zeros: no answer comes from nothing."""
+    made = get_map(usage, "cache_creation")
+    written = find_count(usage, "cache_creation_input_tokens") or 0
+    hour = min(written, find_count(made, "ephemeral_1h_input_tokens") or 0)
+    found = Usage(
+        input_tokens=find_count(usage, "input_tokens") or 0,
+        cache_read_tokens=find_count(usage, "cache_read_input_tokens") or 0,
+        cache_write_5m_tokens=written - hour,
+        cache_write_1h_tokens=hour,
+        output_tokens=find_count(usage, "output_tokens") or 0,
+        thinking_tokens=find_count(get_map(usage, "output_tokens_details"), "thinking_tokens") or 0,
+    )
+    return found if found.prompt_tokens else None
+
+
+def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
+    """Return the parts of a prompt that are the same in each request; newer versions keep them."""
+    system = sum(len(get_text(block, "text").encode("utf-8", "replace")) for block in get_list(shape, "system"))
+    tools = len(json.dumps(get_list(shape, "tools")))
+    sizes = (("system", system), ("tools", tools))
+    return tuple(SizedPart(source=name, bytes=size, tokens=estimate_size_tokens(size)) for name, size in sizes)
+
+
+def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Return the count of the line that knows more: the output grows while an answer comes."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda usage: usage.output_tokens)
+
+
+def _read_result(block: Mapping[str, Any], details: Mapping[str, Any]) -> ToolReply:
+    content = block.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [content] if isinstance(content, str) else [get_text(part, "text") for part in blocks]
+    others = sum(get_text(part, "type") not in {"", "text"} for part in blocks)
+    text, is_error = "\n".join(texts), block.get("is_error") is True
+    return ToolReply(
+        text=text,
+        is_error=is_error,
+        extra_bytes=others * IMAGE_BYTES,
+        changed=() if is_error else _find_changed(details),
+        shown=_find_shown(details),
+    )
+
+
+def _find_changed(details: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the file that a tool wrote; None where nothing says whether there was one."""
+    path = get_text(details, "filePath") or get_text(details, "notebook_path")
+    if path and ("structuredPatch" in details or "newString" in details or "new_source" in details):
+        return (path,)
+    return () if "file" in details else None
+
+
+def _find_shown(details: Mapping[str, Any]) -> Shown | None:
+    file = get_map(details, "file")
+    path, first, lines = get_text(file, "filePath"), find_count(file, "startLine"), find_count(file, "numLines")
+    if not path or first is None or not lines:
+        return None
+    return Shown(path=path, first_line=first, last_line=first + lines - 1)

@@ -1,0 +1,238 @@
+"""Transcripts of Codex: JSON lines below ``~/.codex/sessions/``, as versions up to 0.166 write them.
+
+Each line is ``{timestamp, type, payload}``. What an answer used comes behind its calls, as ``token_usage_record``
+or, in older versions, as ``event_msg`` / ``token_count``, which is also said again without a new answer. Cumulative
+counts (``total_token_usage``) are never the size of a context. Edits and exit codes come as events of their own before
+the result. Sub-agents have transcripts of their own.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relay.base.values import dataclass
+from relay.insight.transcripts.lines import Reading, find_count, get_list, get_map, get_text, parse_object, read_lines
+from relay.insight.transcripts.teller import IMAGE_BYTES, Teller, ToolReply, describe_compaction, parse_time
+from relay.session.records import LoggedEvent
+from relay.session.shapes import SizedPart
+from relay.session.tokens import estimate_size_tokens
+from relay.session.usage import Usage
+
+MOST_DETAILS = 1_000
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,1000})$", re.MULTILINE)
+_EXIT = re.compile(r"(?:exited with code|Exit code:?) (-?\d{1,4})")
+_QUIET = frozenset({"world_state", "ghost_snapshot", "response_item_metadata"})
+
+
+@dataclass(slots=True, kw_only=True)
+class _Details:
+    """What events said of a call before its result. Mutable: there may be several."""
+
+    exit_code: int | None = None
+    duration_s: float | None = None
+    changed: tuple[str, ...] | None = None
+
+
+class _Thread:
+    """Follows a thread. Mutable."""
+
+    def __init__(self, teller: Teller, reading: Reading) -> None:
+        self._teller, self._reading = teller, reading
+        self._at = 0.0
+        self._model = ""
+        self._details: dict[str, _Details] = {}
+        self._has_records = False
+        self._total: Any = None
+        self._before: int | None = None
+        self._metas = 0
+        self._parts: tuple[SizedPart, ...] = ()
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+            "session_meta": self._meet,
+            "turn_context": self._turn,
+            "response_item": self._take_item,
+            "event_msg": self._take_event,
+            "token_usage_record": self._count_record,
+            "compacted": self._compact,
+        }
+        self._items: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+            "message": self._take_message,
+            "reasoning": self._hold,
+            **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call"), self._call),
+            **dict.fromkeys(("web_search_call", "tool_search_call"), self._hold),
+            **dict.fromkeys(("function_call_output", "custom_tool_call_output"), self._answer),
+        }
+
+    def read(self, line: Mapping[str, Any], size: int) -> None:
+        """Take the next line."""
+        kind = get_text(line, "type")
+        self._at = parse_time(get_text(line, "timestamp"), self._at)
+        handle = self._handlers.get(kind)
+        if handle is not None:
+            payload = get_map(line, "payload")
+            if not self._teller.is_open:
+                self._parts = _measure_parts(payload)
+                self._teller.open(self._at, title="from its beginning", reason="", parts=self._parts)
+            handle(payload)
+        elif kind not in _QUIET:
+            self._reading.count_unknown(kind or "without a type")
+        self._reading.sent_bytes += size if kind == "response_item" else 0
+
+    def _meet(self, payload: Mapping[str, Any]) -> None:
+        self._metas += 1
+        if self._metas > 1 or get_text(payload, "forked_from_id"):
+            self._reading.note("it begins with turns of the session that it was forked from; they are counted here too")
+
+    def _turn(self, payload: Mapping[str, Any]) -> None:
+        self._model = get_text(payload, "model") or self._model
+
+    def _take_item(self, payload: Mapping[str, Any]) -> None:
+        kind = get_text(payload, "type")
+        handle = self._items.get(kind)
+        if handle is None:
+            self._reading.count_unknown(f"response_item {kind}")
+        else:
+            handle(payload)
+
+    def _take_message(self, payload: Mapping[str, Any]) -> None:
+        if get_text(payload, "role") == "assistant":
+            self._teller.hold(self._at)
+        else:
+            self._teller.last_at = self._at
+
+    def _hold(self, _: Mapping[str, Any]) -> None:
+        self._teller.hold(self._at)
+
+    def _call(self, payload: Mapping[str, Any]) -> None:
+        self._teller.hold(self._at)
+        raw = get_text(payload, "arguments") or get_text(payload, "input")
+        given = dict(parse_object(raw) or get_map(payload, "action") or {"description": raw})
+        command = given.get("command")
+        if isinstance(command, list):  # ["bash", "-lc", "…"]
+            given["command"] = str(command[-1]) if command else ""
+        name, call_id = get_text(payload, "name") or "local_shell", get_text(payload, "call_id")
+        self._teller.call(self._at, call_id, name, given)
+        if patched := _PATCHED.findall(raw if name == "apply_patch" else ""):
+            self._get_details(call_id).changed = tuple(patched)
+
+    def _answer(self, payload: Mapping[str, Any]) -> None:
+        call_id = get_text(payload, "call_id")
+        details = self._details.pop(call_id, _Details())
+        text, images = _read_output(payload)
+        code = details.exit_code
+        if code is None and (found := _EXIT.search(text[:2_000])):
+            code = int(found[1])
+        answered = ToolReply(
+            text=text,
+            is_error=bool(code),
+            extra_bytes=images * IMAGE_BYTES,
+            changed=() if code and details.changed else details.changed,
+            duration_s=details.duration_s,
+        )
+        self._teller.answer(self._at, call_id, answered)
+
+    def _take_event(self, payload: Mapping[str, Any]) -> None:
+        kind = get_text(payload, "type")
+        if kind == "task_started":
+            self._teller.window_tokens = find_count(payload, "model_context_window") or self._teller.window_tokens
+        elif kind == "token_count":
+            self._count_event(get_map(payload, "info"))
+        elif kind == "item_completed":
+            self._detail(get_map(payload, "item"), get_text(get_map(payload, "item"), "id"))
+        elif kind in {"exec_command_end", "patch_apply_end"}:
+            self._detail(payload, get_text(payload, "call_id"))
+        elif kind == "stream_error":
+            self._teller.retry(self._at, attempt=0, wait_s=0.0, reason=get_text(payload, "message"))
+
+    def _detail(self, item: Mapping[str, Any], call_id: str) -> None:
+        changes = get_map(item, "changes")
+        if not call_id or ("exit_code" not in item and not changes):
+            return
+        details = self._get_details(call_id)
+        code, took = item.get("exit_code"), get_map(item, "duration")
+        details.exit_code = code if isinstance(code, int) else details.exit_code
+        if took:
+            details.duration_s = (find_count(took, "secs") or 0) + (find_count(took, "nanos") or 0) / 1e9
+        if changes:
+            details.changed = tuple(map(str, changes))
+
+    def _get_details(self, call_id: str) -> _Details:
+        if len(self._details) >= MOST_DETAILS:
+            self._details.clear()
+        return self._details.setdefault(call_id, _Details())
+
+    def _count_record(self, payload: Mapping[str, Any]) -> None:
+        self._has_records = True
+        self._respond(get_map(payload, "usage"))
+
+    def _count_event(self, info: Mapping[str, Any]) -> None:
+        window, total = find_count(info, "model_context_window"), info.get("total_token_usage")
+        self._teller.window_tokens = window or self._teller.window_tokens
+        if not self._has_records and total != self._total:
+            self._respond(get_map(info, "last_token_usage"))
+        self._total = total
+
+    def _respond(self, counts: Mapping[str, Any]) -> None:
+        usage = _read_usage(counts)
+        self._before = usage.context_tokens if usage else self._before
+        self._teller.respond(self._at, model=self._model, usage=usage, stop="")
+
+    def _compact(self, _: Mapping[str, Any]) -> None:
+        self._teller.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
+
+
+def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
+    """Yield the events of a transcript.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    head: Mapping[str, Any] = next((line for line, _ in read_lines(path, Reading()) if is_line(line)), {})
+    meta = get_map(head, "payload")
+    agent = f"Codex {get_text(meta, 'cli_version')}".strip()
+    teller = Teller(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading.note)
+    teller.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
+    reader = _Thread(teller, reading)
+    for line, size in read_lines(path, reading):
+        reader.read(line, size)
+        yield from teller.take()
+    teller.end()
+    yield from teller.take()
+
+
+def is_line(line: Mapping[str, Any]) -> bool:
+    """Say whether an object is the head of a transcript of Codex."""
+    return get_text(line, "type") == "session_meta" and "payload" in line
+
+
+def _measure_parts(meta: Mapping[str, Any]) -> tuple[SizedPart, ...]:
+    """Return the part of each prompt that the head of a transcript has; of the tools nothing is known."""
+    size = len(get_text(get_map(meta, "base_instructions"), "text").encode("utf-8", "replace"))
+    return (SizedPart(source="system", bytes=size, tokens=estimate_size_tokens(size)),) if size else ()
+
+
+def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
+    """Return what was used; None where nothing was counted. Input is counted with what came from the cache."""
+    prompt = find_count(counts, "input_tokens")
+    if not prompt:
+        return None
+    read = min(prompt, find_count(counts, "cached_input_tokens") or 0)
+    written = min(prompt - read, find_count(counts, "cache_write_input_tokens") or 0)
+    return Usage(
+        input_tokens=prompt - read - written,
+        cache_read_tokens=read,
+        cache_write_5m_tokens=written,
+        output_tokens=find_count(counts, "output_tokens") or 0,
+        thinking_tokens=find_count(counts, "reasoning_output_tokens") or 0,
+    )
+
+
+def _read_output(payload: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the text of a result, and how many pictures it has."""
+    output = payload.get("output")
+    if isinstance(output, str):
+        inner = get_text(parse_object(output), "output") if output.startswith("{") else ""
+        return inner or output, 0
+    blocks = output if isinstance(output, list) else get_list(output, "content")
+    images = sum(get_text(block, "type") == "input_image" for block in blocks)
+    return "\n".join(get_text(block, "text") for block in blocks), images

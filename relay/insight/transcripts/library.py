@@ -1,0 +1,210 @@
+"""Which transcripts there are, and which format a file has."""
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from relay.base.errors import ConfigError
+from relay.base.values import dataclass
+from relay.insight.transcripts.claude import is_entry, read_claude
+from relay.insight.transcripts.codex import is_line, read_codex
+from relay.insight.transcripts.lines import Reading, get_map, get_text, read_lines, read_moment
+from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
+from relay.session.records import LoggedEvent
+
+MOST_LISTED = 50
+MOST_LOOKED_AT = 500
+"""Files of an agent, newest first, whose directory is looked up."""
+SNIFFED_LINES = 200
+"""Looked through for one that tells the format."""
+_SQLITE = b"SQLite format 3\0"
+
+
+class Format(StrEnum):
+    """What can be read."""
+
+    CLAUDE = "Claude Code"
+    CODEX = "Codex"
+    OPENCODE = "OpenCode"
+
+
+KNOWN = (
+    "Claude Code (~/.claude/projects/…/*.jsonl), Codex (~/.codex/sessions/…/rollout-*.jsonl), "
+    "OpenCode (~/.local/share/opencode/opencode.db)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A conversation that can be read."""
+
+    format: Format
+    path: Path
+    session: str = ""
+    """Which of a database; empty for a file of its own."""
+    title: str = ""
+    """As the agent calls it; empty where it has no name."""
+    updated: float
+    size_bytes: int | None = None
+    """None for one of many in a database."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenTranscript:
+    """A transcript that is being read. Mutable: its reading grows.
+
+    Iterate once; the reading is whole at the end.
+    """
+
+    transcript: Transcript
+    reading: Reading = field(default_factory=Reading)
+
+    def __iter__(self) -> Iterator[LoggedEvent]:
+        """Yield its events.
+
+        Raises:
+            ConfigError: It cannot be read any further.
+        """
+        found = self.transcript
+        try:
+            match found.format:
+                case Format.CLAUDE:
+                    yield from read_claude(found.path, self.reading)
+                case Format.CODEX:
+                    yield from read_codex(found.path, self.reading)
+                case Format.OPENCODE:
+                    yield from read_opencode(found.path, found.session, self.reading)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(f"{found.path} cannot be read: {error}") from error
+
+
+def get_transcript(path: Path, session: str) -> Transcript:
+    """Return what a file is.
+
+    Args:
+        session: Of a database; empty for the one that was worked on last.
+
+    Raises:
+        ConfigError: It cannot be read, is of no known format, or has no such session.
+    """
+    try:
+        path = path.resolve(strict=True)
+        known, size = path.stat(), path.stat().st_size
+        if not path.is_file():
+            raise ConfigError(f"{path} is no file", hint=f"known are {KNOWN}")
+        with path.open("rb") as stream:
+            is_sqlite = stream.read(len(_SQLITE)) == _SQLITE
+        if is_sqlite:
+            return _get_session(path, session)
+        found = _sniff(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    if session:
+        raise ConfigError(f"{path} holds one session only", hint="leave --session out")
+    return Transcript(format=found, path=path, updated=read_moment(known.st_mtime), size_bytes=size)
+
+
+def _sniff(path: Path) -> Format:
+    for line, _ in islice(read_lines(path, Reading()), SNIFFED_LINES):
+        if is_entry(line):
+            return Format.CLAUDE
+        if is_line(line):
+            return Format.CODEX
+        if "v" in line and "event" in line:
+            raise ConfigError(f"{path} is a log of relay's own", hint="relay report shows what is in it")
+    raise ConfigError(f"{path} is of no format that relay knows", hint=f"known are {KNOWN}")
+
+
+def _get_session(path: Path, session: str) -> Transcript:
+    if not is_database(path):
+        raise ConfigError(f"{path} is of no format that relay knows", hint=f"known are {KNOWN}")
+    sessions = [_make(path, stored) for stored in list_sessions(path, MOST_LOOKED_AT)]
+    found = next((one for one in sessions if not session or one.session == session), None)
+    if found is None:
+        what = f"no session {session!r}" if session else "no session"
+        raise ConfigError(f"{path} has {what}", hint="relay inspect lists those of this directory")
+    return found
+
+
+def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]:
+    """Return the conversations about a directory and those below it, the last that was worked on first.
+
+    Args:
+        root: The directory.
+        environ: For HOME and where agents keep their files.
+    """
+    home = Path(environ.get("HOME") or "/nonexistent")
+    claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+    codex = Path(environ.get("CODEX_HOME") or home / ".codex") / "sessions"
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share") / "opencode/opencode.db"
+    found = [*_list_claude(claude, root), *_list_codex(codex, root), *_list_opencode(data, root)]
+    return sorted(found, key=lambda one: one.updated, reverse=True)[:MOST_LISTED]
+
+
+def name_project(root: Path) -> str:
+    """Return the folder in which Claude Code keeps the transcripts of a directory."""
+    return re.sub(r"[^A-Za-z0-9]", "-", str(root))
+
+
+def _list_claude(projects: Path, root: Path) -> Iterator[Transcript]:
+    name = name_project(root)
+    folders = [name, *(found for found in _list_names(projects) if found.startswith(f"{name}-"))]
+    files = [path for folder in folders for path in _glob(projects / folder, "*.jsonl")]
+    for path, updated, size in _rank(files):
+        head = _find_head(path, Format.CLAUDE)
+        if _is_below(get_text(head, "cwd"), root):
+            yield Transcript(format=Format.CLAUDE, path=path, updated=updated, size_bytes=size)
+
+
+def _list_codex(sessions: Path, root: Path) -> Iterator[Transcript]:
+    for path, updated, size in _rank(_glob(sessions, "*/*/*/rollout-*.jsonl")):
+        if _is_below(get_text(get_map(_find_head(path, Format.CODEX), "payload"), "cwd"), root):
+            yield Transcript(format=Format.CODEX, path=path, updated=updated, size_bytes=size)
+
+
+def _list_opencode(path: Path, root: Path) -> Iterator[Transcript]:
+    if path.is_file() and is_database(path):
+        stored = list_sessions(path, MOST_LOOKED_AT)
+        yield from (_make(path, one) for one in stored if _is_below(one.directory, root))
+
+
+def _make(path: Path, stored: StoredSession) -> Transcript:
+    return Transcript(format=Format.OPENCODE, path=path, session=stored.id, title=stored.title, updated=stored.updated)
+
+
+def _find_head(path: Path, wanted: Format) -> Mapping[str, object]:
+    is_head = is_entry if wanted is Format.CLAUDE else is_line
+    with contextlib.suppress(OSError):
+        return next((line for line, _ in islice(read_lines(path, Reading()), SNIFFED_LINES) if is_head(line)), {})
+    return {}
+
+
+def _is_below(cwd: str, root: Path) -> bool:
+    return cwd == str(root) or cwd.startswith(f"{root}/")
+
+
+def _list_names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _glob(folder: Path, pattern: str) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        yield from folder.glob(pattern)
+
+
+def _rank(files: Iterable[Path]) -> list[tuple[Path, float, int]]:
+    """Return files with when they were written last and their sizes, newest first."""
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):
+            known = path.stat()
+            found.append((path, read_moment(known.st_mtime), known.st_size))
+    return sorted(found, key=lambda one: one[1], reverse=True)[:MOST_LOOKED_AT]

@@ -1,0 +1,255 @@
+"""Sessions of OpenCode: the SQLite database ``~/.local/share/opencode/opencode.db``, as version 1.18 writes it.
+
+A message is a row of ``message``, what it consists of are rows of ``part``; both keep their content as JSON. Each step
+of an answer ends with a ``step-finish`` part, which has its tokens and the agent's own price. A compaction is a message
+of the user's with a ``compaction`` part, answered by the summary; what follows knows that alone. A sub-agent is a
+session whose parent is this one. Before 1.2 all of it was in files below ``storage/``; those are not read.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from relay.base.values import dataclass
+from relay.insight.transcripts.lines import (
+    Reading,
+    find_count,
+    find_dollars,
+    get_list,
+    get_map,
+    get_text,
+    parse_object,
+    read_moment,
+)
+from relay.insight.transcripts.teller import IMAGE_BYTES, MAIN, SIDE, Teller, ToolReply, describe_compaction
+from relay.session.records import LoggedEvent
+from relay.session.usage import Usage
+from relay.session.values import Shown
+
+TABLES = frozenset({"session", "message", "part"})
+MOST_SUBAGENTS = 2_000
+_WRITES = frozenset({"edit", "write", "multiedit"})
+_SENT = frozenset({"text", "tool", "reasoning", "file"})
+_QUIET = _SENT | {"step-start", "snapshot", "patch", "agent", "subtask", "retry", "compaction"}
+_MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A session as the database lists it."""
+
+    id: str
+    directory: str
+    title: str
+    updated: float
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open a database to read it; nothing of it is written, not its log either.
+
+    Raises:
+        sqlite3.Error: It is none.
+    """
+    # Without a write-ahead log nobody is writing: then the file alone is looked at, and none is made beside it.
+    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{quiet}", uri=True)
+    base.text_factory = lambda text: text.decode("utf-8", "replace")
+    base.execute("PRAGMA query_only = 1")
+    base.execute("PRAGMA trusted_schema = 0")
+    return base
+
+
+def is_database(path: Path) -> bool:
+    """Say whether a file is a database with OpenCode's tables."""
+    try:
+        with closing(open_database(path)) as base:
+            rows = base.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN (?, ?, ?)", [*TABLES])
+            return {str(name) for (name,) in rows} == TABLES
+    except sqlite3.Error:
+        return False
+
+
+def list_sessions(path: Path, most: int) -> list[StoredSession]:
+    """Return conversations, the last that was worked on first; empty where there is no such database."""
+    sql = "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
+    try:
+        with closing(open_database(path)) as base:
+            return [_make_session(row) for row in base.execute(f"{sql} LIMIT ?", [most])]
+    except sqlite3.Error:
+        return []
+
+
+def _make_session(row: tuple[Any, ...]) -> StoredSession:
+    return StoredSession(id=str(row[0]), directory=str(row[1]), title=str(row[2]), updated=_to_seconds(row[3]))
+
+
+class _Messages:
+    """Follows a session. Mutable."""
+
+    def __init__(self, teller: Teller, reading: Reading, phase: str) -> None:
+        self._teller, self._reading, self._phase = teller, reading, phase
+        self._at = 0.0
+        self._model = ""
+        self._before: int | None = None
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+            "tool": self._use,
+            "step-finish": self._respond,
+        }
+
+    def read(self, data: str, parts: Iterator[str], created: float) -> None:
+        """Take the next message, its parts, and when it was begun."""
+        message = parse_object(data) or {}
+        self._at = created
+        self._model = get_text(message, "modelID") or self._model
+        if get_text(message, "role") != "assistant":
+            self._take_all(parts)
+            self._teller.last_at = created
+        elif message.get("summary") is True:
+            self._summarize(message, parts)
+        else:
+            self._answer(message, parts)
+
+    def _summarize(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
+        """Take the request for a summary: a context of its own, after which the conversation begins anew."""
+        words = describe_compaction("by OpenCode", self._before, None)
+        self._teller.close(self._at, result="compacted", detail=words)
+        self._teller.open(self._at, title="request for a summary", reason="", phase=SIDE)
+        self._answer(message, parts)
+        self._teller.open(self._at, title="after a compaction", reason=words, phase=self._phase)
+
+    def _answer(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
+        self._teller.hold()
+        if "step-finish" in self._take_all(parts):
+            return
+        if "error" in message:
+            self._teller.release(self._at)
+            return
+        done = find_count(get_map(message, "time"), "completed")
+        self._at = _to_seconds(done) or self._at
+        self._respond(message)
+
+    def _take_all(self, parts: Iterator[str]) -> set[str]:
+        """Take the parts of a message; return their kinds."""
+        kinds = set()
+        for raw in parts:
+            part = parse_object(raw) or {}
+            kind = get_text(part, "type")
+            kinds.add(kind)
+            self._reading.sent_bytes += len(raw) if kind in _SENT else 0
+            self._take(kind, part)
+        return kinds
+
+    def _take(self, kind: str, part: Mapping[str, Any]) -> None:
+        handle = self._handlers.get(kind)
+        if handle is not None:
+            handle(part)
+        elif kind not in _QUIET:
+            self._reading.count_unknown(f"part {kind}")
+
+    def _respond(self, counted: Mapping[str, Any]) -> None:
+        usage = _read_usage(get_map(counted, "tokens"))
+        self._before = usage.context_tokens if usage else self._before
+        self._teller.respond(
+            self._at, model=self._model, usage=usage, stop="", own_usd=find_dollars(counted, "cost") or None
+        )
+        self._teller.hold()  # a further step of the same message
+
+    def _use(self, part: Mapping[str, Any]) -> None:
+        state, name, call_id = get_map(part, "state"), get_text(part, "tool"), get_text(part, "callID")
+        given, took = get_map(state, "input"), get_map(state, "time")
+        begun, ended = find_count(took, "start"), find_count(took, "end")
+        at = _to_seconds(begun) or self._at
+        self._teller.call(at, call_id, name, given)
+        if get_text(state, "status") not in {"completed", "error"}:
+            return
+        self._at = _to_seconds(ended) or at
+        self._teller.answer(self._at, call_id, _read_result(name, state))
+
+
+def read_opencode(path: Path, session: str, reading: Reading) -> Iterator[LoggedEvent]:
+    """Yield the events of a session and of its sub-agents.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+    """
+    with closing(open_database(path)) as base:
+        row = base.execute("SELECT directory, version, time_created FROM session WHERE id = ?", [session]).fetchone()
+        directory, version, created = row or ("", "", 0)
+        teller = Teller(f"OpenCode {version}".strip(), session, str(directory), reading.note)
+        teller.begin(_to_seconds(created), branch="")
+        yield from _follow(base, session, teller, reading, title="from its beginning", phase=MAIN)
+        below = base.execute("SELECT id, title FROM session WHERE parent_id = ? ORDER BY time_created", [session])
+        for name, title in below.fetchmany(MOST_SUBAGENTS):
+            yield from _follow(base, str(name), teller, reading, title=f"sub-agent {title}", phase=SIDE)
+        teller.end()
+        yield from teller.take()
+
+
+def _follow(
+    base: sqlite3.Connection, session: str, teller: Teller, reading: Reading, *, title: str, phase: str
+) -> Iterator[LoggedEvent]:
+    reader = _Messages(teller, reading, phase)
+    messages = base.execute(
+        "SELECT id, CAST(data AS text), time_created FROM message WHERE session_id = ? ORDER BY time_created, id",
+        [session],
+    )
+    is_first = True
+    for name, data, created in messages:
+        if is_first:
+            teller.open(_to_seconds(created), title=title, reason="", phase=phase)
+            is_first = False
+        reading.lines += 1
+        reading.size_bytes += len(data or "")
+        reader.read(data or "", _iter_parts(base, str(name), reading), _to_seconds(created))
+        yield from teller.take()
+    teller.close(teller.last_at)
+    yield from teller.take()
+
+
+def _iter_parts(base: sqlite3.Connection, message: str, reading: Reading) -> Iterator[str]:
+    for (data,) in base.execute("SELECT CAST(data AS text) FROM part WHERE message_id = ? ORDER BY id", [message]):
+        reading.size_bytes += len(data or "")
+        yield data or ""
+
+
+def _to_seconds(moment: Any) -> float:
+    return read_moment(moment / _MS if isinstance(moment, int | float) else None)
+
+
+def _read_usage(tokens: Mapping[str, Any]) -> Usage | None:
+    """Return what was used; None where nothing was counted. Thinking is counted beside the output."""
+    cache = get_map(tokens, "cache")
+    thinking = find_count(tokens, "reasoning") or 0
+    found = Usage(
+        input_tokens=find_count(tokens, "input") or 0,
+        cache_read_tokens=find_count(cache, "read") or 0,
+        cache_write_5m_tokens=find_count(cache, "write") or 0,
+        output_tokens=(find_count(tokens, "output") or 0) + thinking,
+        thinking_tokens=thinking,
+    )
+    return found if found.prompt_tokens else None
+
+
+def _read_result(name: str, state: Mapping[str, Any]) -> ToolReply:
+    known, given = get_map(state, "metadata"), get_map(state, "input")
+    failed = get_text(state, "status") == "error" or bool(known.get("exit"))
+    path = get_text(given, "filePath") or get_text(get_map(known, "filediff"), "file")
+    changed: tuple[str, ...] | None = None
+    if path:
+        changed = (path,) if name in _WRITES and not failed else ()
+    return ToolReply(
+        text=get_text(state, "output") or get_text(state, "error"),
+        is_error=failed,
+        extra_bytes=len(get_list(state, "attachments")) * IMAGE_BYTES,
+        changed=changed,
+        shown=_find_shown(get_map(known, "display")),
+    )
+
+
+def _find_shown(display: Mapping[str, Any]) -> Shown | None:
+    path, first, last = get_text(display, "path"), find_count(display, "lineStart"), find_count(display, "lineEnd")
+    if not path or first is None or last is None or get_text(display, "type") != "file":
+        return None
+    return Shown(path=path, first_line=first, last_line=last)

@@ -1,0 +1,347 @@
+"""Telling the turns of another agent as relay tells its own: events of contexts, answers and tool calls."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from relay.base.values import dataclass
+from relay.base.words import shorten
+from relay.insight.transcripts.lines import read_moment
+from relay.session.events import (
+    Event,
+    GaugeCrossed,
+    LegEnded,
+    LegStarted,
+    RequestStarted,
+    ResponseReceived,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from relay.session.gauge import DEFAULT_RESET_AT, LARGEST_RESULT_TOKENS, parse_reset_at
+from relay.session.prices import cost_usd, find_limits, find_price
+from relay.session.records import LoggedEvent, Recorder
+from relay.session.shapes import SizedPart
+from relay.session.usage import Spent, Usage
+from relay.session.values import SessionEnd, Shown
+
+MAIN, SIDE = "conversation", "sub-agents"
+"""What stands for the phase: contexts of the conversation itself, and those of sub-agents."""
+ASSUMED_WINDOW_TOKENS = 200_000
+"""Of a model that neither the transcript nor relay's table has a window for; the line is the same above 222,000."""
+IMAGE_BYTES = 8_000
+"""What a picture or a document counts for, as text: 2,000 tokens flat, as Claude Code estimates them."""
+MOST_CALLS = 1_000
+MOST_HELD = 10_000
+"""Events of one answer; more belong to a file that nobody wrote by working."""
+SUMMARY_CHARS = 200
+_TOLD = ("file_path", "filePath", "path", "notebook_path", "command", "cmd", "pattern", "query", "url", "description")
+"""What a call is about: the first of these that its input has."""
+_RANGE = ("offset", "limit", "view_range")
+SHELLS = frozenset(
+    {"bash", "shell", "exec_command", "shell_command", "local_shell", "local_shell_call", "unified_exec"}
+)
+_CAT = re.compile(r"(?:cat(?: -n)?|nl(?: -ba)?) ([\w./+@-]+)", re.ASCII)
+_SED = re.compile(r"sed -n (['\"]?)(\d{1,9}),(\d{1,9})p\1 ([\w./+@-]+)", re.ASCII)
+_HEAD = re.compile(r"head (?:-n ?|-)(\d{1,9}) ([\w./+@-]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReply:
+    """How a tool call was answered."""
+
+    text: str
+    is_error: bool
+    extra_bytes: int = 0
+    """Of pictures and documents."""
+    changed: tuple[str, ...] | None = None
+    """As the agent wrote them; None when unknown (a shell command)."""
+    shown: Shown | None = None
+    duration_s: float | None = None
+    """None: from the call to its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    at: float
+    name: str
+    summary: str
+    command: str
+
+
+class Teller:
+    """Makes the events of one transcript. Mutable: it follows the conversation.
+
+    Args:
+        agent: Name and version, such as ``claude 2.1.316``.
+        run_id: The session as the agent calls it.
+        cwd: Where it worked; paths below it are shown relative to it.
+        note: Told what has to be assumed.
+    """
+
+    def __init__(self, agent: str, run_id: str, cwd: str, note: Callable[[str], None]) -> None:
+        self._note = note
+        self.cwd = cwd.rstrip("/")
+        self.window_tokens: int | None = None
+        """As the transcript has it."""
+        self.last_at = 0.0
+        """Of what was last said or answered: an answer takes its time from then."""
+        self._agent, self._run_id = agent, run_id
+        self._records: list[LoggedEvent] = []
+        self._recorder = Recorder(lambda: self._at)
+        self._at = self._latest = 0.0
+        self._held: list[tuple[float, Event]] | None = None
+        self._held_at: float | None = None
+        self._calls: dict[str, _Call] = {}
+        self._legs = self._turn = 0
+        self._has_crossed = False
+        self._spent: Spent | None = None
+        self._session = ("", "")
+        """Id and phase of the open context."""
+
+    def take(self) -> list[LoggedEvent]:
+        """Return what was told since this was last asked."""
+        told, self._records = self._records, []
+        return told
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a context is open."""
+        return self._spent is not None
+
+    def begin(self, at: float, *, branch: str) -> None:
+        """Begin the run."""
+        self._tell(
+            at,
+            RunStarted(
+                run_id=self._run_id,
+                command=self._agent,
+                model="",
+                plan_path="",
+                branch=branch,
+                sandbox="",
+                cap_usd=None,
+                spent_usd=None,
+                rehearsed=False,
+                context="compact",
+            ),
+        )
+
+    def open(self, at: float, *, title: str, reason: str, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
+        """Begin a context; one that is open is closed.
+
+        Args:
+            reason: Why it begins; empty for the first.
+            phase: `MAIN` or `SIDE`.
+            parts: Of its prompts, as `LegStarted.prompt` has them; empty when unknown.
+        """
+        self.close(at)
+        self._legs += 1
+        self._turn, self._spent, self._calls, self._has_crossed = 0, Spent(), {}, False
+        self._session = (f"{self._legs}/{self._run_id}", phase)
+        self.last_at = max(self.last_at, at) if phase == MAIN else at
+        session_id, phase_id = self._session
+        self._tell(
+            at,
+            LegStarted(
+                session_id=session_id, phase_id=phase_id, title=title, leg=self._legs, reason=reason, prompt=parts
+            ),
+        )
+
+    def close(self, at: float, *, result: str = "ended", detail: str = "") -> None:
+        """End the open context, if there is one."""
+        self.release(at)
+        if self._spent is None:
+            return
+        session_id, phase_id = self._session
+        spent, self._spent = self._spent, None
+        self._tell(
+            at,
+            LegEnded(
+                session_id=session_id,
+                phase_id=phase_id,
+                end=SessionEnd.FINISHED,
+                result=result,
+                detail=detail,
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
+            ),
+        )
+
+    def end(self) -> None:
+        """End the run, at the last moment that was told of."""
+        self.close(self._at)
+        self._tell(self._latest, RunEnded(exit_code=0, reason="the transcript ends", next_command="", spent_usd=None))
+
+    def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
+        """End the open context and begin the one that a summary stands at the head of.
+
+        Args:
+            words: As `describe_compaction` has them.
+            phase: As `open`.
+            parts: As `open`.
+        """
+        self.close(at, result="compacted", detail=words)
+        self.open(at, title="after a compaction", reason=words, phase=phase, parts=parts)
+
+    def hold(self, at: float | None = None) -> None:
+        """Keep what is told from here on behind the answer that it belongs to.
+
+        Args:
+            at: When the answer was there; None when its first call says so.
+        """
+        if self._held is None:
+            self._held, self._held_at = [], at
+
+    def release(self, at: float) -> None:
+        """Tell what was held; the answer that it belongs to was never counted."""
+        if self._held:
+            self.respond(at, model="", usage=None, stop="")
+        self._held = None
+
+    def respond(self, at: float, *, model: str, usage: Usage | None, stop: str, own_usd: float | None = None) -> None:
+        """Tell an answer, and what was held behind it.
+
+        Args:
+            at: When it was there, where `hold` does not know.
+            model: Who answered; empty when unknown.
+            usage: As the endpoint counted it; None when unknown.
+            stop: Why it stopped; empty when unknown.
+            own_usd: The agent's own price of it, where relay's table has none.
+        """
+        held, self._held = self._held or [], None
+        at, self._held_at = at if self._held_at is None else self._held_at, None
+        if self._spent is None:
+            self.open(at, title="", reason="")
+        self._turn += 1
+        cost = None if usage is None else _find_cost(model, usage, at)
+        cost = own_usd if cost is None else cost
+        self._spent = (self._spent or Spent()) + Spent(usage=usage or Usage(), cost_usd=cost)
+        window = self.window_tokens or self._find_window(model)
+        soft = parse_reset_at(DEFAULT_RESET_AT).line_tokens(window)
+        self._tell(at, RequestStarted(turn=self._turn))
+        self._tell(
+            at,
+            ResponseReceived(
+                turn=self._turn,
+                model=model,
+                usage=usage,
+                cost_usd=cost,
+                fill_tokens=usage.context_tokens if usage else None,
+                soft_tokens=soft,
+                hard_tokens=soft + LARGEST_RESULT_TOKENS,
+                window_tokens=window,
+                stop_reason=stop,
+                duration_s=max(0.0, at - self.last_at) if self.last_at else 0.0,
+            ),
+        )
+        if usage and usage.context_tokens >= soft and not self._has_crossed:
+            self._has_crossed = True
+            self._tell(at, GaugeCrossed(line="soft", fill_tokens=usage.context_tokens, line_tokens=soft))
+        self.last_at = max([at, *(moment for moment, _ in held)])
+        for moment, event in held:
+            self._tell(moment, event)
+
+    def retry(self, at: float, *, attempt: int, wait_s: float, reason: str) -> None:
+        """Tell that a request failed and is sent again."""
+        self._tell(at, RetryScheduled(attempt=attempt, wait_s=wait_s, reason=shorten(reason, SUMMARY_CHARS)))
+
+    def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
+        """Tell that a tool is called."""
+        command = next((v for key in ("command", "cmd") if isinstance(v := given.get(key), str)), "")
+        call = _Call(at=at, name=name, summary=_summarize(given), command=command)
+        if len(self._calls) < MOST_CALLS:
+            self._calls[call_id] = call
+        self._held_at = at if self._held_at is None and self._held is not None else self._held_at
+        self._say(at, ToolStarted(call_id=call_id, name=name, summary=call.summary))
+
+    def answer(self, at: float, call_id: str, answered: ToolReply) -> None:
+        """Tell that a tool call of this context was answered; one that was kept over a compaction is none of it."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        data = answered.text.encode("utf-8", "replace")
+        shown = answered.shown or _find_shown(call, answered)
+        waited = max(0.0, at - call.at)
+        self._say(
+            at,
+            ToolFinished(
+                call_id=call_id,
+                name=call.name,
+                is_error=answered.is_error,
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                duration_s=waited if answered.duration_s is None else answered.duration_s,
+                changed_paths=None if answered.changed is None else tuple(map(self.relate, answered.changed)),
+                result_bytes=len(data) + answered.extra_bytes,
+                shown=Shown(path=self.relate(shown.path), first_line=shown.first_line, last_line=shown.last_line)
+                if shown
+                else None,
+            ),
+        )
+        if self._held is None:
+            self.last_at = max(self.last_at, at)
+
+    def _find_window(self, model: str) -> int:
+        limits = find_limits(model) if model else None
+        if limits is None and model:
+            self._note(f"the window of {model} is unknown; a relay's line is that of {ASSUMED_WINDOW_TOKENS:,} tokens")
+        return limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
+
+    def relate(self, path: str) -> str:
+        """Return a path as seen from where the agent worked."""
+        return path[len(self.cwd) + 1 :] if self.cwd and path.startswith(f"{self.cwd}/") else path.removeprefix("./")
+
+    def _say(self, at: float, event: Event) -> None:
+        if self._held is None:
+            self._tell(at, event)
+        elif len(self._held) < MOST_HELD:
+            self._held.append((at, event))
+
+    def _tell(self, at: float, event: Event) -> None:
+        self._at, self._latest = at, max(self._latest, at)
+        self._records.append(self._recorder.record(event))
+
+
+def _summarize(given: Mapping[str, Any]) -> str:
+    """Say what a call is about in one line."""
+    about = next((v for key in _TOLD if isinstance(v := given.get(key), str)), "")
+    part = ",".join(str(given[key]) for key in _RANGE if isinstance(given.get(key), int | list))
+    return shorten(" ".join(f"{about}:{part}".split()) if part else " ".join(about.split()), SUMMARY_CHARS)
+
+
+def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
+    """Return which part of a file a plain command showed; None for any other."""
+    if answered.is_error or call.name.lower() not in SHELLS:
+        return None
+    command, lines = call.command.strip(), max(1, answered.text.count("\n"))
+    if found := _CAT.fullmatch(command):
+        return Shown(path=found[1], first_line=1, last_line=lines)
+    if found := _SED.fullmatch(command):
+        return Shown(path=found[4], first_line=int(found[2]), last_line=int(found[3]))
+    if found := _HEAD.fullmatch(command):
+        return Shown(path=found[2], first_line=1, last_line=int(found[1]))
+    return None
+
+
+def _find_cost(model: str, usage: Usage, at: float) -> float | None:
+    price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date()) if model else None
+    return None if price is None else cost_usd(usage, price)
+
+
+def describe_compaction(how: str, before: int | None, after: int | None) -> str:
+    """Say how a context was compacted, and from how many tokens to how many, as far as that is known."""
+    known = [f"{words} {n:,} tokens" for words, n in (("from", before), ("to", after)) if n is not None]
+    return " ".join([f"compacted ({how})", *known])
+
+
+def parse_time(text: str, before: float) -> float:
+    """Return seconds since the epoch; `before` for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return before
+    return read_moment((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) or before

@@ -1,1 +1,0 @@
-"""How full a context is, what tokens cost, what has been spent."""

@@ -1,0 +1,313 @@
+"""Planning: a session that can look at everything and change nothing, and the proof that it did not.
+
+The session returns the plan as the input of a tool; relay checks it, sends violations back a bounded number of times,
+and writes the file itself. Before and after, the repository is fingerprinted: a difference rejects the plan.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from relay.base.errors import ExitCode, PlanError, within
+from relay.base.hints import DOCTOR, RUN, STATUS, Command
+from relay.base.redaction import redact
+from relay.base.tree import find_stat, read_file, replace_file
+from relay.base.values import dataclass
+from relay.base.words import count, count_questions
+from relay.git.modes import FILE
+from relay.git.repository import Repo
+from relay.plan.check import check_plan
+from relay.plan.edit import NO_HEADING
+from relay.plan.encoding import decode_text, encode_text, require_utf8
+from relay.plan.files import STATE_DIR
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.parse import parse_plan
+from relay.prompts.package_data import is_example
+from relay.prompts.texts import (
+    render_converge_message,
+    render_feature_message,
+    render_no_plan_reminder,
+    render_planner_notice,
+    render_planner_system,
+    render_revise_message,
+    render_said_notice,
+    render_split_message,
+)
+from relay.run.planning.questions import ASSUMPTIONS, Interview
+from relay.run.planning.sizes import measure_phases
+from relay.run.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
+from relay.runners.base import Callbacks, Session
+from relay.session.events import Noticed
+from relay.session.usage import Spent
+from relay.session.values import SessionEnd
+from relay.setup.context import RunContext, RunEnd
+from relay.setup.pause import wait_while_paused
+from relay.setup.session import SessionTask
+from relay.store.fingerprint import list_differences, take_fingerprint
+from relay.store.inbox import drop_words, read_words
+from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
+from relay.store.session_cost import drop_spent
+from relay.store.texts import find_text
+from relay.tools.secret_check import refuse_secrets
+from relay.tools.specs import ASK, SUBMIT_PLAN
+from relay.tools.toolbox import build_reader_tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTask:
+    """What the user asked the planner for."""
+
+    feature: str = ""
+    """A new plan for this."""
+    revise: str = ""
+    """A change to the existing plan."""
+    split: str = ""
+    """Id of the one phase to split."""
+    converge: bool = False
+    """Hold the finished plan against the repository."""
+    force: bool = False
+    """Overwrite an unfinished plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningEnd:
+    """How a planning session ended."""
+
+    kind: str
+    """``done`` when a plan was accepted, else ``failed``."""
+    end: SessionEnd
+    detail: str
+
+
+def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
+    """Have a plan written, checked and put into the work tree; nothing is committed.
+
+    Raises:
+        PlanError: There is an unfinished plan already, or none to revise or split.
+    """
+    before = read_existing(ctx.repo.root, ctx.plan_path, task)
+    message, judge = _prepare(ctx, task, before)
+    interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values))
+    submissions = Submissions(judge=judge if task.converge else interview.noting(judge))
+    leave_out, session_id = (STATE_DIR,), ctx.new_id()
+    begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
+    found = take_fingerprint(ctx.repo, leave_out=leave_out)
+    ended = run_planning_session(ctx, session_id, message, submissions, None if task.converge else interview)
+    changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
+    refused = _Refused(begun=begun, task=task, last=submissions.last)
+    if changed:
+        return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
+    if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
+        _keep_cost(ctx.repo, begun, ctx.meter.session, before.text if before else "")
+        words = f"converged: nothing that {ctx.plan_path} asks for is missing"
+        return ctx.end(ExitCode.DONE, words)
+    if submissions.accepted is None:
+        code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
+        code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
+        words = f"no plan was accepted: {_describe_refusal(submissions, ended)}"
+        return _name_next(_reject(ctx, refused, words, code), ended.end)
+    _keep_overwritten(ctx, session_id)
+    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
+    _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
+    drop_words(ctx.repo, tuple(interview.left))
+    return _finish(ctx, submissions.accepted, interview.assumed)
+
+
+def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
+    judgement = submissions.judgement
+    faults = "; ".join(judgement.faults) if isinstance(judgement, Rejected) else ""
+    if ended.end in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL} or not ended.detail:
+        return faults or ended.detail or "the session submitted no plan"
+    return f"{ended.detail}; of the last one: {faults}" if faults else ended.detail
+
+
+def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
+    """Return the plan in the work tree; None when there is none or it does not matter.
+
+    Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
+
+    Raises:
+        PlanError: It is unfinished and would be overwritten, or it is needed and not there or not fit for the task.
+    """
+    data = read_file(root, plan_path)
+    needed = bool(task.revise or task.split or task.converge)
+    if data is None:
+        if find_stat(root, plan_path) is not None:
+            raise PlanError("this is not a regular file", path=plan_path)
+        if needed:
+            hint = ("`", Command(words=("plan",)), ' "what you want"` writes one')
+            raise PlanError("there is no such plan", path=plan_path, hint=hint)
+        return None
+    if not needed and task.force:
+        return None
+    try:
+        with within(plan_path):
+            plan = parse_plan(require_utf8(data))
+    except PlanError as error:
+        if not needed:
+            error.hint = (error.hint, "; " if error.hint else "", "--force replaces the plan")
+        raise
+    if not needed and not plan.done and not is_example(plan):
+        raise PlanError(
+            f"{plan_path} has open items: an unfinished plan is not overwritten",
+            hint=(Command(words=("plan", "--revise", "what to change")), " changes it, --force replaces it"),
+        )
+    _require_fit(plan, plan_path, task)
+    return plan if needed else None
+
+
+def _require_fit(plan: Plan, plan_path: str, task: PlanTask) -> None:
+    """Refuse to hold an open plan against the repository, and to split a phase that is not open."""
+    if task.converge and not plan.done:
+        raise PlanError(f"{plan_path} has open phases; a finished plan is held against the repository", hint=RUN)
+    if task.split:
+        _get_open_phase(plan, task.split)
+
+
+def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
+    phase = plan.find_phase(phase_id)
+    if phase is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise PlanError(f"there is no phase {phase_id!r} to split", hint=f"phases: {known}")
+    if phase.done:
+        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=STATUS)
+    if phase.in_list:
+        raise PlanError(f"phase {phase.id} {NO_HEADING}", line=phase.line)
+    return phase
+
+
+def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, Judge]:
+    """Return the session's first message and how its submissions are judged."""
+    measure = partial(
+        measure_phases,
+        ctx.repo.root,
+        line_tokens=ctx.sessions.soft_tokens,
+        rules_bytes=len(ctx.rules.text.encode("utf-8", "replace")),
+    )
+    if before is None:
+        return render_feature_message(task.feature), lambda text, sizes: judge_plan(text, measure if sizes else None)
+    if task.revise:
+        message = render_revise_message(task.revise, before.text)
+        return message, lambda text, sizes: judge_plan(text, measure if sizes else None, before=before)
+    if task.converge:
+        message = render_converge_message(before)
+        return message, lambda text, sizes: judge_appended(text, measure if sizes else None, before=before)
+    phase = _get_open_phase(before, task.split)
+    message = render_split_message(before, phase)
+    return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
+
+
+def run_planning_session(
+    ctx: RunContext, session_id: str, message: str, submissions: Submissions, interview: Interview | None
+) -> PlanningEnd:
+    """Have a session hand in plans until one is accepted or it gives up; without an interview it may hand in none."""
+
+    def hear() -> str:
+        wait_while_paused(ctx)
+        new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
+        return render_said_notice(new) if new else ""
+
+    own = [(SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))]
+    toolbox = build_reader_tools(ctx.workspace, *([(ASK, interview.take)] if interview else []), *own)
+    said = hear()
+    message = f"{message}\n\n{said}" if said else message
+    task = SessionTask(
+        session_id=session_id,
+        title="planning",
+        system=render_planner_system(ctx.rules.text, line_tokens=ctx.sessions.soft_tokens),
+        tools=toolbox.specs,
+        message_parts=(("plan", message),),
+        callbacks=Callbacks(
+            run_tool=refuse_secrets(toolbox.run, ctx.secret_values), render_soft_notice=render_planner_notice, hear=hear
+        ),
+    )
+    reminder = render_no_plan_reminder() if interview else ""
+    return ctx.sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
+
+
+def _drive(session: Session, message: str, submissions: Submissions, reminder: str) -> PlanningEnd:
+    outcome = session.advance(message)
+    if outcome.end is SessionEnd.FINISHED and submissions.is_open and reminder:
+        outcome = session.advance(reminder)
+    is_complete = not reminder and outcome.end is SessionEnd.FINISHED and not submissions.tries  # nothing is missing
+    kind = "failed" if submissions.accepted is None and not is_complete else "done"
+    return PlanningEnd(kind=kind, end=outcome.end, detail=outcome.detail)
+
+
+def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
+    """Leave out the same command where it would end in the same way."""
+    match why:
+        case SessionEnd.DENIED:
+            return replace(end, next_command=DOCTOR)
+        case SessionEnd.BUDGET:
+            return replace(end, next_command=None)
+        case _:
+            return end
+
+
+def make_command(task: PlanTask) -> Command:
+    """Return the command that asks for a task again."""
+    if task.converge:
+        return Command(words=("converge",))
+    if task.split:
+        words = ["--split", task.split]
+    elif task.revise:
+        words = ["--revise", " ".join(task.revise.split())]
+    else:
+        words = [*(["--force"] if task.force else []), "--", " ".join(task.feature.split())]
+    if words[-2:-1] == ["--"] and not words[-1].startswith("-"):
+        del words[-2]
+    return Command(words=("plan", *words))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    """A session whose plan is not taken."""
+
+    begun: PlanningRecord
+    """As it was kept when the session began."""
+    task: PlanTask
+    last: str
+    """What it submitted last; empty when it submitted nothing."""
+
+
+def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnd:
+    """Keep the plan and what it cost out of the way, and say why it was not taken."""
+    record = replace(refused.begun, spend=ctx.meter.session, is_open=False)
+    where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
+    _keep_cost(ctx.repo, refused.begun, ctx.meter.session, "")
+    if refused.last:
+        ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
+    return ctx.end(code, reason, make_command(refused.task))
+
+
+def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
+    """Keep a plan that is about to be written over and that no commit has."""
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    if disk is None or decode_text(disk) == find_text(ctx.repo, ctx.repo.head(), ctx.plan_path):
+        return
+    record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=Spent())
+    where = save_rejected_plan(ctx.repo, record, disk)
+    ctx.observe(Noticed(text=f"the uncommitted plan that was there is kept: git show {where}:{ctx.plan_path}"))
+
+
+def _keep_cost(repo: Repo, begun: PlanningRecord, spend: Spent, text: str) -> None:
+    """Keep what planning has cost until a commit's trailers carry it: this session, and what was spent before it."""
+    save_plan_usage(repo, replace(begun, spend=begun.spend + spend, is_open=False), encode_text(text))
+    drop_spent(repo, begun.session_id)
+
+
+def _finish(ctx: RunContext, plan: Plan, assumed: Collection[str]) -> RunEnd:
+    single = len(plan.phases) == 1
+    if single:
+        words = "one session will do: the plan has a single phase. You may as well do it in one sitting."
+        ctx.observe(Noticed(text=words))
+    warnings: Sequence[Violation] = [violation for violation in check_plan(plan) if violation.warning]
+    for violation in warnings:
+        ctx.observe(Noticed(text=f"{ctx.plan_path}:{violation.line}: {violation.message}", warning=True))
+    items = sum(len(phase.items) for phase in plan.phases)
+    made = f"{count(len(plan.phases), 'phase')}, {count(items, 'item')}"
+    words = f"{ctx.plan_path} is written, {made}; read it, change what you like"
+    words += f"; {count_questions(assumed)}, see {ASSUMPTIONS} in it" if assumed else ""
+    return ctx.end(ExitCode.DONE, words, RUN)

@@ -1,0 +1,214 @@
+"""What a planning session hands in, and what relay makes of it: the new plan, or what is wrong with it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from relay.base.errors import PlanError
+from relay.base.values import dataclass
+from relay.gate.shell_line import check_command
+from relay.plan.check import check_plan
+from relay.plan.edit import replace_phase
+from relay.plan.lines import BOM
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.parse import parse_plan
+from relay.plan.ticks import check_ticks_kept
+from relay.run.planning.sizes import PhaseSize, suggest_parts
+from relay.tools.output import ToolAnswer
+
+MAX_SUBMISSIONS = 6
+"""Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
+
+SIZE_TRIES = 2
+"""Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A submission that can be the plan."""
+
+    plan: Plan
+    """The whole new plan, whatever part of it was submitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A submission that goes back to the session."""
+
+    violations: tuple[Violation, ...]
+    """What is wrong with it, by its own lines; never empty."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The same for the model."""
+        return tuple(
+            f"line {fault.line}: {fault.message}" if fault.line else fault.message for fault in self.violations
+        )
+
+
+Judgement = Accepted | Rejected
+Measure = Callable[[Plan], tuple[PhaseSize, ...]]
+"""Estimates what each phase of a plan will take."""
+Judge = Callable[[str, bool], Judgement]
+"""Given a submission and whether sizes count."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Submissions:
+    """What one session has handed in. Mutable: counts tries and keeps what was accepted."""
+
+    judge: Judge
+    tries: int = 0
+    last: str = ""
+    """The newest one; empty before the first."""
+    judgement: Judgement | None = None
+    """Of the newest one that was judged; None before the first."""
+
+    @property
+    def accepted(self) -> Plan | None:
+        """The new plan; None when no submission was accepted."""
+        return self.judgement.plan if isinstance(self.judgement, Accepted) else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session may still submit something."""
+        return self.accepted is None and self.tries < MAX_SUBMISSIONS
+
+    def submit(self, markdown: str) -> ToolAnswer:
+        """Judge a submission; one that is accepted ends the session, and so does the last that is not."""
+        self.tries += 1
+        self.last = markdown
+        self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
+        if isinstance(self.judgement, Accepted):
+            return ToolAnswer(text="The plan is accepted.", ends_session=True)
+        left = MAX_SUBMISSIONS - self.tries
+        listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
+        words = f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
+        return ToolAnswer(text=words, is_error=True, ends_session=not left)
+
+
+def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:
+    """Judge phases that are to stand in the place of one; the faults name lines as they were submitted."""
+    try:
+        parse_plan(text)
+    except PlanError as error:
+        return reject(error)
+    try:
+        result = judge_plan(replace_phase(before, phase.id, text).text, measure, before=before)
+    except PlanError as error:
+        result = reject(error)
+    if isinstance(result, Accepted):
+        return result
+    named = (_find_submitted_line(phase, text, fault) for fault in result.violations)
+    return Rejected(violations=(*_describe_numbering(before, phase, text), *named))
+
+
+def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judgement:
+    """Judge phases that are to stand behind all others; nothing above them may become another."""
+    result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
+    if isinstance(result, Rejected):
+        return result
+    plan = result.plan
+    old = len(before.phases)
+    kept = all(
+        before.text[was.start : was.end].rstrip() == plan.text[now.start : now.end].rstrip()
+        for was, now in zip(before.phases, plan.phases, strict=False)
+    )
+    if len(plan.phases) <= old or not kept:
+        words = "this is no new phase behind the others: begin with its heading, as the plan's phases do"
+        return Rejected(violations=(Violation(line=0, message=words),))
+    faults = _check_new(plan.phases[old:])
+    return Rejected(violations=tuple(faults)) if faults else result
+
+
+def reject(error: PlanError) -> Rejected:
+    """Send back what cannot be read, or not be changed as relay has to change it."""
+    return Rejected(violations=(Violation(line=error.line, message=error.message),))
+
+
+def _find_submitted_line(phase: Phase, text: str, fault: Violation) -> Violation:
+    """Name a line as it was submitted: the fault was found in the whole plan, where the old phase stood."""
+    if not fault.line:
+        return fault
+    written = text.removeprefix(BOM).strip(_BLANK)
+    above = len(_LINE_END.findall(text[: text.index(written)]))
+    line = fault.line - phase.line
+    if 0 <= line <= len(_LINE_END.findall(written)):
+        return replace(fault, line=line + 1 + above)
+    return replace(fault, line=0, message=f"in the rest of the plan: {fault.message}")
+
+
+def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[Violation]:
+    """Say what the submitted phases are called in the whole plan, where that is not what they are called alone."""
+    whole = f"{before.text[: phase.start]}{text.strip(_BLANK)}\n\n{before.text[phase.end :]}"
+    try:
+        alone, inside = parse_plan(text).phases, parse_plan(whole).phases
+    except PlanError:
+        return  # the fault says it
+    first = sum(other.start < phase.start for other in before.phases)
+    named = inside[first : first + len(alone)]
+    if [one.id for one in named] != [one.id for one in alone]:
+        names = "; ".join(f"{one.id} is `{one.title}`" for one in named)
+        yield Violation(line=0, message=f"phases and items are named here as the whole plan will number them: {names}")
+
+
+def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> Judgement:
+    """Judge a whole plan.
+
+    Args:
+        text: As submitted.
+        measure: Estimates its phases; None when sizes do not count any more.
+        before: The plan that it changes; None for a new one.
+    """
+    text = text if text.endswith("\n") else f"{text}\n"
+    try:
+        plan = parse_plan(text)
+    except PlanError as error:
+        return reject(error)
+    faults = [violation for violation in check_plan(plan) if not violation.warning]
+    faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
+    faults += _check_sizes(measure(plan)) if measure else []
+    return Rejected(violations=tuple(faults)) if faults else Accepted(plan=plan)
+
+
+def _check_new(phases: Sequence[Phase]) -> list[Violation]:
+    """New phases claim nothing, and each can be checked."""
+    faults = [
+        Violation(line=i.line, message=f"item {i.id} is ticked; nothing is done yet")
+        for p in phases
+        for i in p.items
+        if i.done
+    ]
+    faults += [
+        Violation(line=p.line, message=f"phase {p.id} has no `Verify:` line with a command")
+        for p in phases
+        if not p.verify
+    ]
+    faults += [
+        Violation(line=phase.line, message=f"`{command}` {words}")
+        for phase in phases
+        for command in phase.verify
+        if (words := check_command(command))
+    ]
+    faults += [
+        Violation(line=item.line, message=f"item {item.id} names no file or folder; end it with ` — path`")
+        for phase in phases
+        for item in phase.items
+        if not item.paths
+    ]
+    return faults
+
+
+def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[Violation]:
+    return [
+        Violation(
+            line=0,
+            message=f"phase {size.phase_id} is too big for one session (about {size.context_tokens:,} tokens, the line "
+            f"is {size.line_tokens:,}): split it into {suggest_parts(size)} phases",
+        )
+        for size in sizes
+        if size.too_big and suggest_parts(size) > 1
+    ]

@@ -1,1 +1,0 @@
-"""What looks like a secret, and where a change would disclose one."""

@@ -1,0 +1,228 @@
+"""How full a session's context is, and where it is to stop: usage and estimates in, a value out.
+
+The fill is what the last response reported (prompt and output, every cache class) plus a padded estimate of
+what was appended since. A response without usage leaves the fill *unknown* or estimated, never 0. The gauge
+decides nothing but the zone; who ends a session, and how, is the runner's business.
+
+Sources: fill as Codex and OpenCode count it, last usage and an estimate of what came after; estimates pad by a third as
+Claude Code does, because newer tokenizers give about 30 % more tokens. The bands are relative to the soft line.
+"""
+
+import math
+import re
+from dataclasses import replace
+from enum import StrEnum
+from typing import Self
+
+from relay.base.values import dataclass
+from relay.base.words import UNKNOWN
+from relay.session.tokens import pad_tokens
+from relay.session.usage import Usage
+
+LARGEST_RESULT_TOKENS = 10_000
+"""What one tool result may add at most; the tools cut there."""
+OUTPUT_ROOM_TOKENS = 20_000
+"""Kept free of the window for one more answer: a long answer is about 5k, hand-offs and edits are longer."""
+LEAST_WINDOW_TOKENS = 4
+"""A smaller window has no two lines."""
+LOWEST_LINE_TOKENS = 1_000
+"""A reset line below this would be crossed by tools and rules alone, before any work."""
+DEFAULT_RESET_AT = "min(45%,100k)"
+RESET_AT_GRAMMAR = "45%, 80k, 100000 or min(45%,100k)"
+
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)%", re.ASCII)
+_TOKENS = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)([km])|(\d{1,3}(?:_\d{3})+|\d{1,9})", re.IGNORECASE | re.ASCII)
+_UNITS = {"k": 1_000, "m": 1_000_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetAt:
+    """Where a session is to be handed off, as it was written: the lowest of its terms."""
+
+    text: str
+    percents: tuple[float, ...] = ()
+    """Parts of the window, each above 0 and at most 100."""
+    tokens: tuple[int, ...] = ()
+
+    def line_tokens(self, window_tokens: int) -> int:
+        """Return the line for a window of this size; a bare percentage has no absolute cap."""
+        return min([*self.tokens, *(math.floor(window_tokens * part / 100) for part in self.percents)])
+
+
+def parse_reset_at(text: str) -> ResetAt:
+    """Read a reset line: a percentage of the window, a number of tokens, or ``min(…)`` of such terms.
+
+    Raises:
+        ValueError: It is none of these; the message says what was found and what is allowed.
+    """
+    compact = "".join(text.split())
+    inner = re.fullmatch(r"min\((.+)\)", compact, re.IGNORECASE)
+    terms = inner[1].split(",") if inner else [compact]
+    percents: list[float] = []
+    tokens: list[int] = []
+    for term in terms:
+        if percent := _PERCENT.fullmatch(term):
+            percents.append(float(percent[1]))
+        elif amount := _TOKENS.fullmatch(term):
+            tokens.append(_read_amount(amount))
+        else:
+            raise ValueError(f"found {text!r}; allowed: {RESET_AT_GRAMMAR}")
+    if not all(0 < part <= 100 for part in percents) or not all(tokens):  # noqa: PLR2004  # per cent
+        raise ValueError(f"found {text!r}; allowed: above 0, at most 100%, such as {RESET_AT_GRAMMAR}")
+    return ResetAt(text=text.strip(), percents=tuple(percents), tokens=tuple(tokens))
+
+
+def _read_amount(amount: re.Match[str]) -> int:
+    """Turn ``80k``, ``1.5M`` or ``100_000`` into tokens."""
+    if amount[3]:
+        return int(amount[3].replace("_", ""))
+    return round(float(amount[1]) * _UNITS[amount[2].lower()])
+
+
+class Zone(StrEnum):
+    """Where the fill stands against the two lines."""
+
+    UNKNOWN = "unknown"
+    """Nothing was measured yet and the estimate alone is below the soft line."""
+    CLEAR = "clear"
+    SOFT = "soft"
+    """At or past the soft line: finish the item, then hand off."""
+    HARD = "hard"
+    """At or past the hard line: stop at this tool boundary."""
+
+
+class Band(StrEnum):
+    """What a session's fill, relative to its soft line, is good for."""
+
+    ORIENT = "orient"
+    EXPLORE = "explore"
+    EXECUTE = "execute"
+    CONSOLIDATE = "consolidate"
+    HAND_OFF = "hand-off"
+
+
+BAND_EDGES = ((0.20, Band.ORIENT), (0.50, Band.EXPLORE), (0.65, Band.EXECUTE), (0.80, Band.CONSOLIDATE))
+"""Upper edges, exclusive, as parts of the soft line."""
+
+
+def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
+    """Return the band of a fill; None while the fill is unknown."""
+    if fill_tokens is None:
+        return None
+    return next((band for edge, band in BAND_EDGES if fill_tokens < edge * soft_tokens), Band.HAND_OFF)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """The fill of one session against its lines; make one with `open_gauge`.
+
+    Always ``0 < soft_tokens <= hard_tokens < window_tokens``.
+    """
+
+    window_tokens: int
+    soft_tokens: int
+    hard_tokens: int
+    limited: str = ""
+    """Why the lines differ from what was asked for; empty when they do not."""
+    measured_tokens: int | None = None
+    """Prompt and output of the last response that reported its usage; None before the first."""
+    appended_tokens: int = 0
+    """Estimates, without margin, of everything appended since that response."""
+
+    def measure(self, usage: Usage | None) -> Self:
+        """Take a response's usage in; its output is part of it and is not appended again.
+
+        A missing usage, or one with an empty prompt (no prompt is empty: the endpoint does not count), keeps
+        the last known fill and what was appended; the caller then appends an estimate of the answer too.
+        """
+        if usage is None or usage.prompt_tokens <= 0:
+            return self
+        return replace(self, measured_tokens=usage.context_tokens, appended_tokens=0)
+
+    def append(self, text_tokens: int) -> Self:
+        """Count what was added to the conversation since the last response, as `estimate_tokens` saw it."""
+        return replace(self, appended_tokens=self.appended_tokens + max(0, text_tokens))
+
+    def release(self, text_tokens: int) -> Self:
+        """Count what was taken out of the conversation, as `estimate_tokens` saw it: until the next response a guess.
+
+        It comes off without a margin, so that the fill is rather over- than underestimated.
+        """
+        if self.measured_tokens is None:
+            return replace(self, appended_tokens=max(0, self.appended_tokens - text_tokens))
+        return replace(self, measured_tokens=max(0, self.measured_tokens - text_tokens))
+
+    @property
+    def least_tokens(self) -> int:
+        """What is in the context as far as is known: a lower bound while nothing was measured."""
+        return (self.measured_tokens or 0) + pad_tokens(self.appended_tokens)
+
+    @property
+    def fill_tokens(self) -> int | None:
+        """Return what is in the context; None when no response has reported its usage yet."""
+        return None if self.measured_tokens is None else self.least_tokens
+
+    @property
+    def zone(self) -> Zone:
+        """Where the fill stands; an endpoint that never counts still meets both lines, by the estimate."""
+        if self.least_tokens >= self.hard_tokens:
+            return Zone.HARD
+        if self.least_tokens >= self.soft_tokens:
+            return Zone.SOFT
+        return Zone.UNKNOWN if self.measured_tokens is None else Zone.CLEAR
+
+
+def open_gauge(
+    *,
+    window_tokens: int,
+    reset_at: ResetAt,
+    result_tokens: int = LARGEST_RESULT_TOKENS,
+    room_tokens: int = OUTPUT_ROOM_TOKENS,
+) -> Gauge:
+    """Lay the two lines of a session: soft where asked, hard one largest tool result above it.
+
+    Both stay below the window minus the room for an answer. Where the window is too small for that, room and
+    distance shrink to half of what there is, and `Gauge.limited` says so.
+
+    Args:
+        window_tokens: The model's whole window; at least `LEAST_WINDOW_TOKENS`.
+        reset_at: Where the user wants the soft line.
+        result_tokens: The largest tool result allowed.
+        room_tokens: Kept free for the answer; the output limit where that is smaller.
+
+    Raises:
+        ValueError: The window is too small to hold two lines at all.
+    """
+    if window_tokens < LEAST_WINDOW_TOKENS:
+        raise ValueError(f"a context window of {window_tokens} tokens holds no session")
+    ceiling = window_tokens - max(1, min(room_tokens, window_tokens // 2))
+    highest = max(ceiling - max(0, result_tokens), ceiling // 2)
+    asked = reset_at.line_tokens(window_tokens)
+    soft = min(max(asked, LOWEST_LINE_TOKENS), highest)
+    hard = min(soft + max(0, result_tokens), ceiling)
+    return Gauge(
+        window_tokens=window_tokens,
+        soft_tokens=soft,
+        hard_tokens=hard,
+        limited=_explain(asked, soft, hard - soft < result_tokens, window_tokens),
+    )
+
+
+def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  # noqa: FBT001  # private, one caller
+    """Say in one line why a line is not where it was asked for."""
+    words = []
+    if soft < asked:
+        words.append(
+            f"the reset line is {soft:,} instead of {asked:,} tokens: a window of {window_tokens:,} tokens "
+            "must also hold a tool result and an answer"
+        )
+    if soft > asked:
+        words.append(f"the reset line is {soft:,} instead of {asked:,} tokens, the lowest that leaves room for work")
+    if cramped:
+        words.append("one large tool result can pass both lines at once")
+    return "; ".join(words)
+
+
+def render_band(band: Band | None) -> str:
+    """Write a band's name as a word of the screen."""
+    return UNKNOWN if band is None else band.value.capitalize()

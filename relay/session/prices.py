@@ -1,0 +1,357 @@
+"""What tokens cost, what a request may cost at worst, and what models can do; pure tables and arithmetic.
+
+The Models API gives windows and limits but no prices, so prices are a table with dates. What is not in it is
+*unknown* (None), never 0. A user's own prices come first.
+
+Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overviews; for fable-5-2 and the
+5.5 family's minimum cacheable length third parties only; fable-5-2's one-hour write is inferred (2 × input).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any, Self
+
+from relay.base.values import dataclass
+from relay.session.usage import Spent, Usage, add_usd
+
+PRICES_SEEN = date(2026, 11, 20)
+"""The day this table was last compared with its sources."""
+_MILLION = 1_000_000
+_PRICING_PAGE = "platform.claude.com pricing page"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """USD per million tokens of each class."""
+
+    input: float
+    output: float
+    write_5m: float
+    write_1h: float
+    read: float
+
+    @property
+    def dearest_input(self) -> float:
+        """The most that a token of a prompt can cost."""
+        return max(self.input, self.write_5m, self.write_1h, self.read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of one model from a day on."""
+
+    model: str
+    effective: date
+    """The first day known to have this price."""
+    source: str
+    rates: Rates
+    long_over_tokens: int | None = None
+    """A prompt (all classes) longer than this is billed, whole, at `long_rates`; None: no such tier."""
+    long_rates: Rates | None = None
+
+    def find_rates(self, prompt_tokens: int) -> Rates:
+        """Return the rates of a request with a prompt of this size."""
+        if self.long_rates and self.long_over_tokens is not None and prompt_tokens > self.long_over_tokens:
+            return self.long_rates
+        return self.rates
+
+
+def _rates(*usd: float) -> Rates:
+    """Read a table row: input, output, 5-minute write, 1-hour write, read."""
+    return Rates(input=usd[0], output=usd[1], write_5m=usd[2], write_1h=usd[3], read=usd[4])
+
+
+def _price(model: str, effective: date, *usd: float, source: str = _PRICING_PAGE) -> Price:
+    """Make a table entry without tiers."""
+    return Price(model=f"claude-{model}", effective=effective, source=source, rates=_rates(*usd))
+
+
+_DOCS = date(2026, 8, 22)  # the day of the documentation copy that these rows were read in
+_API = date(2026, 10, 21)  # rows seen after the API version of that day came out, exact start not recorded
+
+PRICES: tuple[Price, ...] = (
+    _price("fable-5-2", date(2026, 11, 9), 8, 40, 10, 16, 0.20, source="third party; 1 h write inferred"),
+    _price("fable-5-1", _API, 10, 50, 12.5, 20, 0.25),
+    _price("opus-5-5", _API, 4, 20, 5, 8, 0.20, source="platform.claude.com models/opus-5-5"),
+    _price("sonnet-5-5", date(2026, 10, 7), 2, 10, 2.5, 4, 0.10, source="platform.claude.com models/sonnet-5-5"),
+    _price("sonnet-5-5", date(2026, 8, 22), 2, 10, 2.5, 4, 0.20, source="platform.claude.com models/sonnet-5-5"),
+    Price(
+        model="claude-haiku-5-5",
+        effective=_API,
+        source="platform.claude.com models/haiku-5-5",
+        rates=_rates(0.10, 0.50, 0.125, 0.20, 0.01),
+        long_over_tokens=100_000,
+        long_rates=_rates(0.50, 2.50, 0.625, 1.00, 0.05),
+    ),
+    _price("opus-5", _DOCS, 5, 25, 6.25, 10, 0.50),
+    _price("fable-5", _DOCS, 10, 50, 12.5, 20, 1.00),
+    _price("opus-4-8", _DOCS, 5, 25, 6.25, 10, 0.50),
+    _price("opus-4-7", _DOCS, 5, 25, 6.25, 10, 0.50),
+    _price("opus-4-6", _DOCS, 5, 25, 6.25, 10, 0.50),
+    _price("sonnet-5", _DOCS, 2, 10, 2.5, 4, 0.20),
+    _price("sonnet-4-6", _DOCS, 3, 15, 3.75, 6, 0.30),
+    _price("sonnet-4-5", _DOCS, 3, 15, 3.75, 6, 0.30),
+    _price("opus-4-5", _DOCS, 5, 25, 6.25, 10, 0.50),
+    _price("haiku-4-5", _DOCS, 1, 5, 1.25, 2, 0.10),
+)
+
+
+_BEDROCK_ID = re.compile(r"(?:arn:\S+/)?(?:[a-z-]{2,6}\.)?anthropic\.(\S+?)(?:-v\d+(?::\d+(?::\d+k)?)?)?")
+_GATEWAY_ID = re.compile(r"anthropic/([^:\s]+)(?::[a-z]+)?")
+_VERTEX_PATH = "publishers/anthropic/models/"
+_VERSION = re.compile(r"[-@](?:\d{8}|default)$")
+
+
+def normalize_model(model: str) -> str:
+    """Return the bare id: no ``[1m]`` window suffix, no ``-20251001`` snapshot date, nothing that a cloud adds.
+
+    As ``us.anthropic.…-v1:0`` (Bedrock), ``…@default`` (Vertex), ``anthropic/…:online`` (gateways). What these charge
+    on top of the list price, such as a tenth for a region, is not known here: a price of the user's own counts first.
+    """
+    bare = model.strip().lower().removesuffix("[1m]").rpartition(_VERTEX_PATH)[2]
+    if found := _BEDROCK_ID.fullmatch(bare):
+        bare = found[1]
+    elif found := _GATEWAY_ID.fullmatch(bare):
+        bare = found[1].replace(".", "-")
+    return _VERSION.sub("", bare)
+
+
+def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Price | None:
+    """Return the price of a model on a day; None when unknown.
+
+    A day before the first entry of a model gets that first entry: a wrong clock must not make a known price
+    unknown, and no older price is known. An override matches the id as it was written or its bare form, and
+    wins whatever its date.
+    """
+    bare = normalize_model(model)
+    own = next((price for price in overrides if price.model in {model, bare}), None)
+    if own:
+        return own
+    entries = sorted((price for price in PRICES if price.model == bare), key=lambda price: price.effective)
+    past = [price for price in entries if price.effective <= at]
+    return past[-1] if past else next(iter(entries), None)
+
+
+def cost_usd(usage: Usage, price: Price) -> float:
+    """Return what one response cost; tiers make this not additive: cost responses first, then add up."""
+    rates = price.find_rates(usage.prompt_tokens)
+    parts = (
+        usage.input_tokens * rates.input,
+        usage.cache_read_tokens * rates.read,
+        usage.cache_write_5m_tokens * rates.write_5m,
+        usage.cache_write_1h_tokens * rates.write_1h,
+        usage.output_tokens * rates.output,
+    )
+    return sum(parts) / _MILLION
+
+
+def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> float:
+    """Return the most a request can cost: its whole prompt at the most expensive class, its whole output allowance.
+
+    `prompt_tokens` must itself be an upper estimate (the gauge's padded fill).
+    """
+    rates = price.find_rates(prompt_tokens)
+    return (prompt_tokens * rates.dearest_input + max_output_tokens * rates.output) / _MILLION
+
+
+def charge_request(said: Usage | None, price: Price | None, *, worst: Usage, least: Usage, most: Usage) -> Spent:
+    """Return what a request counts as: what was said of it, and the most that it can have been of what was not.
+
+    The one rule for money. Prompt and answer are judged each for itself; 0 is said of an answer that has no end, whose
+    length nobody knows yet, and of a prompt that was not counted.
+
+    Args:
+        said: What the endpoint reported; None for nothing.
+        price: None where it is unknown.
+        worst: The most that prompt and answer can have been, as input and output.
+        least: Below this a prompt, or an answer, was not counted.
+        most: Above this it was counted wrongly.
+    """
+    found = said or Usage()
+    is_prompt_known = max(1, least.input_tokens) <= found.prompt_tokens <= most.input_tokens
+    is_answer_known = said is not None and least.output_tokens <= found.output_tokens <= most.output_tokens
+    usage = found if is_prompt_known else Usage(input_tokens=worst.input_tokens)
+    answer = found if is_answer_known else worst
+    usage = replace(usage, output_tokens=answer.output_tokens, thinking_tokens=answer.thinking_tokens)
+    if price is None:
+        usd = None
+    elif is_prompt_known:
+        usd = cost_usd(usage, price)
+    else:
+        usd = worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price)
+    return Spent(usage=usage, cost_usd=usd, estimated=not (is_prompt_known and is_answer_known))
+
+
+PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
+
+
+def parse_prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
+    """Read a user's price table: ``{model: {input, output, write_5m?, write_1h?, read?}}``, USD per million.
+
+    What is left out follows the provider's usual multiples of the input price: 1.25, 2 and 0.1.
+
+    Raises:
+        ValueError: A row is not of that form; the message names the model.
+    """
+    return tuple(parse_price(model, row) for model, row in table.items())
+
+
+def parse_price(model: str, row: Any) -> Price:
+    """Read one row of a user's price table.
+
+    Raises:
+        ValueError: It is not of that form; the message names the model.
+    """
+    allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
+    if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= set(PRICE_KEYS):
+        raise ValueError(f"{model!r}: found {row!r}; allowed: {allowed}")
+    for usd in row.values():
+        if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < _MILLION:
+            raise ValueError(f"{model!r}: found {usd!r}; allowed: {allowed}")
+    base = float(row["input"])
+    filled = {"write_5m": base * 1.25, "write_1h": base * 2, "read": base * 0.1, **row}
+    return Price(model=model, effective=date.min, source="your settings", rates=Rates(**filled))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The caps of a run and what counts against them; None as a cap means no cap."""
+
+    run_cap_usd: float | None
+    phase_cap_usd: float | None = None
+    token_cap: int | None = None
+    """All tokens of all classes of the run; the cap that also serves where prices are unknown."""
+    run_usd: float | None = 0.0
+    """Spent so far; None when some of it is unknown."""
+    phase_usd: float | None = 0.0
+    tokens: int = 0
+
+    def charge(self, usd: float | None, tokens: int) -> Self:
+        """Add one response; None makes the sum of money unknown."""
+        return replace(
+            self,
+            run_usd=add_usd(self.run_usd, usd),
+            phase_usd=add_usd(self.phase_usd, usd),
+            tokens=self.tokens + tokens,
+        )
+
+    def open_phase(self, spent_usd: float | None = 0.0) -> Self:
+        """Start counting a phase, with what its earlier legs have cost."""
+        return replace(self, phase_usd=spent_usd)
+
+    def check(self, worst_usd: float | None, worst_tokens: int) -> str | None:
+        """Say why the next request must not be sent; None when every cap holds whatever it costs.
+
+        Args:
+            worst_usd: The most it can cost; None when the model's price is unknown.
+            worst_tokens: The most tokens it can use, prompt and output.
+        """
+        if self.token_cap is not None and self.tokens + worst_tokens > self.token_cap:
+            return (
+                f"the next request may use {worst_tokens:,} tokens; {self.tokens:,} of the cap of "
+                f"{self.token_cap:,} are used; RELAY_MAX_TOKENS_TOTAL raises it"
+            )
+        return self._check_usd("run", self.run_cap_usd, self.run_usd, worst_usd) or self._check_usd(
+            "phase", self.phase_cap_usd, self.phase_usd, worst_usd
+        )
+
+    def _check_usd(self, what: str, cap: float | None, spent: float | None, worst: float | None) -> str | None:
+        """Check one money cap; unknown money is let through only where a token cap bounds it."""
+        name = "--max-cost" if what == "run" else "RELAY_MAX_PHASE_COST_USD"
+        if cap is None:
+            return None
+        if spent is None or worst is None:
+            if self.token_cap is not None:
+                return None
+            unknown, way = (f"what the {what} has cost so far", "")
+            if worst is None:
+                unknown, way = "the model's price", "its price (price in [models]), "
+            return (
+                f"{unknown} is unknown, so the {what}'s cap of {cap:.2f} USD cannot be kept; "
+                f"set {way}a cap in tokens (max_tokens_total), or no cap ({name} none)"
+            )
+        if spent + worst > cap:
+            return (
+                f"the next request may cost {worst:.2f} USD; {spent:.2f} of the {what}'s cap of {cap:.2f} USD are "
+                f"spent; {name} raises it"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLimits:
+    """What a model can do, for when the Models API does not say; as seen on `PRICES_SEEN`."""
+
+    window_tokens: int
+    max_output_tokens: int
+    min_cacheable_tokens: int
+    """A shorter prefix is silently not cached."""
+    system_messages: bool
+    """Whether ``{"role": "system"}`` is taken in the middle of a conversation; user text always is."""
+    adaptive_thinking: bool = True
+    """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
+    default_effort: str | None = None
+    """What the model does when no effort is sent; None when not documented."""
+
+
+def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None) -> ModelLimits:
+    """Make a row for a model with a window of a million tokens."""
+    return ModelLimits(
+        window_tokens=1_000_000,
+        max_output_tokens=128_000,
+        min_cacheable_tokens=min_cacheable,
+        system_messages=system,
+        default_effort=effort,
+    )
+
+
+def _old_limits(min_cacheable: int) -> ModelLimits:
+    """Make a row for the 4.5 generation."""
+    return ModelLimits(
+        window_tokens=200_000,
+        max_output_tokens=64_000,
+        min_cacheable_tokens=min_cacheable,
+        system_messages=False,
+        adaptive_thinking=False,
+    )
+
+
+MODEL_LIMITS: Mapping[str, ModelLimits] = {
+    # Third party: the minimum cacheable length of the 5.1, 5.2 and 5.5 rows, system messages in the 5.5 rows.
+    # 5.1 and 5.2 are not named where the support for system messages is documented; text works for them too.
+    "claude-fable-5-2": _limits(512, effort="high"),
+    "claude-fable-5-1": _limits(512, effort="high"),
+    "claude-opus-5-5": _limits(512, system=True, effort="medium"),
+    "claude-sonnet-5-5": _limits(512, system=True, effort="high"),
+    "claude-haiku-5-5": _limits(512, system=True, effort="medium"),
+    "claude-opus-5": _limits(512, system=True, effort="high"),
+    "claude-fable-5": _limits(512, system=True, effort="high"),
+    "claude-opus-4-8": _limits(1_024, system=True),
+    "claude-opus-4-7": _limits(2_048),
+    "claude-opus-4-6": _limits(4_096),
+    "claude-sonnet-5": _limits(1_024, effort="high"),
+    "claude-sonnet-4-6": _limits(1_024),
+    "claude-sonnet-4-5": _old_limits(1_024),
+    "claude-opus-4-5": _old_limits(4_096),
+    "claude-haiku-4-5": _old_limits(4_096),
+}
+
+
+def find_limits(model: str) -> ModelLimits | None:
+    """Return what is known about a model without asking the Models API; None when nothing is."""
+    return MODEL_LIMITS.get(normalize_model(model))
+
+
+def suggest_models(model: str, own: Iterable[str] = ()) -> str:
+    """Return which known models may be meant by a name that is not known, as words behind it; empty for none.
+
+    Args:
+        own: Models of the user's settings.
+    """
+    import difflib  # costs start-up time and is needed only here
+
+    bare, names = normalize_model(model), [*own, *MODEL_LIMITS]
+    near = [name for name in names if bare and bare in name] or difflib.get_close_matches(bare, names, cutoff=0.8)
+    return f" (did you mean {' or '.join(near[:3])}?)" if near and bare not in names else ""

@@ -1,0 +1,90 @@
+"""What a run has used and cost, counted from its events.
+
+Each sum answers a question: the plan's (does the cap hold?), the open phase's (does its cap hold?), what no commit
+records yet (what goes into the next commit's trailers?) and the session's (what did this leg cost?).
+"""
+
+from dataclasses import replace
+
+from relay.session.events import CacheRefreshed, Event, ResponseReceived
+from relay.session.prices import Budget, Price, worst_cost_usd
+from relay.session.usage import Spent, Usage
+
+
+class Meter:
+    """Counts every response.
+
+    Args:
+        budget: The caps, with nothing charged yet.
+        price: None when the model's price is unknown; then only a token cap can hold.
+        before: What the plan's commits record.
+    """
+
+    def __init__(self, budget: Budget, *, price: Price | None, before: Spent) -> None:
+        self._budget = budget.charge(before.cost_usd, before.tokens)
+        self._price = price
+        self._unrecorded = Spent()
+        self._session = Spent()
+        self._worst = Spent()
+        self.total = before
+
+    @property
+    def unrecorded(self) -> Spent:
+        """What no commit on the branch records yet."""
+        return self._unrecorded
+
+    @property
+    def session(self) -> Spent:
+        """What the session that is open, or was last, used."""
+        return self._session
+
+    @property
+    def session_at_most(self) -> Spent:
+        """The same with the request that was let through last, at the most that it can cost."""
+        return self._session + self._worst
+
+    def observe(self, event: Event) -> None:
+        """Count a response, or what kept the cache warm; ignore every other event."""
+        if isinstance(event, ResponseReceived | CacheRefreshed):
+            spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
+            self._session += spent
+            self._charge(spent)
+
+    def restore(self, spent: Spent) -> None:
+        """Count what an earlier process used for the open phase without having committed it."""
+        self._charge(spent)
+
+    def open_phase(self, before: Spent) -> None:
+        """Start the phase's own cap.
+
+        Args:
+            before: What the commits of its earlier sessions record; what is unrecorded belongs to the phase anyway.
+        """
+        self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
+
+    def open_session(self, price: Price | None) -> None:
+        """Start counting a session, whose requests are checked at this price: another one's model may be dearer."""
+        self._session, self._price = Spent(), price
+
+    def record(self) -> None:
+        """Note that a commit now carries what was unrecorded."""
+        self._unrecorded = Spent()
+
+    def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
+        """Say why a request of at most this size must not be sent; None when every cap holds."""
+        worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
+        worst_usage = Usage(input_tokens=prompt_tokens, output_tokens=output_tokens)
+        self._worst = Spent(usage=worst_usage, cost_usd=worst, estimated=True)
+        return self._budget.check(worst, prompt_tokens + output_tokens)
+
+    @property
+    def unsent(self) -> Spent | None:
+        """The request that was checked last, at the most that it can cost, where more for the run would let it go."""
+        usd, own = self._worst.cost_usd, replace(self._budget, phase_cap_usd=None)
+        can_help = usd is not None or own.token_cap is not None
+        return self._worst if can_help and own.check(usd, self._worst.tokens) else None
+
+    def _charge(self, spent: Spent) -> None:
+        self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
+        self._unrecorded += spent
+        self.total += spent

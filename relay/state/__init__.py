@@ -1,1 +1,0 @@
-"""Where a plan stands, read from git alone."""

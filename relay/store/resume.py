@@ -1,0 +1,211 @@
+"""Where a run goes on, from what git says and nothing else.
+
+`find_resume_point` is pure: the same facts give the same case, the same words and the same deed, whether
+`relay status --why` asks or `relay run` acts.
+"""
+
+from enum import StrEnum
+
+from relay.base.values import dataclass
+from relay.base.words import count
+from relay.git.names import list_paths
+from relay.plan.model import Phase, Plan
+
+
+class ResumeCase(StrEnum):
+    """Which line of the table of resume cases applies."""
+
+    NOTHING_OPEN = "nothing open"
+    """No leg is open: the next open phase begins."""
+    UNTOUCHED = "untouched"
+    """A leg was opened and nothing was changed in it."""
+    MID_LEG = "mid-leg"
+    """A leg was opened and left work behind."""
+    POWER_LOSS = "power loss"
+    """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
+    AFTER_COMMIT = "after the commit point"
+    """The leg's commit is on the branch; only the tidying up after it is missing."""
+    MOVED_ON = "moved on"
+    """The branch is, or will be, somewhere else than where the leg began: by a commit, a reset, a rebase, or an edit
+    of the plan, which relay commits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegFacts:
+    """What the open leg's ref and its snapshots say."""
+
+    session_id: str
+    phase_id: str
+    """As the plan calls it now, wherever it was moved to; empty when it is gone."""
+    base_head: str | None
+    """HEAD when the leg began; None on an unborn branch."""
+    boot_id: str
+    elsewhere: bool
+    """It worked in another clone or work tree: nothing that it did not commit can be in this one."""
+    claims: tuple[str, ...]
+    handed_over: bool
+    """Its newest snapshot carries a baton: the session ended in order."""
+    touched: bool
+    """The work tree, or its newest snapshot, differs from how the leg began."""
+    saved: bool
+    """The work tree is as the newest snapshot has it."""
+    committed: bool = False
+    """The commit of its session is on the branch, whatever was committed on top of it."""
+    began_as: str = ""
+    """What the phase was called when the leg began, where that may be something else."""
+    proposed: bool = False
+    """Its newest snapshot is a finished phase but for the commit."""
+    faults: int = 0
+    """So many did the newest review of the phase confirm."""
+    merges: str = ""
+    """The phase's own commit, where it is done and only brought onto what others landed; empty where it is not."""
+    discarded: tuple[str, ...] = ()
+    """Files of its newest snapshot that the user undid: the work tree has them as before the leg, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that decides."""
+
+    plan: Plan
+    """As a run goes by it."""
+    head: str | None
+    boot_id: str
+    leg: LegFacts | None
+    is_edited: bool = False
+    """The user edited the plan's file, and a run commits that first: the branch moves by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """What applies and what `relay run` will do."""
+
+    case: ResumeCase
+    phase_id: str
+    """The phase to work on next; empty when there is none."""
+    why: str
+    """What was found and what it means, one or two sentences."""
+    then: str
+    """What `relay run` does."""
+
+
+def find_resume_point(facts: Facts) -> ResumePoint:
+    """Return the case that the facts select, and what follows from it."""
+    if facts.leg is None:
+        return _begin(facts, ResumeCase.NOTHING_OPEN, "")
+    if facts.head != facts.leg.base_head or facts.is_edited:
+        return _after_head_moved(facts, facts.leg)
+    if not facts.leg.touched:
+        return _go_on(
+            facts.leg,
+            ResumeCase.UNTOUCHED,
+            f"Session {facts.leg.session_id} was opened and left nothing.",
+            "opens it again",
+        )
+    # A session that ended in order synced what it wrote: what differs since then is the user's.
+    may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
+    if not facts.leg.saved and facts.leg.merges and facts.leg.elsewhere:
+        return _go_on(
+            facts.leg,
+            ResumeCase.POWER_LOSS,
+            f"Phase {facts.leg.phase_id} is done ({facts.leg.merges[:10]}), and others have landed meanwhile; both are "
+            "merged.",
+            "puts the merge into the work tree, then commits it or starts a session that repairs it",
+        )
+    if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
+        return _go_on(
+            facts.leg,
+            ResumeCase.POWER_LOSS,
+            f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
+            "here is not its last checkpoint, and files that were not synced may be empty.",
+            "keeps what it finds under refs/relay/, restores the last checkpoint, then starts a fresh session",
+        )
+    return _resume_work(facts.leg)
+
+
+def _resume_work(leg: LegFacts) -> ResumePoint:
+    claims = _describe_claims(leg)
+    if leg.merges:
+        why = f"Phase {leg.phase_id} is done ({leg.merges[:10]}) and merged with what others have landed."
+        return _go_on(leg, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
+    if leg.handed_over and leg.saved and leg.faults:
+        why = f"A review of phase {leg.phase_id} confirmed {count(leg.faults, 'fault')}.{claims}"
+        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
+    if leg.handed_over and leg.saved and leg.proposed:
+        why = f"The work on phase {leg.phase_id} is finished and not committed.{claims}"
+        return _go_on(
+            leg, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
+        )
+    if leg.handed_over and leg.saved:
+        why = f"Session {leg.session_id} handed over, with a note; the phase is not finished.{claims}"
+        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its note")
+    if leg.handed_over:
+        words = "handed over, with a note, and files were changed since; the phase is not finished"
+        why = f"Session {leg.session_id} {words}.{claims}"
+        then = "saves what is there under refs/relay/ and starts a fresh session from its note"
+        return _go_on(leg, ResumeCase.MID_LEG, why, then)
+    why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
+    return _go_on(leg, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+
+
+def _describe_claims(leg: LegFacts) -> str:
+    """Name the claims; they do not count any more when work was taken out of the work tree."""
+    if not leg.claims:
+        return ""
+    if leg.discarded:
+        words = f"Not claimed any more: {', '.join(leg.claims)}, since work was taken out of the work tree"
+        return f" {words}: {list_paths(leg.discarded)}."
+    return f" Claimed but not committed: {', '.join(leg.claims)}."
+
+
+def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
+    if leg.committed:
+        why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
+        return _begin(facts, ResumeCase.AFTER_COMMIT, why, "finishes what follows a commit, then ")
+    moved = "the plan was edited since it began"
+    if facts.head != leg.base_head:
+        ends = f"{(leg.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
+        moved = f"the branch has moved since it began ({ends})"
+    why = f"Phase {_name_phase(leg)} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
+    phase = facts.plan.find_phase(leg.phase_id)
+    waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
+    if phase is not None and not phase.done and not waits:
+        return _go_on(leg, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
+    if waits:
+        why = f"{why} It comes after {', '.join(waits)}, which is not done."
+    then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
+    return _begin(facts, ResumeCase.MOVED_ON, why, then)
+
+
+def _name_phase(leg: LegFacts) -> str:
+    """Name a phase that may have another number, or none, since its leg began."""
+    if leg.began_as in {"", leg.phase_id}:
+        return leg.phase_id
+    return f"{leg.began_as}, {f'now {leg.phase_id}' if leg.phase_id else 'which is not in the plan any more'},"
+
+
+def _go_on(leg: LegFacts, case: ResumeCase, why: str, then: str) -> ResumePoint:
+    return ResumePoint(case=case, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
+
+
+def _begin(facts: Facts, case: ResumeCase, why: str, first: str = "") -> ResumePoint:
+    phase = facts.plan.next_phase()
+    if phase is None and facts.plan.done:
+        return ResumePoint(case=case, phase_id="", why=f"{why} Every phase is done.".strip(), then=f"{first}ends")
+    if phase is None:
+        words = f"{why} {_explain_wait(facts.plan)}".strip()
+        return ResumePoint(case=case, phase_id="", why=words, then=f"{first}cannot go on")
+    words = f"{why} Phase {phase.id} is next.".strip()
+    return ResumePoint(case=case, phase_id=phase.id, why=words, then=f"{first}begins phase {phase.id}")
+
+
+def _explain_wait(plan: Plan) -> str:
+    from relay.plan.check import check_order
+
+    found = next(check_order(plan))
+    return f"Line {found.line}: {found.message}."
+
+
+def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:
+    """Return the ids that `phase` comes after and that are not done."""
+    return tuple(a for a in phase.after if (other := plan.find_phase(a)) is None or not other.done)

@@ -1,0 +1,234 @@
+"""What has changed since it was written about: files that a phase names, and what claims of the ledger cite."""
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from relay.base.errors import RepoError
+from relay.base.tree import find_stat, read_file
+from relay.base.values import dataclass
+from relay.git.command import GitError
+from relay.git.message import CommitText, list_loose_texts, read_texts
+from relay.git.objects import diff_trees, find_blob_id, find_new_name, load_blob, read_blob, read_entries
+from relay.git.repository import Repo
+from relay.git.status import ChangeKind, PathChange, read_status
+from relay.ledger import Ledger, Source
+from relay.ledger.citation import cite, find_change
+from relay.ledger.model import get_sources
+from relay.plan.model import Phase
+from relay.store import trailers
+from relay.store.trailers import AMENDED
+
+MAX_COMMITS = 500
+"""Commits looked at; a plan that is older than that has other troubles."""
+
+_MOST_READ = 32
+"""Commits that are read one by one, down from HEAD; git is asked for those before them."""
+
+MAX_BLAMED = 50
+"""Commits of a file that are looked at for the one that changed what is cited."""
+
+MAX_RENAMES = 5
+"""Of one file, that are followed."""
+
+MAX_SOURCE_BYTES = 16 * 1024 * 1024
+"""Larger files are not compared with what a claim says of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Touched:
+    kind: ChangeKind
+    commit: CommitText
+
+
+def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
+    """Return a line for each file that the phase names and that commits not relay's have changed, made or removed.
+
+    Counted from the commit that last wrote the phase: ``planned``, ``amended``, a session's amendment of this phase,
+    or a commit of the user's own that changed the plan file. What is not committed is not looked at.
+    """
+    named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
+    head = repo.head()
+    made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
+    if head is None or made is None or made == head or _are_own(repo, made, head):
+        return ()
+    args = ("--no-merges", f"--max-count={MAX_COMMITS}", f"{made}..{head}", "--", *named)
+    commits = [text for text in read_texts(repo.git, *args) if not text.get(trailers.PLAN)]
+    touched = _find_touched(repo, reversed(commits), named)
+    left = read_entries(repo, head, tuple(touched))
+    return tuple(_describe(path, touched[path], is_there=path in left) for path in sorted(touched))
+
+
+def has_moved(repo: Repo, plan_path: str, phase: Phase) -> bool:
+    """Return whether commits, whoever made them, have changed what items of a phase name since it was planned."""
+    named = tuple(path.rstrip("/") for item in phase.items for path in item.targets)
+    head = repo.head()
+    made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
+    return bool(head and made and _find_below(diff_trees(repo, made, head), named))
+
+
+def _find_below(changes: Iterable[PathChange], named: tuple[str, ...]) -> list[PathChange]:
+    """Return the changes of files among or below `named`."""
+    return [change for change in changes if any(f"{change.path}/".startswith(f"{name}/") for name in named)]
+
+
+def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> str | None:
+    for text in _list_changes(repo, head, plan_path):
+        by_relay = bool(text.get(trailers.PLAN))
+        if not by_relay or text.get(trailers.STATUS) in {"planned", "amended"}:
+            return text.commit
+        if phase_id in text.get(AMENDED).split():
+            return text.commit
+    return None
+
+
+def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
+    """Yield the commits that changed a file, newest first: a plan's is near, and git would look at all of history."""
+    for text in list_loose_texts(repo, at, _MOST_READ):
+        parent = next(iter(text.parents), repo.empty_tree)
+        now, before = (read_entries(repo, commit, (path,)) for commit in (text.commit, parent))
+        if now != before:
+            yield text
+        if not text.parents:
+            return
+        at = parent
+    yield from read_texts(repo.git, f"--max-count={MAX_COMMITS}", at, "--", path)
+
+
+def _are_own(repo: Repo, made: str, head: str) -> bool:
+    """Return whether the commits from `made` to `head` are relay's, as those of phases before this one are."""
+    for text in list_loose_texts(repo, head, _MOST_READ):
+        if text.commit == made or not text.get(trailers.PLAN):
+            return text.commit == made
+    return False
+
+
+def _find_touched(repo: Repo, commits: Iterable[CommitText], named: tuple[str, ...]) -> dict[str, _Touched]:
+    """Return the last change of each file among or below `named`; `commits` come oldest first."""
+    touched: dict[str, _Touched] = {}
+    for text in commits:
+        parent = text.parents[0] if text.parents else repo.empty_tree
+        for change in _find_below(diff_trees(repo, parent, text.commit), named):
+            touched[change.path] = _Touched(kind=change.kind, commit=text)
+    return touched
+
+
+def _describe(path: str, touched: _Touched, *, is_there: bool) -> str:
+    what = "is gone" if not is_there else "is new" if touched.kind is ChangeKind.ADDED else "has changed"
+    return f"{path} {what}: {touched.commit.commit[:8]} {touched.commit.message.subject[:72]}"
+
+
+def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, str]:
+    """Say of what claims cite what has become of it in the work tree.
+
+    What still says the same is left out, under another name too, and what cannot be compared: its content then was not
+    written down, or it is hidden now, or too large.
+    """
+    return {source: words for source, _, words in _iter_changed(repo, sources)}
+
+
+def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
+    """Return the same for a whole ledger, each with the commit that changed what is cited."""
+    said: dict[Source, str] = {}
+    for entry in ledger.entries:
+        for source in get_sources(entry):
+            said[source] = min(entry.stamp.at, said.get(source, entry.stamp.at))
+    changed = _iter_changed(repo, said)
+    return {source: f"{words}{_name_change(repo, source, now, said[source])}" for source, now, words in changed}
+
+
+def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:
+    """Yield changed sources, what their files are called now, and what has become of them."""
+    found: dict[str, str] = {}
+    data: dict[str, bytes | None] = {}
+    for source in sources:
+        path = source.path
+        if not source.blob or not _is_comparable(repo, path):
+            continue
+        if path not in found:
+            found[path] = path if find_stat(repo.root, path) else _find_moved(repo, path)
+            data[path] = read_file(repo.root, found[path])
+        moved = f", now {found[path]}," if found[path] != path else ""
+        if words := find_change(_complete(repo, source), data[path], partial(find_blob_id, repo)):
+            yield source, found[path], f"{source}{moved}{words.removeprefix(str(source))}"
+
+
+def _find_moved(repo: Repo, path: str) -> str:
+    """Return what a file that is gone is called now; the path itself where nothing says."""
+    name: str | None = path
+    if (head := repo.head()) and (entry := read_entries(repo, head, (path,)).get(path)):
+        name = _find_copy(repo, entry[1])
+    for _ in range(MAX_RENAMES):
+        if head is None or name is None or find_stat(repo.root, name):
+            break
+        texts = read_texts(repo.git, "--max-count=1", head, "--", name)
+        name = next((find_new_name(repo, t.parents[0], t.commit, name) for t in texts if t.parents), None)
+    return name if name and _is_comparable(repo, name) else path
+
+
+def _find_copy(repo: Repo, blob: str) -> str | None:
+    """Return a file of the work tree that HEAD does not have and whose content is a blob's."""
+    size = len(load_blob(repo, blob))
+    for path in (entry.path for entry in read_status(repo).entries if "A" in entry.index or entry.untracked):
+        found = find_stat(repo.root, path)
+        if found and found.st_size == size and find_blob_id(repo, read_file(repo.root, path) or b"") == blob:
+            return path
+    return None
+
+
+def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) -> tuple[Source, ...]:
+    """Return sources with what stands there now; one that is no file stays as it is, and so do relay's `own`.
+
+    A plan changes with every tick: that says nothing about what was read in it.
+    """
+    make_id = partial(find_blob_id, repo)
+    found = ((s, None if s.path in own else read_file(repo.root, s.path)) for s in sources)
+    return tuple(source if data is None else cite(source, data, make_id) for source, data in found)
+
+
+def _is_comparable(repo: Repo, path: str) -> bool:
+    if repo.hidden.covers(path):
+        return False
+    try:
+        os.fsencode(path)
+        found = find_stat(repo.root, path)
+    except (ValueError, RepoError):
+        return False
+    return found is None or found.st_size <= MAX_SOURCE_BYTES
+
+
+def _complete(repo: Repo, source: Source) -> Source:
+    """Return a source with the id of its lines, which older relays did not write down, where git has the file."""
+    if source.text or not (source.lines or source.symbol):
+        return source
+    try:
+        data = load_blob(repo, source.blob)
+    except GitError:
+        return source
+    cited = cite(source, data, partial(find_blob_id, repo))
+    return replace(source, lines=cited.lines, text=cited.text)
+
+
+def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
+    """Say which commit changed what a source cites: the first since it said the same; empty where none is known.
+
+    Args:
+        now: What its file is called.
+        since: When it said so; empty when unknown.
+    """
+    if not (head := repo.head()):
+        return ""
+    source, found = _complete(repo, source), None
+    which = (f"--max-count={MAX_BLAMED}", *([f"--since={since}"] if since else []))
+    texts = read_texts(repo.git, *which, head, "--", *{source.path, now})
+    for text in texts:
+        blobs = (read_blob(repo, text.commit, name) for name in (source.path, now))
+        data = next((blob for blob in blobs if blob is not None), None)
+        if not find_change(source, data, partial(find_blob_id, repo)):
+            break
+        found = text
+    else:
+        if not since or len(texts) == MAX_BLAMED:
+            return ""
+    return f" (by {found.commit[:8]} {found.message.subject[:72]})" if found else " (not committed)"
