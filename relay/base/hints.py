@@ -34,6 +34,8 @@ RUN = Command(words=("run",))
 STATUS = Command(words=("status",))
 WHY = Command(words=("status", "--why"))
 DOCTOR = Command(words=("doctor",))
+ANOTHER_RELAY = ("is another relay at work on this branch? ", STATUS, " says where the plan stands now; then ", RUN)
+"""A ref that this process had just written was moved or removed by somebody else."""
 TELL = Command(words=("say", "what the session needs to know"))
 REVISE = Command(words=("plan", "--revise", "what to do instead"))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relay.base.errors import RepoError
+from relay.base.hints import ANOTHER_RELAY
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.gc_hold import claim_collections
@@ -73,7 +74,7 @@ def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: Tree
     for snapshot in snapshots:
         leg = _write_snapshot(repo, leg, record, snapshot)
     if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
-        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
+        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint=ANOTHER_RELAY)
     return leg
 
 

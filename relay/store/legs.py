@@ -18,7 +18,7 @@ from dataclasses import field, replace
 
 from relay.base.boot import find_boot_id
 from relay.base.errors import RepoError
-from relay.base.hints import RUN, WHY
+from relay.base.hints import ANOTHER_RELAY, RUN, WHY
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
@@ -314,7 +314,7 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
     message = Message(subject=subject, trailers=render_skipped(found.skipped))
     commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
     if not refs.move_ref(repo, ref, commit, None):
-        raise RepoError(f"{ref} was made by somebody else", hint="is another relay at work on this branch?")
+        raise RepoError(f"{ref} was made by somebody else", hint=ANOTHER_RELAY)
     return ref, commit
 
 

@@ -7,6 +7,7 @@ is. What the ref held a moment earlier was reachable then, so it is there: a sna
 from collections.abc import Iterable, Mapping
 
 from relay.base.errors import RepoError
+from relay.base.hints import ANOTHER_RELAY
 from relay.git import refs
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.message import CommitText, read_texts
@@ -78,7 +79,7 @@ def _repair(repo: Repo, ref: str, old: str, own: _Commits) -> str:
     found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_leg(repo, ref, own)
     moved = refs.drop_ref(repo, ref, old) if found is None else refs.move_ref(repo, ref, found, old)
     if not moved:
-        raise RepoError(f"{ref} was moved by somebody else", hint="is another relay at work on this branch?")
+        raise RepoError(f"{ref} was moved by somebody else", hint=ANOTHER_RELAY)
     if found is None:
         return f"{words}: nothing of it was found, and it is gone; the work tree is as it was"
     return f"{words}: it is at {found[:10]} now, the newest before it that is whole; the work tree is as it was"
