@@ -41,18 +41,18 @@ coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage o
 	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
 
 agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
-	$(BIN)/python -m tests.agents.real --write
-	$(BIN)/python -m tests.agents.real_phases claude opencode goose
-	$(BIN)/python -m tests.agents.real_phases codex pi
-	$(BIN)/python -m tests.agents.real_tunnel
+	$(BIN)/python -m rigs.agents.real --write
+	$(BIN)/python -m rigs.agents.phases claude opencode goose
+	$(BIN)/python -m rigs.agents.phases codex pi
+	$(BIN)/python -m rigs.agents.tunnel
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
-	$(BIN)/python -m tests.crash --share $(SHARE)
-	$(BIN)/python -m tests.crash.landing --share $(SHARE)
-	$(BIN)/python -m tests.crash.powercut
+	$(BIN)/python -m rigs.crash --share $(SHARE)
+	$(BIN)/python -m rigs.crash.landing --share $(SHARE)
+	$(BIN)/python -m rigs.crash.powercut
 
 toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: half an hour, and the network
-	@$(BIN)/pytest tests/toolchains $(if $(SOURCE),--source '$(SOURCE)')
+	@$(BIN)/pytest -p tests.conftest rigs/toolchains $(if $(SOURCE),--source '$(SOURCE)')
 
 templates: $(VENV)/.run  ## what relay fleet template and relay init --ci print, under the linters of those who read it; needs the registries
 	@sh .ci/templates

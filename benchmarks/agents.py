@@ -43,7 +43,7 @@ from relay.runners.messages.endpoint import open_client
 from relay.sandbox.supervisor import find_descendants
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
-from tests.agents.real import AGENTS, LIMITS, Agent, install
+from rigs.agents.real import AGENTS, LIMITS, Agent, install
 
 HERE = Path(__file__).resolve().parent
 MODEL = "claude-opus-5-5"

@@ -12,6 +12,7 @@ import pytest
 from tests.shape import rules
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = sorted(path for room in ("tests", "rigs") for path in (ROOT / room).rglob("*.py"))
 SOURCES = sorted((ROOT / "relay").rglob("*.py"))
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 50
@@ -202,17 +203,16 @@ def test_no_test_sleeps():
     allowed = {
         "tests/waiting.py",
         "tests/tools/test_edit_write.py",  # kills at moments of chance
-        *map(name_of, (ROOT / "tests/crash").glob("*.py")),  # as do the crash trials, on real processes
-        *map(name_of, (ROOT / "tests/agents").glob("real*.py")),  # programs of their own: `make agents`
+        *map(name_of, (ROOT / "rigs").glob("[ac]*/*.py")),  # real processes, from outside: `make crash`, `make agents`
     }
-    found = find_all(rules.find_sleeps, sorted((ROOT / "tests").rglob("*.py")))
+    found = find_all(rules.find_sleeps, TESTS)
 
     assert [entry for entry in found if entry.partition(":")[0] not in allowed] == []
 
 
 def test_no_test_is_timed():
     """A busy machine makes no test fail."""
-    assert find_all(rules.find_timed_assertions, sorted((ROOT / "tests").rglob("*.py"))) == []
+    assert find_all(rules.find_timed_assertions, TESTS) == []
 
 
 def test_what_is_cited_is_there():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request, shorten_answer
 from relay.runners.agents.tally import _MAX_LINE_BYTES, Tally
 from relay.session.usage import Usage
-from tests.agents.real import AGENTS
+from rigs.agents.real import AGENTS
 
 MARK = b"mark-1"
 PATHS = {
@@ -246,7 +246,7 @@ RECORDED = sorted(Path(__file__).with_name("requests").glob("*.json"))
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_what_the_agents_send_passes(path):
-    """Of each that `tests.agents.real` tries a title's request and a later one of its work, with its texts cut."""
+    """Of each that `rigs.agents.real` tries a title's request and a later one of its work, with its texts cut."""
     for said in json.loads(path.read_text()):
         assert read_request(said["path"], json.dumps(said["body"]).encode(), MARK)
 

@@ -16,7 +16,7 @@ from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
 from relay.runners.agents.profile import Profile, Way
 from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
-from tests.agents.real import AGENTS
+from rigs.agents.real import AGENTS
 
 
 def install(folder, program, version="1.2.3"):

@@ -9,7 +9,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 
-from tests.crash.tracer import Starter, open_starter
+from rigs.crash.tracer import Starter, open_starter
 
 
 @pytest.fixture(scope="session")

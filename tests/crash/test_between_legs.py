@@ -20,9 +20,9 @@ from relay.run.selection import Selection
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
+from rigs.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
+from rigs.crash.scenario import git, make_environ
 from tests.copied import FSCK
-from tests.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
-from tests.crash.scenario import git, make_environ
 
 PLAN = """\
 # Three words

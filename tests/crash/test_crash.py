@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from relay.base.replacement import is_temporary
-from tests.crash.rig import Rig, open_rig
-from tests.crash.tracer import Fault, Starter, find_obstacle
+from rigs.crash.rig import Rig, open_rig
+from rigs.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH
 
 OBSTACLE = find_obstacle()

@@ -1,14 +1,14 @@
 """Killed while phases land: the next parent finds everything where git says it is, and pays for nothing twice.
 
-Every call of it: ``python -m tests.crash.landing``.
+Every call of it: ``python -m rigs.crash.landing``.
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.landing import LandingRig, open_landing_rig
-from tests.crash.tracer import Fault, Starter, find_obstacle
+from rigs.crash.landing import LandingRig, open_landing_rig
+from rigs.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()

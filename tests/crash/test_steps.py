@@ -1,11 +1,11 @@
-"""A worker of many that ends at a step that has a name; all of them: ``python -m tests.crash.fleet steps``."""
+"""A worker of many that ends at a step that has a name; all of them: ``python -m rigs.crash.fleet steps``."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.steps import STEPS, StepRig, open_step_rig
-from tests.crash.tracer import Starter, find_obstacle
+from rigs.crash.steps import STEPS, StepRig, open_step_rig
+from rigs.crash.tracer import Starter, find_obstacle
 from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()

@@ -44,7 +44,7 @@ from relay.store.legs import LegStart, open_leg
 from relay.store.lock import find_holder
 from relay.store.plan_cost import read_plan_cost
 from relay.store.unrecorded_cost import Whose, keep_spent
-from tests.crash.rig import PRICE
+from rigs.crash.rig import PRICE
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.waiting import wait_until
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from relay.base.errors import ExitCode
-from tests.crash.invariants import find_lost, find_versions
+from rigs.crash.invariants import find_lost, find_versions
 
 HALF = """
 sessions:

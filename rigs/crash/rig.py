@@ -17,9 +17,9 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd, find_price
-from tests.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
-from tests.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
-from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
+from rigs.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
+from rigs.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
+from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 _PRICE = find_price("claude-opus-5-5", at=datetime.now(UTC).date())
 assert _PRICE

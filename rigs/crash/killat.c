@@ -1,6 +1,6 @@
 /* Ends a process and all its children at the K-th system call that changes the watched file system.
  *
- * A library (tests/crash/tracer.py): `killat_arm` is called in the child that is going to be traced and puts a seccomp
+ * A library (rigs/crash/tracer.py): `killat_arm` is called in the child that is going to be traced and puts a seccomp
  * filter over it, so that only the calls of interest stop; `killat_trace` is called in its parent and counts them, in
  * all of its children, grandchildren and whatever they execute. x86-64 Linux.
  *

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.toolchains.conftest import Phase, Project
+from rigs.toolchains.conftest import Phase, Project
 
 MODULE = '"""Greets."""\n\n\ndef greet(name):\n    return f"hello {name}"\n'
 MORE = "\n\ndef shout(name):\n    return greet(name).upper()\n"

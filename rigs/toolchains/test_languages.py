@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchains.conftest import Phase, Project
-from tests.toolchains.test_projects import rewrite
+from rigs.toolchains.conftest import Phase, Project
+from rigs.toolchains.test_projects import rewrite
 
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
 """Of who runs the tests; a project's own user has another one."""

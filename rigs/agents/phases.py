@@ -1,9 +1,9 @@
 """One plan, three phases, three runners with the real agents: killed in each phase, run again, counted to the token.
 
-    python -m tests.agents.real_phases [--place DIR] [AGENT AGENT [AGENT]]
+    python -m rigs.agents.phases [--place DIR] [AGENT AGENT [AGENT]]
 
 Of two agents each runs a phase behind one of relay's own loop. All have one model, whose API they can speak. See
-`tests.agents.real`.
+`rigs.agents.real`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store.trailers import parse_usage
-from tests.agents.real import AGENTS, KEY, TITLE, Agent, Trial, install
+from rigs.agents.real import AGENTS, KEY, TITLE, Agent, Trial, install
 
 WORDS = ("one", "two", "three")
 ITEMS = "Verify: `grep -q {word} {word}.txt`\n- [ ] Say {word} — {word}.txt\n\n"

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash.rig import Rig, Trial, open_rig
-from tests.crash.tracer import Fault, find_obstacle, leave_mounts
+from rigs.crash.rig import Rig, Trial, open_rig
+from rigs.crash.tracer import Fault, find_obstacle, leave_mounts
 
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN; source: the kernel's fs/ext4/ext4.h, _IOR('X', 125, __u32)."""
@@ -94,7 +94,7 @@ def try_cut(rig: Rig, seed: int, *, no_sync: bool) -> Trial:
 
 def main() -> int:
     """Print a line for relay as it is and one for relay without its syncs; exit status 1 when the first one fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.powercut", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rigs.crash.powercut", description=__doc__)
     parser.add_argument("--cuts", type=int, default=250, help="how many cuts")
     parser.add_argument("--controls", type=int, default=25, help="how many with every sync left out")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after this time")

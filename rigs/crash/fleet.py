@@ -1,7 +1,7 @@
 """Workers of one plan that are killed at random moments, each with its whole process group, until the plan is done.
 
-    python -m tests.crash.fleet --trials 5
-    python -m tests.crash.fleet steps faults queue workers [--part 'the commit']
+    python -m rigs.crash.fleet --trials 5
+    python -m rigs.crash.fleet steps faults queue workers [--part 'the commit']
 
 A bare repository, a clone for each worker, a rehearsed model; now and then the remote is away or takes nothing. What is
 asserted is seen from outside: git, the model's bills, the account of what is reserved.
@@ -26,8 +26,8 @@ from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from tests.crash.faults import ROWS
-from tests.crash.queue import (
+from rigs.crash.faults import ROWS
+from rigs.crash.queue import (
     STEPS_OF_DATABASE,
     STEPS_OF_SUBMITTER,
     open_database,
@@ -36,8 +36,8 @@ from tests.crash.queue import (
     try_submitter,
     try_worker,
 )
-from tests.crash.steps import STEPS, StepRig, find_left, open_step_rig, read_told
-from tests.crash.tracer import leave_mounts
+from rigs.crash.steps import STEPS, StepRig, find_left, open_step_rig, read_told
+from rigs.crash.tracer import leave_mounts
 
 PHASES = 4
 CAP_USD = 20.0
@@ -272,7 +272,7 @@ _TABLES = {"steps": _try_steps, "faults": _try_faults, "queue": _try_queue, "wor
 
 def main() -> int:
     """Print what did not hold; exit status 1 then."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.fleet", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rigs.crash.fleet", description=__doc__)
     parser.add_argument(
         "rows", nargs="*", choices=(*_TABLES, []), help="named steps and faults instead of random moments"
     )

@@ -24,11 +24,11 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd
+from rigs.crash.invariants import find_lost, find_versions
+from rigs.crash.rig import PRICE
+from rigs.crash.scenario import git, make_environ
+from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
 from tests.copied import FSCK
-from tests.crash.invariants import find_lost, find_versions
-from tests.crash.rig import PRICE
-from tests.crash.scenario import git, make_environ
-from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 CAP_USD = 20.0
 PLAN = f"""\

@@ -21,10 +21,10 @@ from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.store.home import note_checked
+from rigs.crash.invariants import find_lost, find_ticked, find_versions
+from rigs.crash.scenario import git, make_environ
+from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
 from tests.copied import FSCK
-from tests.crash.invariants import find_lost, find_ticked, find_versions
-from tests.crash.scenario import git, make_environ
-from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 PLAN = """\
 # Side by side
@@ -245,9 +245,9 @@ def open_landing_rig(
 
 def main() -> int:
     """Kill at every call, cut the power at some, and print a table; exit status 1 when anything did not hold."""
-    from tests.crash.powercut import open_disk
+    from rigs.crash.powercut import open_disk
 
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.landing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rigs.crash.landing", description=__doc__)
     parser.add_argument("--share", type=int, default=1, help="make every n-th trial only")
     parser.add_argument("--cuts", type=int, default=100, help="how many power cuts")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no trial of a row after this time")

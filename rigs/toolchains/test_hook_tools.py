@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.toolchains.conftest import Phase, Project
+from rigs.toolchains.conftest import Phase, Project
 
 APP = 'def hello():\n    return "hello"\n'
 TEST = 'from app import hello\n\n\ndef test_hello():\n    assert hello().startswith("hello")\n'

@@ -1,6 +1,6 @@
 """The real agents, pinned, in relay's sandbox against the rehearsal server; docs/agents.md has its table.
 
-    python -m tests.agents.real [--place DIR] [--write] [AGENT …]
+    python -m rigs.agents.real [--place DIR] [--write] [AGENT …]
 
 Packages are installed into DIR (a temporary one unless it is named), half a gigabyte each; nothing else is
 changed. A profile is supported only while all of this holds. Not part of `make test`: it needs the package registry.

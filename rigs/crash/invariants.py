@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.base.replacement import is_temporary
+from rigs.crash.scenario import MARKS, PHASES, git
 from tests.copied import FSCK
-from tests.crash.scenario import MARKS, PHASES, git
 
 OWN = ("PLAN.md", "PLAN.ledger.yaml")
 USERS = ("dirty.txt", "staged.txt", "notes/untracked.txt", "stashed.txt", "kept.txt")

@@ -15,8 +15,8 @@ from pathlib import Path
 import psycopg
 
 from relay.fleet.engine import Engine
-from tests.crash.steps import STEPS, StepRig
-from tests.crash.tracer import Fault
+from rigs.crash.steps import STEPS, StepRig
+from rigs.crash.tracer import Fault
 
 STEPS_OF_DATABASE: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "submit": ("procrastinate_defer_job", 1, ("submit",)),
@@ -32,7 +32,7 @@ STEPS_OF_DATABASE: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "cancel": ("procrastinate_cancel_job", 1, ("cancel", "1")),
 }
 """When the database is killed: what the call is shown with, which of them, whose it is; one without words of its own is
-a step of a worker (`tests.crash.steps`)."""
+a step of a worker (`rigs.crash.steps`)."""
 STEPS_OF_SUBMITTER = {
     "claims are read": ("/bob/.git/refs/relay/", 1, "a"),
     "before its call": ("procrastinate_defer_job", 1, "b"),
@@ -135,7 +135,7 @@ def try_worker(rig: StepRig, top: Path, place: Path, *, step: str, mode: str, ot
         rig: The rig.
         top: A copy.
         place: Of a database that is up.
-        step: Of `tests.crash.steps`.
+        step: Of `rigs.crash.steps`.
         mode: As of `StepRig.try_step`.
         other: Whether another worker goes on.
     """

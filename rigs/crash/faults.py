@@ -15,8 +15,8 @@ from relay.fleet.claims import Bid
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
-from tests.crash.steps import PHASES, STEPS, StepRig
-from tests.crash.tracer import Fault
+from rigs.crash.steps import PHASES, STEPS, StepRig
+from rigs.crash.tracer import Fault
 
 _SKEW = """
 #define _GNU_SOURCE
@@ -177,7 +177,7 @@ def try_partition(rig: StepRig, top: Path) -> list[str]:
 
 def try_many_claims(rig: StepRig, top: Path) -> list[str]:
     """Two workers want the same forty phases."""
-    code = "import sys; from tests.crash.faults import claim_forty; claim_forty(*sys.argv[1:])"
+    code = "import sys; from rigs.crash.faults import claim_forty; claim_forty(*sys.argv[1:])"
     argv = [sys.executable, "-c", code, str(top)]
     children = [subprocess.Popen([*argv, name], stdout=subprocess.PIPE, text=True) for name in ("ann", "bob")]
     won = [child.communicate(timeout=300)[0].split() for child in children]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.toolchains.conftest import Phase, Project
+from rigs.toolchains.conftest import Phase, Project
 
 PUBLISHED: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text())
 HOOKS = (

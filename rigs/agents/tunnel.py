@@ -1,6 +1,6 @@
 """A real agent with a login, in tunnel mode: its vendor is the rehearsal server behind TLS, under the vendor's name.
 
-    python -m tests.agents.real_tunnel [--place DIR]
+    python -m rigs.agents.tunnel [--place DIR]
 
 The whole trial has a network of its own without a way out, in which the vendor's name leads to a public address that is
 this machine's: relay's proxy resolves, judges and dials as it always does. Needs `unshare`, `ip`, `openssl`.
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.sandbox.openings.sockets import carry
-from tests.agents.real import AGENTS, END, HELLO, Trial, install
+from rigs.agents.real import AGENTS, END, HELLO, Trial, install
 
 HOST = "api.anthropic.com"
 ADDRESS = "160.79.104.10"
@@ -40,7 +40,7 @@ def go_alone(place: Path) -> int:
     hosts = place / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{ADDRESS} {HOST}\n")
     argv = ["unshare", "--map-root-user", "--net", "--mount", "sh", "-c", PREPARE, "sh", f"{ADDRESS}/32", str(hosts)]
-    again = [sys.executable, "-m", "tests.agents.real_tunnel", *sys.argv[1:]]
+    again = [sys.executable, "-m", "rigs.agents.tunnel", *sys.argv[1:]]
     return subprocess.run([*argv, *again], env={**os.environ, ALONE: str(place)}, check=False).returncode
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.crash.rig import Rig, open_rig
-from tests.crash.tracer import Fault, find_obstacle
+from rigs.crash.rig import Rig, open_rig
+from rigs.crash.tracer import Fault, find_obstacle
 
 Faults = tuple[Fault, ...]
 Listed = tuple[str, int, list[Any]]
@@ -49,7 +49,7 @@ def list_trials(rig: Rig, row: str, chains: int) -> Iterator[Faults]:
 
 def main() -> int:
     """Run the rows that were asked for; exit status 1 when anything did not hold."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rigs.crash", description=__doc__)
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="row", help=", ".join(ROWS))
     parser.add_argument("--share", type=int, default=1, help="make every n-th trial only")
     parser.add_argument("--chains", type=int, default=1000, help="how many chains")
@@ -70,7 +70,7 @@ def main() -> int:
         lists = [Path(folder, str(n)) for n in range(asked.jobs)]
         for path, share in zip(lists, _share_out(asked), strict=True):
             path.write_text(json.dumps(share), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.crash", *sys.argv[1:]]
+        command = [sys.executable, "-m", "rigs.crash", *sys.argv[1:]]
         jobs = [subprocess.Popen([*command, f"--list={path}"]) for path in lists]
         codes = [job.wait() for job in jobs]
     print_table(asked.record)
@@ -129,7 +129,7 @@ def find_version() -> str:
     A record of hours outlives commits that change neither.
     """
     git = ("git", "-C", str(Path(__file__).parents[2]))
-    parts = ("relay", "tests/crash")
+    parts = ("relay", "rigs/crash")
     trees = subprocess.run([*git, "rev-parse", *(f"HEAD:{part}" for part in parts)], check=True, capture_output=True)
     changed = subprocess.run([*git, "status", "--porcelain", "--", *parts], check=True, capture_output=True).stdout
     return " ".join([*trees.stdout.decode().split(), *(["changed"] if changed else [])])
