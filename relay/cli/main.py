@@ -5,7 +5,7 @@ from importlib import import_module
 import click
 
 from relay import __version__
-from relay.cli.screen import say
+from relay.cli.screen import complain, say
 
 GROUPS = {
     "A plan and its run": {
@@ -26,7 +26,6 @@ GROUPS = {
         "report": "report",
         "gate": "gate",
         "review": "review",
-        "converge": "converge",
         "pr": "pr",
         "ledger": "ledger",
         "rewind": "rewind",
@@ -39,13 +38,18 @@ GROUPS = {
         "notify": "notify",
         "gc": "gc",
         "completion": "completion",
-        "help": "help",
     },
-    "A closer look": {"replay": "replay", "tune": "tune", "inspect": "inspect", "otel": "otel"},
+    "A closer look": {"replay": "replay", "tune": "tune", "inspect": "inspect"},
     "Without a model": {"demo": "demo", "rehearse": "rehearse"},
 }
 """What each command is for, and its name to its module of `relay.cli`, and to its name there where that is not
 ``command``."""
+OLD_NAMES = {
+    "converge": ("review", "--whole-plan"),
+    "help": (),
+    "otel": ("report", "--otel"),
+}
+"""Names that are options of another command by now, and what to type instead. They go with the next release."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
@@ -78,12 +82,26 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a name; an unknown one gets the names it resembles."""
+        """Resolve a name: an old one to what it became; an unknown one gets the names it resembles."""
+        if args[0] in OLD_NAMES:
+            args = _replace_old_name(ctx, args)
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             name = error.command_name
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
+
+
+def _replace_old_name(ctx: click.Context, args: list[str]) -> list[str]:
+    name, *rest = args
+    words = [*rest, "--help"] if name == "help" else [*OLD_NAMES[name], *rest]
+    if not ctx.resilient_parsing:  # which is how a shell asks for completions
+        now = " ".join(words if name == "help" else OLD_NAMES[name])
+        complain(f"relay {name} is now `relay {now}`; the old name goes with the next release")
+    if words == ["--help"]:
+        say(ctx.get_help())
+        ctx.exit()
+    return words
 
 
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape

@@ -1,6 +1,7 @@
-"""`relay report`: where the tokens of a run went."""
+"""`relay report`: where the tokens of a run went; with `--otel` its log goes to an OpenTelemetry collector."""
 
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -29,8 +30,22 @@ MOST_SIDES = 2
 @json_option
 @click.option("--list", "as_list", is_flag=True, help="Which logs there are, newest first.")
 @click.option("--schema", is_flag=True, help="Print a JSON Schema of a line of the log and exit.")
-def command(  # its options
-    *, runs: tuple[str, ...], output: str | None, as_text: bool, as_json: bool, as_list: bool, schema: bool
+@click.option("--otel", is_flag=True, help="Send the run's log to an OpenTelemetry collector, as spans and metrics.")
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="Of --otel: where to; else OTEL_EXPORTER_OTLP_ENDPOINT, or port 4318 of this machine.",
+)
+def command(  # noqa: PLR0913  # its options
+    *,
+    runs: tuple[str, ...],
+    output: str | None,
+    as_text: bool,
+    as_json: bool,
+    as_list: bool,
+    schema: bool,
+    otel: bool,
+    endpoint: str | None,
 ) -> None:
     """Show where the tokens of a run went: by source, phase, session and tool, and what proves each tick.
 
@@ -38,7 +53,15 @@ def command(  # its options
     it is the newest. Two of them stand side by side. It is one page of HTML that needs no network; its path is printed.
     --text says the same in the terminal, --json that of all runs together. Figures come from the event log below
     .relay/sessions/ alone (docs/events.md), beliefs from the plan's ledger.
+
+    --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
+    answers, tool calls and gates, never what was said, read or run. Nothing is sent unless you type it, or set
+    otel_endpoint, which has runs send theirs while they are at work; a log that is sent twice has the same spans.
     """
+    _require_fitting(runs, endpoint, otel=otel, others=bool(output or as_text or as_json or as_list or schema))
+    if otel:
+        _send(runs[0] if runs else "", endpoint)
+        return
     if schema:
         from relay.insight.telemetry.schema import render_event_schema
 
@@ -51,6 +74,42 @@ def command(  # its options
         _say_document(*read_figures(choose(entries, runs)))
     else:
         _say_page(entries, runs, output, as_text=as_text)
+
+
+def _require_fitting(runs: Sequence[str], endpoint: str | None, *, otel: bool, others: bool) -> None:
+    if endpoint is not None and not otel:
+        raise click.UsageError("--endpoint is for --otel")
+    if otel and (others or runs[1:]):
+        raise click.UsageError("--otel sends one run, and takes no other option but --endpoint")
+
+
+def _send(start: str, endpoint: str | None) -> None:
+    """Send the log of the last run whose id begins like this.
+
+    Raises:
+        ConfigError: There is none, the extra is not installed, or the collector did not take it.
+    """
+    from relay.cli.watch import get_run, open_tail
+    from relay.config.extras import advise_extra
+
+    place = note_place()
+    try:
+        from relay.insight.telemetry.collector import DEFAULT, Collector, CollectorError, Export
+    except ImportError:
+        raise ConfigError("OpenTelemetry's SDK is not installed", hint=advise_extra("otel")) from None
+
+    url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url} is no address of a collector", hint=f"--endpoint {DEFAULT}")
+    run_id = get_run(place.repo, start)
+    with open_tail(place.repo, run_id) as log:
+        export = Export(log, Collector(url, os.environ), run_id)
+        try:
+            export.push(last=True)
+        except CollectorError as error:
+            raise ConfigError(str(error), hint=error.hint) from None
+    metrics = "its metrics" if export.takes_metrics else "no metrics, which are not taken there"
+    say(f"sent to {url}: {count(export.sent, 'span')} and {metrics}")
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:

@@ -1,4 +1,4 @@
-"""`relay review`: have a phase, or any range of commits, looked at by sessions that saw nothing of its making."""
+"""`relay review`: have a phase, a range of commits or the whole plan looked at by sessions that did not write it."""
 
 import json
 import os
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay import __version__
-from relay.base.errors import RelayError
+from relay.base.errors import ExitCode, RelayError
 from relay.cli.completion import offer_phases
 from relay.cli.options import session_options
+from relay.cli.plan import show_plan
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.session.values import SessionKind
@@ -30,23 +31,49 @@ def require_place(file: Path) -> None:
         raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
-@click.command("review", short_help="Have a phase or a range of commits reviewed; nothing is changed.")
+@click.command("review", short_help="Have a phase, a range of commits or the whole plan reviewed.")
 @click.argument("what", metavar="[PHASE|RANGE]", required=False, shell_complete=offer_phases, help="What is reviewed.")
-@click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Write what was found for code hosts.")
+@click.option("--whole-plan", is_flag=True, help="Hold the finished plan against the repository instead.")
+@click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Write the findings for code hosts.")
 @session_options
-def command(what: str | None, sarif: str | None, *, as_json: bool, **options: Any) -> int:
+def command(what: str | None, sarif: str | None, *, whole_plan: bool, as_json: bool, **options: Any) -> int:
     """Have a phase (the last one that is done, when left out) or a range such as main..HEAD reviewed.
 
     One fresh session looks for faults, a second one tries to refute each. Both read the work tree as it is now and
     write nothing. The exit code is 4 where a fault was confirmed.
+
+    With --whole-plan one session, which can only read, holds the finished plan against the repository. If something is
+    missing, it becomes a new phase behind the others, not committed: read it, then relay run. Otherwise the plan stays
+    as it is, to the byte.
     """
+    if whole_plan:
+        if what is not None or sarif is not None:
+            raise click.UsageError("--whole-plan takes no PHASE, RANGE or --sarif")
+        return _review_plan(options, as_json=as_json)
+    return _review_range(what or "", sarif, options, as_json=as_json)
+
+
+def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
+    from relay.run.planning.planner import PlanTask, plan_feature, read_existing
+    from relay.setup.place import load_plan
+
+    task = PlanTask(converge=True)
+    request, place = make_request(SessionKind.CONVERGE, options)
+    before = read_existing(place.root, place.plan_name, task)
+    code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
+        show_plan(place, before.text)
+    return code
+
+
+def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_json: bool) -> int:
     from relay.run.review.sarif import render_sarif
     from relay.run.review_range import get_range, review_range
 
     request, place = make_request(SessionKind.REVIEW, options)
     if sarif is not None:
         require_place(Path(sarif))
-    chosen = get_range(request.files, what or "")
+    chosen = get_range(request.files, what)
 
     def act(ctx: "RunContext") -> "RunEnd":
         end, findings = review_range(ctx, chosen)

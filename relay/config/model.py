@@ -197,7 +197,7 @@ class Settings:
     has examples."""
     otel_endpoint: str | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``) that a run sends its
-    spans and metrics to while it is at work, as `relay otel` does; nothing of its content. Yours alone."""
+    spans and metrics to while it is at work, as `relay report --otel` does; nothing of its content. Yours alone."""
     rules_fallback_names: tuple[str, ...] = ()
     """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``. A repository may name files
     of text (``.md``, ``.mdc``, ``.txt``, ``.rst``) and such as ``.cursorrules``."""

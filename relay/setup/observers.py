@@ -114,7 +114,7 @@ class Observers:
         if endpoint is None:
             yield
             return
-        from relay.insight.telemetry.collector import Collector, exporting  # as below
+        from relay.insight.telemetry.export import exporting  # as below
         from relay.insight.telemetry.log_tail import LogTail
 
         try:
@@ -122,7 +122,7 @@ class Observers:
         except OSError:  # there is no log, as the view is told
             yield
             return
-        with exporting(log, Collector(endpoint, request.environ), run_id, self._tell):
+        with exporting(log, endpoint, request.environ, run_id, self._tell):
             yield
 
     @contextmanager

@@ -19,7 +19,7 @@ With `--json` a command prints one object on one line of ASCII. `version` (now {
 or means something else, not where one is added: pass over fields that you do not know. Times are seconds since the
 epoch.
 
-`relay run`, `plan`, `converge`, `review`, `work`, `watch` and `gate` print events instead, one on each line:
+`relay run`, `plan`, `review`, `work`, `watch` and `gate` print events instead, one on each line:
 `docs/events.md`. `relay report --json` and `relay inspect --json` have `version` too; their figures are those of the
 page, by the same names, and may change with it.
 """

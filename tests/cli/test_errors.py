@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(r
     first = told.splitlines()[0]
     is_of_settings = name != "PLAN.md" or "of the plan" in what
     commands = ["check", "run", "doctor", "plan --revise x", "run --dry-run", "plan x", "gate", "plan --split 1"]
-    commands += [] if is_of_settings else ["status", "review", "converge"]  # those need none of its settings
+    commands += [] if is_of_settings else ["status", "review", "review --whole-plan"]  # those need none of its settings
     turn = list(BROKEN).index(what)
     for command in (one for at, one in enumerate(commands) if THOROUGH or (at + turn) % 3 == 0):
         if command == "doctor":

@@ -1,21 +1,31 @@
 """A run's log as OpenTelemetry spans and metrics, taken by a collector on loopback."""
 
-import json
 import socket
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.resources import Resource
 
+from relay import __version__
 from relay.insight.telemetry import otel
-from relay.insight.telemetry.collector import Collector, CollectorError, Export, exporting, find_rejected
+from relay.insight.telemetry.collector import Collector, CollectorError, Export, find_rejected
+from relay.insight.telemetry.export import exporting
 from relay.insight.telemetry.log import open_log
 from relay.insight.telemetry.log_tail import LogTail
 from relay.insight.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
-from relay.insight.telemetry.otel import PROVIDER, Spans, render_spans
+from relay.insight.telemetry.otel import PROVIDER, Spans
 from relay.session.events import (
     CacheRefreshed,
     Committed,
@@ -96,9 +106,16 @@ def collector():
         yield found
 
 
+REQUESTS: dict[str, Any] = {"traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}
+
+
 def read_bodies(collector, kind="traces"):
-    """What came as JSON to one of the two places."""
-    return [json.loads(body) for path, _, body in collector.seen if path == f"/topic/v1/{kind}"]
+    """What came to one of the two places, as the collectors' own library reads it."""
+    return [
+        MessageToDict(REQUESTS[kind].FromString(body))
+        for path, _, body in collector.seen
+        if path == f"/topic/v1/{kind}"
+    ]
 
 
 def read_spans(collector):
@@ -124,10 +141,10 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     (project / ".relay/sessions").mkdir(parents=True)
     (project / ".relay/sessions/aaaa1111.jsonl").write_bytes(LOG)
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"}
-    ran = relay("otel", env=env)
+    ran = relay("report", "--otel", env=env)
     spans = read_spans(collector)
     assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and its metrics\n")
-    assert {headers["X-Team"] for _, headers, _ in collector.seen} == {"a b"}
+    assert {headers["x-team"] for _, headers, _ in collector.seen} == {"a b"}
     (run,) = [span for span in spans if "parentSpanId" not in span]
     legs = [span for span in spans if span["name"] == "invoke_agent relay"]
     answers = [span for span in spans if span["name"].startswith("chat ")]
@@ -155,7 +172,7 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     assert sum(int(point["count"]) for point in metrics["gen_ai.execute_tool.duration"]) == len(tools)
     assert sum(int(point["count"]) for point in metrics["relay.gate.duration"]) == len(gates)
     collector.seen.clear()
-    relay("otel", "aaaa", env=env)
+    relay("report", "--otel", "aaaa", env=env)
     assert read_spans(collector) == spans
 
 
@@ -164,14 +181,14 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     [
         ("http://127.0.0.1:9", "nobody listens there", "start the collector"),
         ("http://nohost.invalid", "no host has that name", "--endpoint"),
-        ("http://127.0.0.1:abc", "nonnumeric port", "port is 4318"),
+        ("http://127.0.0.1:abc", "Failed to parse", "port is 4318"),
         ("file:///etc/passwd", "is no address of a collector", "--endpoint http://localhost:4318"),
     ],
 )
 def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpoint, words, hint):
     (project / ".relay/sessions").mkdir(parents=True)
     (project / ".relay/sessions/aaaa1111.jsonl").write_bytes(LOG)
-    ran = relay("otel", "--endpoint", endpoint, env={"NO_PROXY": "*"})
+    ran = relay("report", "--otel", "--endpoint", endpoint, env={"NO_PROXY": "*"})
     assert ran.code == 1
     assert words in ran.err
     assert hint in ran.err.partition("Hint: ")[2]
@@ -182,7 +199,8 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpo
     ("answer", "words", "hint"),
     [
         (404, "answered 404", "without /v1/traces"),
-        (400, "answered 400", "protobuf only"),
+        (400, "answered 400", "as protobuf"),
+        (415, "answered 415", "as protobuf"),
         (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
         (503, "answered 503", ""),
         (302, "answered 302", ""),
@@ -231,12 +249,12 @@ def test_a_log_that_grows_is_sent_piece_by_piece(log, collector):
 def test_the_end_of_a_run_waits_no_longer_than_it_says(log, collector):
     told: list[Event] = []
     collector.answers.append("late")
-    with exporting(log(RUN, LEG, answer(1)), Collector(collector.url, {}), "r", told.append, last_s=0.01):
+    with exporting(log(RUN, LEG, answer(1)), collector.url, {}, "r", told.append, last_s=0.01):
         pass
     (notice,) = told
     assert isinstance(notice, Noticed)
     assert "did not take the last of it in time" in notice.text
-    assert f"`relay otel r --endpoint {collector.url}`" in notice.text
+    assert f"`relay report --otel r --endpoint {collector.url}`" in notice.text
 
 
 def test_what_is_refused_for_good_is_not_sent_for_ever(log, collector):
@@ -260,33 +278,22 @@ def test_a_collector_that_takes_no_metrics_is_sent_none(log, collector):
 
 
 def test_a_part_that_is_rejected_is_no_success():
-    assert find_rejected(b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "too old"}}') == (
-        "2 rejected: too old"
-    )
-    for said in (
-        b"",
-        b"{}",
-        b"[]",
-        b"\xff",
-        b'{"partialSuccess": {"rejectedSpans": "many"}}',
-        b'{"partialSuccess": null}',
-    ):
+    part = ExportTracePartialSuccess(rejected_spans=2, error_message="too old")
+    assert find_rejected(ExportTraceServiceResponse(partial_success=part).SerializeToString()) == "2 rejected: too old"
+    for said in (b"", b"{}", b"[]", b"\xff", ExportTraceServiceResponse().SerializeToString()):
         assert find_rejected(said) == ""
 
 
-def test_protobuf_is_what_the_collectors_own_library_reads(log, collector):
-    """It answers 415 to JSON; the same spans and metrics come again."""
-    collector.answers += [415, 200]
+def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
     Export(log(RUN, LEG, answer(1), ended()), Collector(collector.url, {}), "r").push(last=True)
-    refused, traces, metrics = collector.seen
-    assert [headers["Content-Type"] for _, headers, _ in collector.seen] == [
-        "application/json", "application/x-protobuf", "application/x-protobuf",
-    ]  # fmt: skip
-    (spans,) = json.loads(refused[2])["resourceSpans"][0]["scopeSpans"]
-    taken = ExportTraceServiceRequest.FromString(traces[2]).resource_spans[0].scope_spans[0].spans
-    assert [(span.trace_id.hex(), span.span_id.hex(), span.name, span.start_time_unix_nano) for span in taken] == [
-        (span["traceId"], span["spanId"], span["name"], int(span["startTimeUnixNano"])) for span in spans["spans"]
-    ]
+    traces, metrics = collector.seen
+    assert {headers["content-type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
+    (one,) = ExportTraceServiceRequest.FromString(traces[2]).resource_spans
+    assert {said.key: said.value.string_value for said in one.resource.attributes} == {
+        "service.name": "relay", "service.version": __version__, "service.instance.id": "r",
+    }  # fmt: skip
+    assert one.scope_spans[0].scope.name == "relay"
+    assert {(len(span.trace_id), len(span.span_id)) for span in one.scope_spans[0].spans} == {(16, 8)}
     read = ExportMetricsServiceRequest.FromString(metrics[2]).resource_metrics[0].scope_metrics[0].metrics
     assert {metric.name: metric.WhichOneof("data") for metric in read} == {
         "gen_ai.client.token.usage": "histogram", "gen_ai.client.operation.duration": "histogram",
@@ -297,10 +304,30 @@ def test_protobuf_is_what_the_collectors_own_library_reads(log, collector):
     assert all(len(point.bucket_counts) == len(point.explicit_bounds) + 1 for point in points)
 
 
-def test_protobuf_is_spoken_where_that_is_wished(log, collector):
-    environ = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
-    Export(log(RUN, LEG, answer(1)), Collector(collector.url, environ), "r").push(last=True)
-    assert {headers["Content-Type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
+def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_path, monkeypatch, capfd):
+    """Whatever is in a value. ~/.netrc, which the HTTP library would read, is left alone, and nothing is printed."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=se;cret%2C1,not a header"}
+    collector.answers.append(401)
+    with pytest.raises(CollectorError):
+        Export(log(RUN, LEG), Collector(collector.url, environ), "r").push(last=True)
+    ((_, headers, _),) = collector.seen
+    assert headers["x-key"] == "se;cret,1"
+    assert "Authorization" not in headers
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_the_extra_it_is_said_how_to_install_it(log, monkeypatch):
+    told: list[Event] = []
+    for name in [name for name in sys.modules if name.startswith("relay.insight.telemetry.collector")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with exporting(log(RUN), "http://127.0.0.1:9", {}, "r", told.append):
+        pass
+    (notice,) = told
+    assert isinstance(notice, Noticed)
+    assert "opentelemetry-sdk" in notice.text
 
 
 PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
@@ -327,7 +354,7 @@ def test_a_run_sends_its_own_while_it_is_at_work(relay, project, collector, away
     assert ("telemetry: the collector at" in ran.out) == away
     if away:
         assert "answered 503" in ran.out
-        assert "`relay otel " in ran.out
+        assert "`relay report --otel " in ran.out
         return
     spans = read_spans(collector)
     assert [span["name"] for span in spans if "parentSpanId" not in span] == ["invoke_workflow relay run"]
@@ -335,7 +362,7 @@ def test_a_run_sends_its_own_while_it_is_at_work(relay, project, collector, away
     points = read_metrics(read_bodies(collector, "metrics")[-1])["gen_ai.client.token.usage"]
     assert used <= sum(point["sum"] for point in points if read_said(point)[TOKEN_TYPE] == "input")
     collector.seen.clear()
-    relay("otel", "--endpoint", collector.url, env={"NO_PROXY": "*"})
+    relay("report", "--otel", "--endpoint", collector.url, env={"NO_PROXY": "*"})
     assert read_spans(collector) == spans
 
 
@@ -348,9 +375,9 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
         )
         metrics.take(LoggedEvent(at=1.0, event=call))
     (metric,) = metrics.render()
-    points = metric["histogram"]["dataPoints"]
+    points: Any = metric.data.data_points
     assert len(points) == MOST_SERIES
-    assert {point["sum"] for point in points} == {0.0}
+    assert {point.sum for point in points} == {0.0}
     other = Metrics()
     happened: list[Event] = [
         LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="", runner="codex"),
@@ -359,17 +386,17 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
     ]
     for event in happened:
         other.take(LoggedEvent(at=1.0, event=event))
-    found = {metric["name"]: metric for metric in other.render()}
+    found: dict[str, Any] = {metric.name: metric.data.data_points for metric in other.render()}
     assert set(found) == {"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "relay.items"}
-    assert found["relay.items"]["sum"]["dataPoints"][0]["asDouble"] == 2.0
-    assert PROVIDER not in read_said(found["gen_ai.client.token.usage"]["histogram"]["dataPoints"][0])
+    assert found["relay.items"][0].value == 2.0
+    assert PROVIDER not in found["gen_ai.client.token.usage"][0].attributes
 
 
 def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     """Also a session that was cut off by the next; what is unknown is left out and never 0."""
     scope = Scope(run_id="r", session_id="s", phase_id="1", turn=1)
     legs = [LegStarted(session_id=name, phase_id="1", title="t", leg=1, reason="") for name in ("s", "t")]
-    spans = Spans()
+    spans = Spans(Resource.get_empty())
     happened: list[Event] = [RUN, *legs, RequestStarted(turn=1)]
     found = [
         span
@@ -377,19 +404,28 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
         for span in spans.take(LoggedEvent(at=float(at), scope=scope, event=event))
     ]
     found += spans.finish()
-    assert [span["name"] for span in found] == ["invoke_agent relay", "invoke_agent relay", "invoke_workflow relay run"]
-    assert [span["endTimeUnixNano"] for span in found] == ["2000000000", "3000000000", "3000000000"]
-    assert "relay.exit_code" not in read_said(found[-1])
+    assert [span.name for span in found] == ["invoke_agent relay", "invoke_agent relay", "invoke_workflow relay run"]
+    assert [span.end_time for span in found] == [2_000_000_000, 3_000_000_000, 3_000_000_000]
+    assert "relay.exit_code" not in (found[-1].attributes or {})
     assert list(spans.finish()) == []
 
 
 @given(
     st.lists(st.one_of(*(any_event(kind) for kind in (RunStarted, LegStarted, ResponseReceived, RunEnded))), max_size=8)
 )
-def test_any_events_are_a_batch_of_valid_json(taken):
-    spans = Spans()
+def test_any_events_are_a_batch_that_can_be_sent(taken):
+    spans = Spans(Resource({"service.name": "relay"}))
     found = [span for at, event in enumerate(taken) for span in spans.take(LoggedEvent(at=float(at), event=event))]
-    body = json.loads(json.dumps(render_spans([*found, *spans.finish()], {"service.name": "relay"})))
-    for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
-        assert (len(span["traceId"]), len(span["spanId"])) == (32, 16)
+    found += spans.finish()
+    for span in [span for one in encode_spans(found).resource_spans for span in one.scope_spans[0].spans]:
+        assert span.start_time_unix_nano <= span.end_time_unix_nano
+        assert (len(span.trace_id), len(span.span_id)) == (16, 8)
+
+
+def test_numbers_and_texts_that_otlp_has_no_room_for_are_sent_as_others():
+    tool = ToolFinished(
+        call_id="\udc80", name="\ud800", is_error=False, result_sha256="", duration_s=1e300, changed_paths=()
+    )
+    spans = [*Spans(Resource.get_empty()).take(LoggedEvent(at=1e300, event=tool))]
+    (span,) = encode_spans(spans).resource_spans[0].scope_spans[0].spans
+    assert (span.name, span.start_time_unix_nano, span.end_time_unix_nano) == ("execute_tool ?", 0, 2**63 - 1)

@@ -41,7 +41,7 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
 def test_it_is_told_by_its_own_name(finished):
     with serve(parse_script("sessions:\n  - turns: [{text: All is there.}]\n")) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        ran = finished.relay("converge", environ=environ)
+        ran = finished.relay("review", "--whole-plan", environ=environ)
     assert ran.returncode == ExitCode.DONE
     assert " relay converge: PLAN.md on main, " in ran.stdout
 

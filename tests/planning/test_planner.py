@@ -127,7 +127,7 @@ def test_what_ended_the_session_comes_before_the_faults_of_its_last_plan(stage):
     [
         (("plan", "--split", "9"), "there is no phase '9' to split"),
         (("plan", "--split", "1"), "phase 1 is done; only open phases are split"),
-        (("converge",), "PLAN.md has open phases"),
+        (("review", "--whole-plan"), "PLAN.md has open phases"),
     ],
 )
 def test_a_task_that_does_not_fit_the_plan_opens_nothing(stage, words, said):

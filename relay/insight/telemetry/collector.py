@@ -1,68 +1,58 @@
-"""Send a log, as `relay.insight.telemetry.otel` renders it, to an OpenTelemetry collector: finished or growing.
+"""Send spans and metrics to an OpenTelemetry collector with the exporters of its SDK (OTLP over HTTP, as protobuf).
 
-OTLP over HTTP, as JSON, which the Collector and most others take; with the extra ``relay[otel]`` as protobuf, where one
-answers 415 or OTEL_EXPORTER_OTLP_PROTOCOL wants it. While a run goes on a thread reads its log from the file: the run
-waits for nothing, ids are those that `relay otel` gives the finished log, and what is not taken now can be sent later.
+The SDK's exporter says success or failure only, and repeats a request for up to ten seconds. relay says why a request
+failed and what helps, and its run waits no longer than a moment: so `_Session` tries once, and `Export` keeps what can
+be sent later for its next push.
 """
 
-import base64
-import contextlib
 import http.client
-import json
+import logging
 import socket
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+
 from relay import __version__
-from relay.base.words import count
-from relay.config.extras import advise_extra
 from relay.insight.telemetry.log_tail import LogTail
 from relay.insight.telemetry.metrics import Metrics
-from relay.insight.telemetry.otel import Spans, render_metrics, render_spans
-from relay.session.events import Noticed, Observe
+from relay.insight.telemetry.otel import SCOPE, Spans
 
 DEFAULT = "http://localhost:4318"
 TIMEOUT_S = 10.0
 """For each step of a request, as OTLP's exporters have it."""
-EVERY_S = 5.0
-"""How often a log that grows is looked at."""
-LAST_S = 3.0
-"""How long the end of a run waits for what is still to be sent."""
 _BATCH = 512
+"""Spans of one request, as the SDK's batches have it."""
 _MOST_WAITING = 10_000
 """Spans that are kept for a collector that is away."""
-_JSON, _PROTOBUF = "application/json", "application/x-protobuf"
-_UNSUPPORTED = 415
+_MOST_ANSWER_BYTES = 1 << 16
+_REFUSED = 400
 _LATER = frozenset({0, 429, 502, 503, 504})
 """What OTLP calls retryable; 0 is no answer."""
 _NO_METRICS = frozenset({404, 405})
-_REQUESTS = {
-    "traces": ("trace.v1.trace", "ExportTraceServiceRequest"),
-    "metrics": ("metrics.v1.metrics", "ExportMetricsServiceRequest"),
-}
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
-_HINTS = {
-    400: "where it takes protobuf only: {install}, and OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
-    401: _CREDENTIALS,
-    403: _CREDENTIALS,
-    404: _ADDRESS,
-    405: _ADDRESS,
-    _UNSUPPORTED: "it takes no JSON: {install} has relay speak protobuf",
-}
+_PROTOBUF = "relay sends OTLP as protobuf; an OpenTelemetry Collector in between turns it into other forms"
+_HINTS = {400: _PROTOBUF, 401: _CREDENTIALS, 403: _CREDENTIALS, 404: _ADDRESS, 405: _ADDRESS, 415: _PROTOBUF}
+
+# The SDK would print each failure to stderr, and header settings that it cannot read, credentials included.
+logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 
 
 class CollectorError(Exception):
-    """A collector did not take what was sent.
+    """A collector did not take a request.
 
     Args:
-        status: What it answered; 0 for nothing.
+        status: The HTTP status of its answer; 0 for no answer.
     """
 
     def __init__(self, words: str, *, hint: str, status: int = 0) -> None:
@@ -71,129 +61,127 @@ class CollectorError(Exception):
         self.status = status
 
 
-class Collector:
-    """An address that takes OTLP over HTTP. Mutable: learns which form it takes.
+class _Session(requests.Session):
+    """Sends each request once and follows no redirect. Mutable: keeps why the last request failed."""
 
-    Args:
-        endpoint: Without the path.
-        environ: ``OTEL_EXPORTER_OTLP_HEADERS`` (``name=value,name=value``, values as in an address) and
-            ``OTEL_EXPORTER_OTLP_PROTOCOL`` of it are read.
-        timeout_s: For each step of a request.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = True  # so that an answer without end is not read to it
+        self.auth = _leave  # else requests would send what ~/.netrc has for that host
+        self.headers["Connection"] = "close"
+        self.failure: CollectorError | None = None
 
-    def __init__(self, endpoint: str, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-        self.endpoint = endpoint.rstrip("/")
-        pairs = (
-            pair.partition("=") for pair in environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",") if "=" in pair
-        )
-        self._headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
-        wish = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") == "http/protobuf"
-        self._form = _PROTOBUF if wish and _can_protobuf() else _JSON
-        self._timeout_s = timeout_s
-
-    def send(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Send ``traces`` or ``metrics``.
+    def request(self, method: Any, url: Any, *args: Any, **options: Any) -> requests.Response:
+        """Send a request.
 
         Raises:
-            CollectorError: They were not taken, or not all.
+            CollectorError: It was not taken, or not whole. The exporter repeats none that fails with it.
         """
         try:
-            self._post(kind, body)
-        except CollectorError as error:
-            if error.status != _UNSUPPORTED or self._form != _JSON or not _can_protobuf():
-                raise
-            self._form = _PROTOBUF
-            self._post(kind, body)
-
-    def _post(self, kind: str, body: Mapping[str, Any]) -> None:
-        url = f"{self.endpoint}/v1/{kind}"
-        data = json.dumps(body).encode() if self._form == _JSON else render_protobuf(kind, body)
-        try:
-            request = urllib.request.Request(url, data=data, headers={**self._headers, "Content-Type": self._form})  # noqa: S310  # http(s) only
-            with _make_opener().open(request, timeout=self._timeout_s) as answer:
-                rejected = find_rejected(answer.read(1 << 16))
-        except urllib.error.HTTPError as error:
-            with error:
-                said = " ".join(error.read(1 << 10).decode("utf-8", "replace").split())[:200]
-            words = f"the collector at {url} answered {error.code} {error.reason}: {said or 'no more'}"
-            hint = _HINTS.get(error.code, "").replace("{install}", advise_extra("otel"))
-            raise CollectorError(words, hint=hint, status=error.code) from None
+            with super().request(method, url, *args, **options) as answer:
+                said = answer.raw.read(_MOST_ANSWER_BYTES, decode_content=True)
+                self.failure = _judge(url, answer, said)
+                if self.failure is None:
+                    return answer
         except (OSError, ValueError, http.client.HTTPException) as error:
             cause, hint = _explain(error)
-            raise CollectorError(f"nothing was sent to {url}: {cause}", hint=hint) from None
-        if rejected:
-            raise CollectorError(
-                f"the collector at {url} took a part of the {kind} only: {rejected}", hint="", status=400
-            )
+            self.failure = CollectorError(f"nothing was sent to {url}: {cause}", hint=hint)
+        raise self.failure
 
 
-def _make_opener() -> urllib.request.OpenerDirector:
-    """Return what follows no redirect: credentials go where the user sent them, and nowhere else."""
-    wanted = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-    ):
-        wanted.add_handler(handler())
-    return wanted
+def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
-def _explain(error: Exception) -> tuple[str, str]:
+def _judge(url: str, answer: requests.Response, said: bytes) -> CollectorError | None:
+    """Return why an answer is no success; None where all was taken."""
+    if not 200 <= answer.status_code < 300:  # noqa: PLR2004  # HTTP's successes
+        words = " ".join(said[: 1 << 10].decode("utf-8", "replace").split())[:200]
+        return CollectorError(
+            f"the collector at {url} answered {answer.status_code} {answer.reason}: {words or 'no more'}",
+            hint=_HINTS.get(answer.status_code, ""),
+            status=answer.status_code,
+        )
+    if rejected := find_rejected(said):
+        return CollectorError(f"the collector at {url} took a part only: {rejected}", hint="", status=_REFUSED)
+    return None
+
+
+def find_rejected(said: bytes) -> str:
+    """Return the part of a request that a collector rejected, and why; empty where it took all or answers otherwise.
+
+    The answers to spans and to metrics have the same field numbers.
+    """
+    try:
+        partial = ExportTraceServiceResponse.FromString(said).partial_success
+    except DecodeError:
+        return ""
+    return f"{partial.rejected_spans} rejected: {partial.error_message[:200]}" if partial.rejected_spans else ""
+
+
+def _explain(error: BaseException) -> tuple[str, str]:
     """Return why there was no answer, and what helps."""
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    match cause:
+    causes = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(cause)
+    match causes[-1]:
         case ConnectionRefusedError():
             return "nobody listens there", "start the collector, or name another with --endpoint"
         case socket.gaierror():
             return "no host has that name", "--endpoint names another"
         case TimeoutError():
             return "no answer in time", "is it a collector, and is a firewall in between?"
-        case http.client.HTTPException() | ConnectionResetError() if not isinstance(cause, http.client.InvalidURL):
+        case http.client.HTTPException() | ConnectionResetError():
             return "who listens there speaks no HTTP", _ADDRESS  # gRPC, most likely
-        case _:
-            return str(cause) or type(cause).__name__, _ADDRESS
+        case root:
+            return str(root) or type(root).__name__, _ADDRESS
 
 
-def find_rejected(said: bytes) -> str:
-    """Return what a collector says of what it did not take; empty where it took all, or says it in another form."""
-    with contextlib.suppress(ValueError, AttributeError, TypeError):
-        partial = json.loads(said).get("partialSuccess") or {}
-        rejected = int(partial.get("rejectedSpans") or partial.get("rejectedDataPoints") or 0)
-        return f"{rejected} rejected: {str(partial.get('errorMessage'))[:200]}" if rejected else ""
-    return ""
+class Collector:
+    """An address that takes OTLP over HTTP.
 
-
-def _can_protobuf() -> bool:
-    with contextlib.suppress(ImportError):
-        return import_module("opentelemetry.proto") is not None
-    return False
-
-
-def render_protobuf(kind: str, body: Mapping[str, Any]) -> bytes:
-    """Return a body as protobuf.
-
-    Raises:
-        ImportError: The extra ``relay[otel]`` is not there.
+    Args:
+        endpoint: Without the path.
+        environ: ``OTEL_EXPORTER_OTLP_HEADERS`` (``name=value,name=value``, values percent-encoded) is read from it. The
+            SDK reads its other ``OTEL_EXPORTER_OTLP_*`` variables from the process.
+        timeout_s: For each step of a request.
     """
-    place, name = _REQUESTS[kind]
-    request = getattr(import_module(f"opentelemetry.proto.collector.{place}_service_pb2"), name)()
-    made: bytes = import_module("google.protobuf.json_format").ParseDict(_encode_ids(body), request).SerializeToString()
-    return made
 
+    def __init__(self, endpoint: str, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        self.endpoint = endpoint.rstrip("/")
+        # Not by the SDK's reader, which drops a value with one of ",;\ in it.
+        pairs = (
+            pair.partition("=") for pair in environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",") if "=" in pair
+        )
+        headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+        self._session = _Session()
+        self._spans = OTLPSpanExporter(
+            f"{self.endpoint}/v1/traces", headers=headers, timeout=timeout_s, session=self._session
+        )
+        self._metrics = OTLPMetricExporter(
+            f"{self.endpoint}/v1/metrics", headers=headers, timeout=timeout_s, session=self._session
+        )
 
-def _encode_ids(value: Any) -> Any:
-    """Write ids as protobuf's own JSON form has bytes, which OTLP's form has as hexadecimal digits."""
-    if isinstance(value, Mapping):
-        return {
-            name: base64.b64encode(bytes.fromhex(item)).decode()
-            if name.endswith(("traceId", "panId"))
-            else _encode_ids(item)
-            for name, item in value.items()
-        }
-    return [_encode_ids(item) for item in value] if isinstance(value, list) else value
+    def send_spans(self, spans: Sequence[ReadableSpan]) -> None:
+        """Send spans in one request.
+
+        Raises:
+            CollectorError: They were not taken, or not all.
+        """
+        self._require(self._spans.export(spans) is SpanExportResult.SUCCESS)
+
+    def send_metrics(self, metrics: MetricsData) -> None:
+        """Send metrics in one request.
+
+        Raises:
+            CollectorError: They were not taken, or not all.
+        """
+        self._require(self._metrics.export(metrics) is MetricExportResult.SUCCESS)
+
+    def _require(self, was_taken: bool) -> None:  # noqa: FBT001  # of one request
+        failure, self._session.failure = self._session.failure, None
+        if not was_taken:
+            raise failure or CollectorError("they cannot be written as OTLP", hint="", status=_REFUSED)
 
 
 class Export:
@@ -201,13 +189,11 @@ class Export:
 
     def __init__(self, log: LogTail, collector: Collector, run_id: str) -> None:
         self._log, self._collector = log, collector
-        self._about = {
-            "service.name": "relay",
-            "service.version": __version__,
-            "service.instance.id": run_id,
-        }
-        self._spans, self._metrics = Spans(), Metrics()
-        self._waiting: list[dict[str, Any]] = []
+        self._resource = Resource(
+            {"service.name": "relay", "service.version": __version__, "service.instance.id": run_id}
+        )
+        self._spans, self._metrics = Spans(self._resource), Metrics()
+        self._waiting: list[ReadableSpan] = []
         self.sent = self.lost = 0
         self.takes_metrics = True
 
@@ -215,10 +201,10 @@ class Export:
         """Send what was written since the last time.
 
         Args:
-            last: Nothing more is written: what has no end of its own ends with the last event.
+            last: Nothing more is written: a run or session without an end ends with the last event.
 
         Raises:
-            CollectorError: What was not taken is sent the next time, where that can help.
+            CollectorError: Something was not taken. It is sent the next time, where that can help.
         """
         failed: CollectorError | None = None
         for record in self._log.read():  # to its end, whatever fails: what is not read now is not read again
@@ -237,7 +223,7 @@ class Export:
     def _send_spans(self) -> CollectorError | None:
         while batch := self._waiting[:_BATCH]:
             try:
-                self._collector.send("traces", render_spans(batch, self._about))
+                self._collector.send_spans(batch)
             except CollectorError as error:
                 if error.status not in _LATER:  # nor will it be taken the next time
                     self.lost += len(batch)
@@ -251,50 +237,10 @@ class Export:
         found = self._metrics.render()
         if not found or not self.takes_metrics:
             return None
+        scoped = ScopeMetrics(SCOPE, found, "")
         try:
-            self._collector.send("metrics", render_metrics(found, self._about))
+            self._collector.send_metrics(MetricsData([ResourceMetrics(self._resource, [scoped], "")]))
         except CollectorError as error:
             self.takes_metrics = error.status not in _NO_METRICS
             return error if self.takes_metrics else None
         return None
-
-
-@contextmanager
-def exporting(
-    log: LogTail, collector: Collector, run_id: str, tell: Observe, *, last_s: float = LAST_S
-) -> Iterator[None]:
-    """Send a log while it grows; at its end what is left has a moment, and what failed is told.
-
-    Args:
-        log: Closed at the end.
-        tell: Told, once, what was not sent.
-        last_s: How long the end waits.
-    """
-    export, ended, failures = Export(log, collector, run_id), threading.Event(), list[str]()
-
-    def push(*, last: bool) -> None:
-        try:
-            export.push(last=last)
-            failures.clear()
-        except CollectorError as error:
-            failures.append(str(error))
-
-    def work() -> None:
-        with log:
-            while not ended.wait(EVERY_S):
-                push(last=False)
-            push(last=True)
-
-    thread = threading.Thread(target=work, name="otel", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(last_s)
-        if thread.is_alive():
-            failures.append(f"{collector.endpoint} did not take the last of it in time")
-        if failures or export.lost:
-            words = failures[-1] if failures else f"{count(export.lost, 'span')} were lost while it was away"
-            again = f"`relay otel {run_id} --endpoint {collector.endpoint}` sends the whole run"
-            tell(Noticed(text=f"telemetry: {words}; {again}", warning=True))

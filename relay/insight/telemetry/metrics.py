@@ -1,4 +1,4 @@
-"""Events → OpenTelemetry metrics, as OTLP's JSON has them; pure, cumulative from the run's start, without any content.
+"""Turn the events of a log into OpenTelemetry metrics, as values of its SDK: cumulative from the run's start. Pure.
 
 Of the GenAI conventions: ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``,
 ``gen_ai.invoke_agent.duration`` and ``gen_ai.execute_tool.duration``, with their names and bucket bounds as of November
@@ -7,7 +7,17 @@ Of the GenAI conventions: ``gen_ai.client.token.usage``, ``gen_ai.client.operati
 
 from bisect import bisect_left
 from dataclasses import field
+from math import inf
 from typing import Any
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    NumberDataPoint,
+    Sum,
+)
 
 from relay.base.values import dataclass
 from relay.insight.telemetry.otel import (
@@ -30,7 +40,7 @@ TOKEN_BOUNDS = tuple(float(4**n) for n in range(14))
 SECOND_BOUNDS = tuple(round(0.01 * 2**n, 2) for n in range(14))
 MOST_SERIES = 1_000
 """Of a run; what a hostile log names beyond that is not counted."""
-_CUMULATIVE = 2
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
 _Labels = tuple[tuple[str, Any], ...]
 
 
@@ -40,6 +50,8 @@ class _Series:
 
     count: int = 0
     sum: float = 0.0
+    least: float = inf
+    most: float = 0.0
     buckets: list[int] = field(default_factory=list)
 
 
@@ -114,25 +126,36 @@ class Metrics:
         value = max(0.0, value)
         series.count += 1
         series.sum += value
+        series.least, series.most = min(series.least, value), max(series.most, value)
         series.buckets[bisect_left(bounds, value)] += 1
 
-    def render(self) -> list[dict[str, Any]]:
-        """Return what there is so far; empty before the first number."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        times = {"startTimeUnixNano": render_nano(self._began), "timeUnixNano": render_nano(self._at)}
+    def render(self) -> list[Metric]:
+        """Return the metrics so far; empty before the first number."""
+        found: dict[str, list[Any]] = {}
         for (name, labels), series in self._series.items():
-            point: dict[str, Any] = {**times, "attributes": render_attributes(dict(labels))}
-            if bounds := _UNITS[name][1]:
-                counts = {"bucketCounts": list(map(str, series.buckets)), "explicitBounds": list(bounds)}
-                point |= {"count": str(series.count), "sum": series.sum, **counts}
-            else:
-                point["asDouble"] = series.sum
-            found.setdefault(name, []).append(point)
+            found.setdefault(name, []).append(self._render_point(_UNITS[name][1], dict(labels), series))
         return [_render(name, points) for name, points in found.items()]
 
+    def _render_point(
+        self, bounds: tuple[float, ...], labels: dict[str, Any], series: _Series
+    ) -> HistogramDataPoint | NumberDataPoint:
+        attributes, began, at = render_attributes(labels), render_nano(self._began), render_nano(self._at)
+        if not bounds:
+            return NumberDataPoint(attributes, began, at, series.sum)
+        return HistogramDataPoint(
+            attributes=attributes,
+            start_time_unix_nano=began,
+            time_unix_nano=at,
+            count=series.count,
+            sum=series.sum,
+            bucket_counts=series.buckets,
+            explicit_bounds=bounds,
+            min=series.least,
+            max=series.most,
+        )
 
-def _render(name: str, points: list[dict[str, Any]]) -> dict[str, Any]:
+
+def _render(name: str, points: list[Any]) -> Metric:
     unit, bounds = _UNITS[name]
-    data = {"aggregationTemporality": _CUMULATIVE, "dataPoints": points}
-    kind = {"histogram": data} if bounds else {"sum": {**data, "isMonotonic": True}}
-    return {"name": name, "unit": unit, **kind}
+    data = Histogram(points, _CUMULATIVE) if bounds else Sum(points, _CUMULATIVE, is_monotonic=True)
+    return Metric(name, None, unit, data)

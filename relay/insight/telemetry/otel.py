@@ -1,22 +1,28 @@
-"""Events → OpenTelemetry spans, as OTLP's JSON has them. Pure; no content of a session is in them.
+"""Turn the events of a log into OpenTelemetry spans, as values of its SDK. Pure; no content of a session is in them.
 
-The names of the GenAI conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so
-they stand here as constants. OTLP's JSON form is stable (opentelemetry.io/docs/specs/otlp, 1.x) and what the Collector
-takes: an exporter library (17 MB with protobuf and requests) would add nothing to it.
+The SDK's own tracers are not used: a log is sent behind the work, and twice gives the same spans, so times are those of
+the log and ids follow from the run's. The names of the GenAI conventions are in development
+(open-telemetry/semantic-conventions-genai, November 2026), so they stand here as constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
-warm (``relay.refresh``); a tool call is ``execute_tool``, a gate relay's own. Ids follow from the run's, so that a log
-that is sent twice has the same spans.
+warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace.status import Status, StatusCode
 
 from relay.session import events
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 
+SCOPE = InstrumentationScope("relay")
 OPERATION = "gen_ai.operation.name"
 WORKFLOW = "gen_ai.workflow.name"
 AGENT = "gen_ai.agent.name"
@@ -35,20 +41,24 @@ TOOL_CALL = "gen_ai.tool.call.id"
 ERROR = "error.type"
 OWN_RUNNER = frozenset({"", "api"})
 """What a session's runner is called where relay's own loop asks, in the form of Anthropic's API; agents ask others."""
-_INTERNAL, _CLIENT = 1, 3
-_FAILED = 2
+_MOST_NANO = 2**63 - 1
 
 
 class Spans:
-    """Folds a log into spans. Mutable: holds what has begun and not ended, and no more."""
+    """Folds a log into spans. Mutable: holds the run and the session that have begun and not ended.
 
-    def __init__(self) -> None:
+    Args:
+        resource: Attributes of relay and the run.
+    """
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
         self._run: LoggedEvent | None = None
         self._leg: LoggedEvent | None = None
-        self._noted: list[dict[str, Any]] = []
+        self._noted: list[Event] = []
         self._last_at = 0.0
 
-    def take(self, record: LoggedEvent) -> Iterator[dict[str, Any]]:
+    def take(self, record: LoggedEvent) -> Iterator[ReadableSpan]:
         """Take the next event; yield the spans that end with it."""
         self._last_at = record.at
         event = record.event
@@ -59,7 +69,7 @@ class Spans:
                 yield from self._end_leg(record.at, None)  # one that was cut off, and said nothing
                 self._leg, self._noted = record, []
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
-                self._noted.append({"timeUnixNano": render_nano(record.at), "name": f"relay.{type(event).__name__}"})
+                self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
             case events.ResponseReceived() | events.CacheRefreshed() | events.ToolFinished() | events.GateFinished():
                 yield from self._end_part(record, event)
             case events.LegEnded():
@@ -69,7 +79,7 @@ class Spans:
             case _:
                 pass
 
-    def finish(self) -> Iterator[dict[str, Any]]:
+    def finish(self) -> Iterator[ReadableSpan]:
         """Yield what has no end of its own because relay was killed: session and run, up to the last event."""
         yield from self._end_leg(self._last_at, None)
         yield from self._end_run(self._last_at, None)
@@ -85,7 +95,7 @@ class Spans:
         self,
         record: LoggedEvent,
         event: events.ResponseReceived | events.CacheRefreshed | events.ToolFinished | events.GateFinished,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[ReadableSpan]:
         times = record.at - event.duration_s, record.at
         said: dict[str, Any]
         match event:
@@ -94,7 +104,7 @@ class Spans:
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
                     said[REQUEST_MODEL] = self._run.event.model
                 key = f"turn {record.scope.session_id} {event.turn} {record.at}"
-                yield self._make(f"chat {event.model}", key, times, said, kind=_CLIENT)
+                yield self._make(f"chat {event.model}", key, times, said, kind=SpanKind.CLIENT)
             case events.ToolFinished():
                 failed = {ERROR: "tool_error"} if event.is_error else {}
                 said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id, **failed}
@@ -105,7 +115,7 @@ class Spans:
                 said["relay.gate.model"] = event.baseline
                 yield self._make("relay.gate", f"gate {record.at}", times, said)
 
-    def _end_leg(self, at: float, event: events.LegEnded | None) -> Iterator[dict[str, Any]]:
+    def _end_leg(self, at: float, event: events.LegEnded | None) -> Iterator[ReadableSpan]:
         leg, self._leg = self._leg, None
         if leg is None or not isinstance(leg.event, events.LegStarted):
             return
@@ -116,22 +126,20 @@ class Spans:
         if event is not None:
             said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
         failed = event is None or event.result in {"failed", "blocked"}
-        span = self._make("invoke_agent relay", f"leg {begun.session_id}", (leg.at, at), said, failed=failed, top=True)
-        yield {**span, "events": self._noted}
+        key = f"leg {begun.session_id}"
+        yield self._make("invoke_agent relay", key, (leg.at, at), said, failed=failed, above="run", noted=self._noted)
 
-    def _end_run(self, at: float, event: events.RunEnded | None) -> Iterator[dict[str, Any]]:
+    def _end_run(self, at: float, event: events.RunEnded | None) -> Iterator[ReadableSpan]:
         run, self._run = self._run, None
         if run is None or not isinstance(run.event, events.RunStarted):
             return
         name = f"relay {run.event.command}"
         said: dict[str, Any] = {OPERATION: "invoke_workflow", WORKFLOW: name, "relay.run": run.event.run_id}
         said |= {"relay.exit_code": event.exit_code if event else None, "relay.rehearsed": run.event.rehearsed}
-        self._run = run
-        span = self._make(
-            f"invoke_workflow {name}", "run", (run.at, at), said, failed=not event or event.exit_code != 0
-        )
+        failed = not event or event.exit_code != 0
+        self._run = run  # its ids follow from it
+        yield self._make(f"invoke_workflow {name}", "run", (run.at, at), said, failed=failed, above="")
         self._run = None
-        yield {name: value for name, value in span.items() if name != "parentSpanId"}
 
     def _make(  # noqa: PLR0913  # a span is all of these
         self,
@@ -140,45 +148,33 @@ class Spans:
         times: tuple[float, float],
         said: Mapping[str, Any],
         *,
-        kind: int = _INTERNAL,
+        kind: SpanKind = SpanKind.INTERNAL,
         failed: bool = False,
-        top: bool = False,
-    ) -> dict[str, Any]:
+        above: str | None = None,
+        noted: Sequence[Event] = (),
+    ) -> ReadableSpan:
         run = self._run
         run_key = f"{run.scope.run_id} {run.at}" if run else ""
-        above = "run" if top or self._leg is None else f"leg {self._leg.scope.session_id}"
-        return {
-            "traceId": _digest(run_key, 16),
-            "spanId": _digest(f"{run_key} {key}", 8),
-            "parentSpanId": _digest(f"{run_key} {above}", 8),
-            "name": name,
-            "kind": kind,
-            "startTimeUnixNano": render_nano(times[0]),
-            "endTimeUnixNano": render_nano(max(times)),
-            "attributes": render_attributes(said),
-            "status": {"code": _FAILED} if failed else {},
-        }
+        trace_id = _digest(run_key, 16)
 
+        def refer(to: str) -> SpanContext:
+            return SpanContext(trace_id, _digest(f"{run_key} {to}", 8), is_remote=False)
 
-def render_spans(spans: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of one OTLP request.
-
-    Args:
-        about: Attributes of relay and the run.
-    """
-    return {"resourceSpans": [{**_render_resource(about), "scopeSpans": [{**_SCOPE, "spans": spans}]}]}
-
-
-def render_metrics(metrics: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of one OTLP request, as `render_spans` does."""
-    return {"resourceMetrics": [{**_render_resource(about), "scopeMetrics": [{**_SCOPE, "metrics": metrics}]}]}
-
-
-_SCOPE = {"scope": {"name": "relay"}}
-
-
-def _render_resource(about: Mapping[str, Any]) -> dict[str, Any]:
-    return {"resource": {"attributes": render_attributes(about)}}
+        if above is None:
+            above = f"leg {self._leg.scope.session_id}" if self._leg else "run"
+        return ReadableSpan(
+            name=_clean(name),
+            context=refer(key),
+            parent=refer(above) if above else None,
+            resource=self._resource,
+            attributes=render_attributes(said),
+            events=tuple(noted),
+            kind=kind,
+            status=Status(StatusCode.ERROR if failed else StatusCode.UNSET),
+            start_time=render_nano(times[0]),
+            end_time=render_nano(max(times)),
+            instrumentation_scope=SCOPE,
+        )
 
 
 def _describe_answer(event: events.ResponseReceived | events.CacheRefreshed) -> dict[str, Any]:
@@ -200,29 +196,22 @@ def _describe_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def render_attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes; what is unknown is left out, never 0."""
-    return [{"key": name, "value": _render_value(value)} for name, value in said.items() if value is not None]
+def render_attributes(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes for the SDK; an unknown value (None) is left out, never 0."""
+    return {
+        name: _clean(value) if isinstance(value, str) else value for name, value in said.items() if value is not None
+    }
 
 
-def _render_value(value: Any) -> dict[str, Any]:
-    match value:
-        case bool():
-            return {"boolValue": value}
-        case int():
-            return {"intValue": str(value)}
-        case list():
-            return {"arrayValue": {"values": list(map(_render_value, value))}}
-        case float():
-            return {"doubleValue": value}
-        case _:
-            return {"stringValue": str(value)}
+def _clean(text: str) -> str:
+    """Protobuf takes no half of a surrogate pair, which JSON in a log may hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def render_nano(at: float) -> str:
-    """Return seconds since the epoch as OTLP has a time."""
-    return str(round(at * 1e6) * 1000)
+def render_nano(at: float) -> int:
+    """Return seconds since the epoch in nanoseconds, within the range of OTLP."""
+    return min(max(0, round(at * 1e6) * 1000), _MOST_NANO)
 
 
-def _digest(key: str, size: int) -> str:
-    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[: 2 * size]
+def _digest(key: str, size: int) -> int:
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:size], "big")

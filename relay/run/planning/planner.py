@@ -249,7 +249,7 @@ def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
 def make_command(task: PlanTask) -> Command:
     """Return the command that asks for a task again."""
     if task.converge:
-        return Command(words=("converge",))
+        return Command(words=("review", "--whole-plan"))
     if task.split:
         words = ["--split", task.split]
     elif task.revise:
