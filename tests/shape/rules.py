@@ -23,13 +23,9 @@ _SUBCOMMANDS = _DESTROYERS | frozenset({
 """Told to something that is not called git, they make it one."""
 _ASKS = re.compile(r"\.(run|ask|probe|begin)\(")
 _READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thread_time)(_ns)?$")
-# A tree that no ref names is no change: `write_tree` and its like are how git compares.
-_WRITERS = re.compile(r"write_(?!\w*tree)|(save|remove|move|delete|ensure)_|unlink$|mkdir$|rename$|replace_file$")
-_TOUCHES_FILES = re.compile(r"\.(read_text|read_bytes|write_text|write_bytes|unlink|mkdir|run|probe)$|^open$")
 # What a text without it cannot break is not parsed for it: all of the repository is read by these rules.
 _GIT = re.compile(r"""["'](\S*/)?git["']""")
 _CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|thread_time)(_ns)?\(|\bduration_s\b")
-_PROMISING = frozenset({"check", "find", "read", "load", "is", "has", "get", "may", "parse", "render"})
 _MUTABLE = re.compile(r"^list\b|^dict\b|^set\b|\b(list|dict|set)\[.*\| None$")
 
 
@@ -59,17 +55,6 @@ def _note(found: Iterator[tuple[int, str]]) -> Found:
 def walk_functions(source: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return every function, however deep."""
     return [n for n in _walk(source) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
-def list_classes(source: str) -> list[str]:
-    """Return the names of the classes at the top of a module."""
-    return [node.name for node in _parse(source).body if isinstance(node, ast.ClassDef)]
-
-
-def list_functions(source: str) -> list[str]:
-    """Return the names of the public functions at the top of a module."""
-    made = [node for node in _parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return [node.name for node in made if not node.name.startswith("_")]
 
 
 def list_names(source: str) -> Found:
@@ -187,40 +172,6 @@ def find_destroyers(source: str) -> Found:
     )
 
 
-def find_misused_verbs(source: str) -> Found:
-    """Find functions that do what their verb promises not to do; private ones too."""
-    return _note(
-        (node.lineno, f"{node.name} {broken}")
-        for node in walk_functions(source)
-        for broken in _judge_verb(node.name.lstrip("_").partition("_")[0], node)
-    )
-
-
-def _judge_verb(verb: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    if verb not in _PROMISING:
-        return
-    returns = ast.unparse(node.returns) if node.returns else ""
-    calls = [ast.unparse(inner.func) for inner in _walk_own(node) if isinstance(inner, ast.Call)]
-    if verb in {"check", "find"} and any(isinstance(inner, ast.Raise) for inner in _walk_own(node)):
-        yield "raises"
-    if verb in {"find", "read", "load", "is", "has"}:
-        yield from (f"calls {call}" for call in calls if _WRITERS.match(call.rpartition(".")[2]))
-    if verb == "get" and re.search(r"\bNone\b", returns):
-        yield "may return None"
-    if verb in {"is", "has", "may"} and returns != "bool":
-        yield f"returns {returns}"
-    if verb in {"parse", "render"}:
-        yield from (f"calls {call}" for call in calls if _TOUCHES_FILES.search(call))
-
-
-def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what a function does itself: not what functions in it do, and not how it passes on a failure."""
-    for inner in ast.iter_child_nodes(node):
-        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ExceptHandler):
-            yield inner
-            yield from _walk_own(inner)
-
-
 def find_sleeps(source: str) -> Found:
     """Find where a test itself sleeps; programs that it starts stand in texts."""
     calls = (n for n in (_walk(source) if "sleep(" in source else ()) if isinstance(n, ast.Call))
@@ -269,13 +220,3 @@ def find_absent_texts(text: str) -> Found:
     absent = re.compile(r"\bDESIGN(\.md)?\b(?!\.)|\bmechanisms notes\b|\bfacts on\b|\bthe essay\b|§ ?\d")
     lines = enumerate(text.splitlines(), 1)
     return _note((number, found[0]) for number, line in lines if (found := absent.search(line)))
-
-
-def is_no_noun(stem: str) -> bool:
-    """Say whether a module's name is a participle, an adjective or a verb, as far as form and a short list tell."""
-    last = stem.rpartition("_")[2]
-    nouns = {"feed", "seed", "speed", "bed", "embed"}
-    return (last.endswith("ed") and last not in nouns) or last in {
-        "shown", "kept", "earlier", "hidden", "out", "stuck", "private", "safe", "temporary", "new", "old", "common",
-        "misc", "other", "done", "open", "given", "taken", "elsewhere", "follow", "harden", "why",
-    }  # fmt: skip
