@@ -1,5 +1,6 @@
 """The user's index, read without git where its form is the usual one.
 
+Worth, at 2 ms a git process: 4 processes in a phase of four tools, and the only one of ``relay status``.
 Source: gitformat-index(5), versions 2 and 3. Git replaces the file as a whole, so what is read is of one moment. Of
 one that is large, shared with another file or sparse only git says what is in it; so it does of version 4.
 """

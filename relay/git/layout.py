@@ -1,4 +1,4 @@
-"""Whether a directory is an ordinary repository, told without asking git: it would be asked at each start of relay.
+"""Find an ordinary repository without asking git, which takes 2 ms at each start: `relay status` starts no git at all.
 
 Ordinary is a work tree with a git directory of its own, this user's, as ``git init`` lays it out, and one that
 ``git worktree add`` has linked to such a repository. Whatever looks otherwise is left to git. Source: git's setup.c,

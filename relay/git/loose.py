@@ -1,4 +1,8 @@
-"""Git's objects as loose files, read and written without a process for each.
+"""Read and write git's objects as loose files, without a process for each.
+
+Worth, at 2 ms a git process: a phase of four tools writes 25 objects (+43 processes with the trees, commits and refs,
+90 ms) and reads 33. One long-lived ``git cat-file --batch-command`` would read as fast (0.05 ms an object, here
+0.03 ms) but takes 2.3 ms to start, in each ``relay status`` too, and more code than the 15 lines that read.
 
 What is written is what ``git hash-object -w`` writes: a file next to its final place, synced, then renamed, so that
 a crash leaves the object or nothing of that name. Several are synced at the same time, then renamed in the order in
@@ -129,16 +133,15 @@ class Unsynced:
             self.drop()
             raise
 
-    def settle(self, *others: int) -> None:
-        """Wait until all are on the disk, and further descriptors with them; then give each its name.
+    def settle(self) -> None:
+        """Wait until all objects are on the disk, then give each its name.
 
         Raises:
-            GitError: One cannot be stored.
-            OSError: One of the further descriptors cannot be synced.
+            GitError: An object cannot be stored.
         """
         own = [fd for fd, _, _ in self._files]
         try:
-            failed = sync_together([*own, *others])
+            failed = sync_together(own)
             for fd in own:
                 if fd in failed:
                     raise failed[fd]
@@ -152,9 +155,6 @@ class Unsynced:
             raise GitError(f"an object cannot be stored: {error.strerror}") from error
         finally:
             self.drop()
-        for fd in others:
-            if fd in failed:
-                raise failed[fd]
 
     def drop(self) -> None:
         """Take back what was not settled."""

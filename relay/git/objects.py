@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -14,11 +15,12 @@ from relay.git.config_guard import guard, is_plain
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.loose import compute_id
 from relay.git.message import Message, render_message
-from relay.git.modes import ABSENT, GITLINK
+from relay.git.modes import GITLINK
 from relay.git.names import quote_path
+from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import find_added_objects, find_differences, find_entries, is_plain_entry, write_changed_tree
+from relay.git.trees import find_entries, is_plain_entry, write_changed_tree
 
 _BATCH_BYTES = 100_000
 """Of paths, on one command line."""
@@ -28,6 +30,11 @@ _LARGEST_SMALL_BYTES = 1_000_000
 """Up to this size relay stores a file itself; compressing takes longer than starting git then."""
 _DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
 
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_PAIRS_KEPT, _MOST_KEPT = 64, 1_000
+_differences: dict[tuple[Path, str, str], tuple[PathChange, ...]] = {}
+"""Answers of `diff_trees` for pairs of ids, at most `_PAIRS_KEPT` of at most `_MOST_KEPT` changes each: a phase of four
+tools asks 12 times about 4 pairs."""
 _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
 
 
@@ -91,11 +98,17 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     """Return the paths in which the trees (or commits) `a` and `b` differ, sorted by name."""
     if a == b:
         return ()
-    if (known := find_differences(repo, a, b)) is not None:
-        return tuple(_make_change(os.fsdecode(path), old, new) for path, old, new in known)
+    key = (repo.common_dir, a, b)
+    if key in _differences and not has_replacements(repo.common_dir):
+        return _differences[key]
     parts = repo.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", a, b, "--")
     fields = parts.split(b"\0")
-    return tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
+    found = tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
+    if _ID.fullmatch(a) and _ID.fullmatch(b) and len(found) <= _MOST_KEPT:
+        _differences[key] = found
+        while len(_differences) > _PAIRS_KEPT:
+            del _differences[next(iter(_differences))]
+    return found
 
 
 def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:
@@ -105,22 +118,6 @@ def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:
     names = dict(zip(fields[1::3], fields[2::3], strict=False))
     found = names.get(os.fsencode(path))
     return None if found is None else os.fsdecode(found)
-
-
-def _make_change(path: str, old: tuple[bytes, str] | None, new: tuple[bytes, str] | None) -> PathChange:
-    if old and new:
-        # The first three digits tell a file, a link and a submodule apart.
-        kind = ChangeKind.MODIFIED if old[0][:3] == new[0][:3] else ChangeKind.TYPE_CHANGED
-    else:
-        kind = ChangeKind.ADDED if new else ChangeKind.DELETED
-    return PathChange(
-        path=path,
-        kind=kind,
-        mode=new[0].decode() if new else ABSENT,
-        old_mode=old[0].decode() if old else ABSENT,
-        object_id=new[1] if new else "",
-        old_object_id=old[1] if old else "",
-    )
 
 
 def _parse_change(head: str, path: str) -> PathChange:
@@ -260,11 +257,8 @@ def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
     Git syncs what is in an object's file, not the directory that names it. ext4 brings that along with the ref; other
     file systems promise nothing.
     """
-    added = find_added_objects(repo, old or repo.empty_tree, commit)
-    if added is None:
-        out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
-        added = frozenset(out.decode().split())
-    places = {name[:2] for name in (commit, *added)}
+    out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
+    places = {name[:2] for name in (commit, *out.decode().split())}
     for place in (*sorted(places), "."):
         sync_directory(repo.common_dir / "objects" / place)
 

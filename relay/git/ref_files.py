@@ -1,18 +1,20 @@
-"""Refs as git's plain files: what can be told without asking git. Whatever looks unusual is left to git.
+"""Read refs from git's plain files; return None wherever only git can tell.
 
-One file holds one ref, ``packed-refs`` holds those that have none, HEAD names a branch after ``ref:``. Source:
-gitrepository-layout(5). Refs in a reftable, symbolic ones and links are git's to read.
+One file holds one ref, ``packed-refs`` holds the refs without a file, HEAD names a branch after ``ref:``. Source:
+gitrepository-layout(5). Git reads a reftable, symbolic refs and links.
+
+Worth, at 2 ms a git process: a phase of four tools reads HEAD 31 times (+34 processes, 70 ms) and a ref 27 times (+30,
+60 ms); ``relay status`` reads HEAD 6 times, a ref 3 times and a list of refs 5 times, and starts no git at all.
 """
 
-import contextlib
 import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from relay.base.walk import read_bytes, sync_fd
+from relay.base.walk import read_bytes
 
 _ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 _HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
@@ -96,84 +98,6 @@ def _walk(common_dir: Path, prefix: str) -> Iterator[str]:
                 pending.append(f"{place}/{entry.name}")
             elif not entry.name.endswith(".lock"):
                 yield f"{place}/{entry.name}"
-
-
-def replace_id(common_dir: Path, ref: str, new: str, old: str, sync: Callable[[int], None] = sync_fd) -> bool:
-    """Point a ref at `new` if it is at `old`, by git's own lock file, which is synced and becomes the ref's file.
-
-    Args:
-        common_dir: The git directory that all work trees share.
-        ref: The full name.
-        new: The id that it shall hold.
-        old: The id that it must hold now; empty where there must be none, nor a ref above or below its name.
-        sync: Waits until an open file is on the disk, and whatever `new` needs with it.
-
-    Returns:
-        False when the ref is not at `old`, another process holds the lock, or the file cannot be written; nothing
-        has changed then.
-    """
-    file = common_dir / ref
-    lock = file.with_name(f"{file.name}.lock")
-    try:
-        if not old:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    except OSError:
-        return False
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            # Compared under the lock: until it is held another git may move the ref.
-            is_there = find_id(common_dir, ref) == old and (bool(old) or _is_free(common_dir, ref))
-            if is_there:
-                stream.write(f"{new}\n".encode())
-                stream.flush()
-                # Before the rename: after a power cut the ref could have its name and no content.
-                sync(fd)
-        if is_there:
-            lock.replace(file)
-            return True
-    except OSError:
-        pass
-    except BaseException:
-        lock.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):
-        lock.unlink()
-    return False
-
-
-def remove_id(common_dir: Path, ref: str, old: str) -> bool:
-    """Remove a ref if it is at `old`, as git does: nobody packs refs meanwhile, or it would be there again.
-
-    Returns:
-        False when the ref is not at `old`, or is packed, another process holds a lock, or the file cannot be removed;
-        nothing has changed then.
-    """
-    file, packed = common_dir / ref, common_dir / "packed-refs"
-    with contextlib.ExitStack() as locks:
-        try:
-            for one in (packed, file):
-                lock = one.with_name(f"{one.name}.lock")
-                os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
-                locks.callback(lock.unlink, missing_ok=True)
-            if os.fsencode(ref) in (_read(packed) or b"") or find_id(common_dir, ref) != old:
-                return False
-            file.unlink()
-        except OSError:
-            return False
-    return True
-
-
-def _is_free(common_dir: Path, ref: str) -> bool:
-    """Return whether no packed ref's name is above or below this one; of a file, or of a directory, it is in the way.
-
-    Raises:
-        OSError: What is packed cannot be read.
-    """
-    parts = ref.split("/")
-    above = b"|".join(re.escape(os.fsencode("/".join(parts[:end]))) for end in range(1, len(parts)))
-    taken = rb"^[0-9a-f]{40,64} (?:(?:%s)$|%s/)" % (above, re.escape(os.fsencode(ref)))
-    return not re.search(taken, _read(common_dir / "packed-refs") or b"", re.MULTILINE)
 
 
 def has_replacements(common_dir: Path) -> bool:

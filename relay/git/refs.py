@@ -1,17 +1,15 @@
 """Moving and dropping refs, by compare-and-swap and durably."""
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 
 from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
-from relay.git.config_guard import guard, is_plain
+from relay.git.config_guard import guard
 from relay.git.config_listing import read_version
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
-from relay.git.objects import render_stamp
-from relay.git.ref_files import find_head_ref, find_id, remove_id, replace_id
+from relay.git.ref_files import find_id
 from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
@@ -40,12 +38,8 @@ def move_ref(
     Raises:
         GitError: The ref is where it should be, but git could not write it.
     """
-    if _is_own(repo, ref) and _move_own(repo, ref, new, old or ""):
-        return True
 
     def change() -> GitResult:
-        if old and _move_branch(repo, ref, new, old, (render_stamp(identity), reason)):
-            return GitResult(code=0, out=b"", err=b"")
         repo.settle()
         # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
         git = guard(repo).git if read_version(repo) >= CONFIGURED_HOOKS else repo.git
@@ -58,53 +52,6 @@ def _is_own(repo: Repo, ref: str) -> bool:
     """Return whether only relay takes this ref's lock."""
     # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
     return ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
-
-
-def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
-    """Move a ref that only relay uses, which moves after every tool, as ``git update-ref`` does, without a process.
-
-    Returns:
-        False when something is out of the ordinary: nothing has changed then, and git has to move the ref or say why
-        it cannot.
-    """
-    logged = (repo.common_dir / "logs" / ref).exists()
-    if logged or not is_plain(repo) or not replace_id(repo.common_dir, ref, new, old, repo.settle):
-        return False
-    sync_ref(repo, ref, is_new_place=not old)
-    return True
-
-
-def _move_branch(repo: Repo, ref: str, new: str, old: str, words: tuple[str, str]) -> bool:
-    """Move the branch that HEAD names as ``git update-ref`` does, with HEAD's lock and both logs, without a process.
-
-    Args:
-        words: What the logs say: who and when, and why.
-
-    Returns:
-        False when something is out of the ordinary: the branch has not moved then, and git has to move it.
-    """
-    logs = (repo.common_dir / "logs" / ref, repo.git_dir / "logs/HEAD")
-    # Git makes one line of any reason, and whether it begins a log is a matter of configuration.
-    is_odd = not "".join(words).isprintable() or words[1] != " ".join(words[1].split())
-    if is_odd or not is_plain(repo) or not all(log.is_file() and not log.is_symlink() for log in logs):
-        return False
-    line = f"{old} {new} {words[0]}\t{words[1]}\n".encode()
-
-    def note(fd: int) -> None:
-        repo.settle(fd)
-        for log in logs:
-            with log.open("ab") as stream:
-                stream.write(line)
-
-    lock = repo.git_dir / "HEAD.lock"
-    try:
-        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
-    except OSError:
-        return False
-    try:
-        return find_head_ref(repo.git_dir) == ref and replace_id(repo.common_dir, ref, new, old, note)
-    finally:
-        lock.unlink(missing_ok=True)
 
 
 def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
@@ -139,11 +86,8 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
         GitError: The ref is where it should be, but git could not remove it.
     """
     guarded = guard(repo)
-    is_simple = _is_own(repo, ref) and is_plain(repo) and not (repo.common_dir / "logs" / ref).exists()
 
     def change() -> GitResult:
-        if is_simple and remove_id(repo.common_dir, ref, old):
-            return GitResult(code=0, out=b"", err=b"")
         return guarded.git.probe("update-ref", "--no-deref", "-d", ref, old, env=RELAY_IDENTITY)
 
     # Git's names are looked for in packed-refs too, under that file's lock: not one that only relay uses.

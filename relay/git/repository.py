@@ -172,14 +172,14 @@ class Repo:
         finally:
             unsynced.drop()
 
-    def settle(self, *others: int) -> None:
-        """Wait until the new objects are on the disk, and have their names, and open descriptors with them.
+    def settle(self) -> None:
+        """Wait until the new objects are on the disk and have their names.
 
         Raises:
             GitError: An object cannot be stored.
-            OSError: One of the others cannot be synced.
         """
-        (self.unsynced or Unsynced()).settle(*others)
+        if self.unsynced is not None:
+            self.unsynced.settle()
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""

@@ -1,6 +1,8 @@
-"""Trees made of other trees: some paths put in or taken out, and only the directories above them stored anew.
+"""Look up paths in trees, and make a tree from another one: only the directories above a changed path are stored anew.
 
-What an index file and ``git write-tree`` make of the same paths, without reading or writing an index of all files.
+The result is the tree that an index file and ``git write-tree`` make of the same paths. Worth, at 2 ms a git process:
+a phase of four tools looks up paths 27 times (+24 processes, 50 ms) and makes 9 trees (+22 processes, 45 ms, which
+grow with the repository: an index of all files is read and written each time).
 """
 
 import os
@@ -12,7 +14,6 @@ from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.loose import compute_id
 from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
-from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 
 MAX_DEPTH = 100
@@ -24,8 +25,6 @@ _NO_NAMES = frozenset({b"", b".", b"..", b".git", b"git~1"})
 _ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 100_000
-_MOST_COMPARED = 200
-"""Directories; for more, starting git takes less time."""
 
 _known: dict[tuple[Path, str], bytes] = {}
 """Bytes of trees by git directory and id, the last used last: those that are packed would need a process each."""
@@ -44,10 +43,6 @@ class _Directory:
 
 
 _Entries = dict[bytes, tuple[bytes, str] | _Directory]
-Difference = tuple[bytes, tuple[bytes, str] | None, tuple[bytes, str] | None]
-"""Path, and ``(mode, id)`` on either side; None where there is no file of that name."""
-_Pair = tuple[bytes, _Directory | None, _Directory | None]
-"""Where two directories are, with a slash at the end, and both; None where there is none."""
 
 
 def is_plain_entry(path: str, mode: str) -> bool:
@@ -157,72 +152,6 @@ def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[
     except LookupError:
         return None
     return found
-
-
-def find_differences(repo: Repo, old: str, new: str) -> list[Difference] | None:
-    """Return the files in which two commits or trees differ, in git's order; None: git knows, or is the faster.
-
-    That is so as in `find_entries`, where a tree is odd or another may be shown in its place, and where many differ.
-    """
-    found: list[Difference] = []
-    return sorted(found) if _compare_all(repo, old, new, found) is not None else None
-
-
-def find_added_objects(repo: Repo, old: str, new: str) -> frozenset[str] | None:
-    """Return the trees and files of `new` that `old` does not have at their place; None: git knows, as above."""
-    found: list[Difference] = []
-    trees = _compare_all(repo, old, new, found)
-    return None if trees is None else frozenset((*trees, *(after[1] for _, _, after in found if after)))
-
-
-def _compare_all(repo: Repo, old: str, new: str, found: list[Difference]) -> list[str] | None:
-    """Put down the files in which two commits or trees differ; return the trees of `new` that were looked at."""
-    if has_replacements(repo.common_dir):
-        return None
-    trees: list[str] = []
-    try:
-        pending: list[_Pair] = [(b"", _Directory(tree=_get_root(repo, old)), _Directory(tree=_get_root(repo, new)))]
-        for _ in range(_MOST_COMPARED):
-            if not pending:
-                return trees
-            place, *sides = pending.pop()
-            trees += [side.tree for side in sides[1:] if side]
-            before, after = (_open_sound(repo, side) if side else {} for side in sides)
-            _compare(place, before, after, found, pending)
-    except LookupError:
-        pass
-    return None
-
-
-def _compare(place: bytes, old: _Entries, new: _Entries, found: list[Difference], pending: list[_Pair]) -> None:
-    """Put down which files of two directories differ, and which directories in them."""
-    for name in old.keys() | new.keys():
-        before, after = old.get(name), new.get(name)
-        folders = [entry if isinstance(entry, _Directory) else None for entry in (before, after)]
-        files = [None if isinstance(entry, _Directory) else entry for entry in (before, after)]
-        if files[0] != files[1]:
-            found.append((place + name, files[0], files[1]))
-        if _get_tree(folders[0]) != _get_tree(folders[1]):
-            pending.append((place + name + b"/", folders[0], folders[1]))
-
-
-def _get_tree(folder: _Directory | None) -> str:
-    return folder.tree if folder else ""
-
-
-def _open_sound(repo: Repo, directory: _Directory) -> _Entries:
-    """Return the entries of a directory that is small, and not git's to read.
-
-    Raises:
-        LookupError: It is none, or its entries are not in order, each once: of those git makes its own.
-    """
-    data = _read(repo, directory.tree, ask=False)
-    listed = list(_list_entries(directory.tree, data, len(repo.zero_id) // 2))
-    order = [name + b"/" if isinstance(entry, _Directory) else name for name, entry in listed]
-    entries = dict(listed)
-    if len(data) > _LARGEST_KEPT_BYTES or order != sorted(order) or len(entries) != len(listed):
-        raise LookupError(directory.tree)
-    return entries
 
 
 def _get_root(repo: Repo, rev: str) -> str:

@@ -18,7 +18,6 @@ from relay.git.names import with_parents
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
-from relay.git.trees import find_differences
 from relay.sandbox.links import list_entries
 from relay.store.environment import Environment
 from relay.store.session_changes import SessionChanges, read_spans
@@ -143,11 +142,10 @@ def _list_commit(repo: Repo, commit: str) -> _Folders:
 
 
 def _read_on(repo: Repo, commit: str) -> _Folders | None:
-    """Return what a commit holds by how it differs from the last one, or from nothing; None where only git knows."""
-    for (place, known), folders in (*_known.items(), ((repo.common_dir, repo.empty_tree), {})):
-        if place == repo.common_dir and (differences := find_differences(repo, known, commit)) is not None:
-            modes = {os.fsdecode(path): after[0].decode() if after else ABSENT for path, _, after in differences}
-            return _put(folders, modes)
+    """Return the files of a commit by how it differs from the last commit read; None when none was read here."""
+    for (place, known), folders in _known.items():
+        if place == repo.common_dir:
+            return _put(folders, {change.path: change.mode for change in objects.diff_trees(repo, known, commit)})
     return None
 
 
