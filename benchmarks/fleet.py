@@ -20,8 +20,7 @@ from pathlib import Path
 
 from processes import git
 
-from relay.fleet.claim import PhaseClaim
-from relay.fleet.claims import Bid, ClaimDesk, NotTaken, list_in_turn, name_plan
+from relay.fleet.claims import Bid, ClaimDesk, NotTaken, PhaseClaim, list_in_turn, name_plan
 from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import open_repo
 

@@ -19,11 +19,11 @@ from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, rende
 from relay.plan.check import check_plan
 from relay.plan.coverage import add_boxes
 from relay.plan.edit import append_items, append_note
-from relay.plan.encoding import encode_text
+from relay.plan.files import encode_text
 from relay.plan.front_matter import parse_front_matter
-from relay.plan.lines import Lines
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.plan.spans import Lines
 from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
 from relay.runners.messages.sse import parse_events

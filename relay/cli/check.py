@@ -180,8 +180,8 @@ def save_boxes(place: Place) -> int:
     from relay.base.tree import replace_file
     from relay.git.modes import FILE
     from relay.plan.coverage import add_boxes
-    from relay.plan.encoding import encode_text
-    from relay.plan.lines import Lines
+    from relay.plan.files import encode_text
+    from relay.plan.spans import Lines
     from relay.setup.place import read_plan_text
     from relay.store.lock import lock_worktree
 

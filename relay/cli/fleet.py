@@ -56,7 +56,7 @@ def up(data: Path | None) -> None:
     Its files stay. Only you can reach it: by a socket in its directory.
     """
     from relay.base.interrupts import Interrupts
-    from relay.fleet.database import is_up, run_database
+    from relay.fleet.engine import is_up, run_database
 
     interrupts, place = Interrupts(), data or get_data()
     try:
@@ -183,8 +183,8 @@ def reap(database: str | None, remote: str, plan: str | None, *, lost: float | N
 def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[str]":
     """Book what lost workers have spent, and free what is set aside for them; yield a sentence for each of them."""
     from relay.base.words import render_usd
+    from relay.fleet.exchange import keep_booked
     from relay.fleet.overview import fetch_plan, open_desk
-    from relay.fleet.unseen import keep_booked
     from relay.session.usage import Spent
     from relay.store.legs import get_branch
     from relay.store.unrecorded_cost import Whose
@@ -220,7 +220,7 @@ def template(kind: str) -> None:
 
 def find_database(url: str | None) -> str | None:
     """Return the address of the queue's database; None when none is named and none is up here."""
-    from relay.fleet.database import find_url
+    from relay.fleet.engine import find_url
 
     return url or find_url(get_data())
 

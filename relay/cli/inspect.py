@@ -14,8 +14,7 @@ from relay.base.values import dataclass
 from relay.base.words import render_size, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.screen import say, say_document
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line, say, say_document
 
 if TYPE_CHECKING:
     from relay.insight.figures.values import Figures

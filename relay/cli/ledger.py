@@ -105,7 +105,7 @@ def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
 @_options
 def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     """Show why a claim holds or not: what it rests on, what replaced it, who said it, and what its sources say now."""
-    from relay.ledger.explanation import render_why
+    from relay.ledger.snapshot import render_why
 
     found = _open(plan)
     found.require(claim_id)
@@ -175,7 +175,7 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
 @_options
 def draw_ledger(plan: str | None, *, as_json: bool) -> None:
     """Write what rests on what, what replaces what and what contradicts as a Mermaid flowchart."""
-    from relay.ledger.explanation import render_graph
+    from relay.ledger.snapshot import render_graph
 
     found = _open(plan)
     text = render_graph(found.ledger, found.judgement)
@@ -280,7 +280,7 @@ def _open(plan: str | None) -> Open:
 def _read(repo: "Repo", plan_path: str) -> Open:
     from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
-    from relay.plan.encoding import decode_text
+    from relay.plan.files import decode_text
     from relay.store.staleness import find_stale_claims
 
     path = find_ledger_path(plan_path)
@@ -297,7 +297,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
     from relay.base.tree import replace_file
     from relay.git.modes import FILE
     from relay.ledger import append_entry
-    from relay.plan.encoding import encode_text
+    from relay.plan.files import encode_text
     from relay.store.lock import lock_worktree
 
     found = _open(plan)

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from relay.base.words import shorten
-from relay.cli.text import clean, clean_line
+from relay.cli.screen import clean, clean_line
 from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
 
 _CELL_CHARS = 60

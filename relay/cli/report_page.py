@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import LedgerError, RelayError, RepoError
-from relay.cli.screen import complain
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line, complain
 from relay.config.extras import advise_extra
 from relay.plan.files import find_ledger_path
 
@@ -81,7 +80,7 @@ def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgeme
     """Read and judge the ledger of the plan that was run last; None where there is none that can be read."""
     from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
-    from relay.plan.encoding import decode_text
+    from relay.plan.files import decode_text
     from relay.store.staleness import find_stale_claims
 
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
@@ -100,7 +99,7 @@ def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgeme
 def render_ledger(ledger: "Ledger", judgement: "Judgement", figures: "Figures") -> dict[str, Any]:
     """Return what a ledger comes to, for machines: decisions and their cost, half-life, uses, contradictions."""
     from relay.ledger import Kind
-    from relay.ledger.lifetimes import find_half_life, find_lives, find_uses
+    from relay.ledger.belief import find_half_life, find_lives, find_uses
 
     costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}
     uses = find_uses(ledger)

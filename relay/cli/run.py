@@ -1,26 +1,203 @@
-"""`relay run`: work through the plan."""
+"""`relay run`: work through the plan, one phase at a time, with a question between them, or with `--jobs`."""
 
+import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from relay.base.errors import ExitCode
+from relay.base.errors import ExitCode, RelayError
+from relay.base.hints import Command
+from relay.base.words import name_item, shorten
 from relay.cli.completion import offer_phases
-from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, show_waves, warn_of_claims
-from relay.cli.options import session_options
-from relay.cli.screen import say
+from relay.cli.options import find_flags, session_options
+from relay.cli.screen import has_person, say, say_hanging
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
+from relay.plan.model import Phase, Plan
+from relay.session.events import Noticed
 from relay.session.values import SessionKind
+from relay.setup.context import RunEnd
+from relay.setup.place import Place, get_place, load_plan
+from relay.store.presence import has_seen_claims
+from relay.store.resume import find_blocked_by
 
 if TYPE_CHECKING:
+    from relay.base.interrupts import Interrupts
     from relay.config import Settings
-    from relay.plan.model import Phase
+    from relay.plan.model import Phase, Plan
+    from relay.run.hours import Hours
     from relay.run.selection import Selection
     from relay.setup.context import RunContext, RunEnd, RunRequest
     from relay.setup.place import Place
+
+
+_SHOWN_CHARS = 260
+_PASSED_ON = {
+    "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_legs": "--max-legs",
+    "context": "--context", "sandbox": "--sandbox",
+}  # fmt: skip
+"""Settings that were typed and that each child is told as well; the cap it is told is a part of the whole."""
+
+
+def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) -> int:
+    """Return how many phases may be at work at once.
+
+    Raises:
+        click.UsageError: It was typed together with what is one phase at a time.
+    """
+    alone = [f"--{name}" for name in ("phase", "approve") if (phase != "all" if name == "phase" else options[name])]
+    if options["jobs"] is not None and settings_jobs > 1 and alone:
+        raise click.UsageError(f"{alone[0]} is for one phase at a time: leave it out, or --jobs")
+    return 1 if alone else settings_jobs
+
+
+def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
+    """Say which phases may be side by side; return those that would start."""
+    from relay.plan.waves import find_waves
+
+    waves = find_waves(plan, {}, jobs=jobs).waves
+    shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
+    say_hanging("waves  ", f"{shown}, up to {jobs} at once")
+    return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
+
+
+def warn_of_claims(ctx: "RunContext") -> None:
+    """Say which phases another machine was at work on when this clone last asked; a run asks nobody."""
+    if has_seen_claims(ctx.repo):
+        from relay.cli.views.claim_lines import list_claimed_elsewhere
+
+        for words in list_claimed_elsewhere(ctx.repo, ctx.plan_path):
+            ctx.observe(Noticed(text=words, warning=True))
+
+
+def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
+    """Work through the plan with several phases at once."""
+    from relay.cli.views.shapes import make_view
+    from relay.fleet.parent import Order, run_jobs
+    from relay.run.hours import work_within
+
+    view = make_view(json=options["as_json"], stream=sys.stdout)
+    order = Order(
+        jobs=request.settings.jobs,
+        words=make_job_words(request, options),
+        environ={**os.environ, "RELAY_NOTIFY": "off"},  # the parent calls: of one limit, one cap, one end
+        unchecked=options["unchecked"],
+    )
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        warn_of_claims(ctx)
+        return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(ctx, order, view.tell))
+
+    return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
+
+
+def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the run of a phase is told of what was typed."""
+    words = ["--plan", request.plan_path]
+    flags = find_flags(options)
+    for key, flag in _PASSED_ON.items():
+        words += [flag, str(flags[key])] if flags[key] is not None else []
+    if flags["network"] is not None:
+        words.append("--network" if flags["network"] else "--no-network")
+    return (*words, *(["--unchecked"] if options.get("unchecked") else []))
+
+
+def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
+    """Have a child hand over when its parent dies, and at once where it is dead already; None: it is nobody's child."""
+    if parent is None:
+        return
+    import signal
+
+    from relay.base.interrupts import Urgency
+
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
+    if os.getppid() != parent:
+        interrupts.request(Urgency.FINISH_TURN)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
+_ANSWERS = {
+    "y": "yes: work on it",
+    "s": "skip it in this run, with what comes after it",
+    "e": "edit the plan first",
+    "q": "stop here",
+}
+
+
+def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int:
+    """Run phase after phase, each with a person's yes behind the first; without a terminal the first one only.
+
+    That is a stop with work left where another phase waits.
+
+    Args:
+        start: Runs the phase of an id, or ``next``, and has the end of its run say what is next; returns the exit code.
+        plan_option: ``--plan`` as typed.
+
+    Raises:
+        RelayError: As `start`.
+    """
+    skipped: set[str] = set()
+
+    def look() -> tuple[Place, Phase | None]:
+        place = get_place(plan=plan_option, environ=os.environ)
+        return place, find_next(load_plan(place), skipped)
+
+    has_asker = has_person() and not as_json
+    tell_next = partial(_tell_next, look, code=ExitCode.DONE if has_asker else ExitCode.STOPPED)
+    code = start("next", tell_next)
+    while code == ExitCode.DONE:
+        place, phase = look()
+        if phase is None or not has_asker:
+            return code
+        match _ask(phase):
+            case "y":
+                code = start(phase.id, tell_next)
+            case "s":
+                skipped.add(phase.id)
+            case "e":
+                click.edit(filename=str(place.plan_file))
+            case _:
+                return code
+    return code
+
+
+def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
+    """Return the first open phase that was not skipped and waits for nothing; None when there is none."""
+    left = (phase for phase in plan.phases if not phase.done and phase.id not in skipped)
+    return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
+
+
+def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:
+    try:
+        phase = look()[1] if end.exit_code == ExitCode.DONE else None
+    except RelayError:  # somebody edits the plan: the next look says so, when this run's end has been told
+        return end
+    if phase is None:
+        return end
+    return replace(end, exit_code=code, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
+
+
+def _name(phase: Phase) -> str:
+    return f"phase {phase.id} — {phase.title}"
+
+
+def _ask(phase: Phase) -> str:
+    say()
+    say(f"next: {_name(phase)}", style="bold")
+    for item in phase.open_items:
+        say(f"  {name_item(item.id, item.text)}")
+    say("  ".join(f"[{key}] {words}" for key, words in _ANSWERS.items()), style="dim")
+    return str(click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True))
 
 
 @click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
@@ -62,7 +239,6 @@ def command(phase: str, *, approve: bool, **options: Any) -> int:
         return start(phase, options)
     if options["dry_run"]:
         return start("next", options)
-    from relay.cli.approval import run_approved
 
     return run_approved(
         lambda one, tell_next: start(one, options, tell_next), options["plan"], as_json=options["as_json"]

@@ -158,7 +158,7 @@ def run_sessions(
         asks: Whether it may ask the person at the terminal.
     """
     from relay.base.interrupts import Interrupts
-    from relay.cli.views.question import find_asker
+    from relay.cli.views.base import find_asker
     from relay.cli.views.shapes import make_view
     from relay.sandbox.hardening import prepare_process
     from relay.setup.open import open_run

@@ -39,7 +39,7 @@ from relay.store.standing import PhaseStanding, Standing, gather_standing
 if TYPE_CHECKING:
     from relay.cli.views.current_work import AtWork
     from relay.cli.views.job_lines import JobStanding
-    from relay.fleet.claim import PhaseClaim
+    from relay.fleet.claims import PhaseClaim
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
 

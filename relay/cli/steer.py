@@ -12,8 +12,7 @@ from relay.base.hints import RUN
 from relay.cli.boundary import note_place
 from relay.cli.completion import offer_phases
 from relay.cli.options import plan_option
-from relay.cli.screen import say
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line, say
 from relay.setup.place import Place, load_plan
 from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
 from relay.store.lock import find_holder

@@ -60,7 +60,7 @@ def command(
     had pushed of it, another one goes on with. Only refs that relay made are pushed, and the plan's branch, forward.
     """
     from relay.base.interrupts import Interrupts
-    from relay.cli.jobs import make_job_words
+    from relay.cli.run import make_job_words
     from relay.cli.views.shapes import make_view
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote

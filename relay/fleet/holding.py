@@ -9,12 +9,21 @@ from dataclasses import replace
 
 from relay.base.errors import ExitCode, LockedError, RelayError
 from relay.base.interrupts import Interrupts
-from relay.fleet.claim import PhaseClaim
-from relay.fleet.claims import ClaimDesk
-from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
+from relay.fleet.claims import ClaimDesk, PhaseClaim
+from relay.fleet.exchange import (
+    ShownCost,
+    drop_shown,
+    find_cost,
+    find_noted,
+    find_updates,
+    list_given_up,
+    note_shown,
+    read_here,
+    read_shown,
+    read_there,
+)
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
-from relay.fleet.unseen import ShownCost, drop_shown, find_cost, list_given_up, note_shown, read_shown
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded

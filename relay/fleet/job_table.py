@@ -1,11 +1,217 @@
-"""Who is at work on which phase, who has stopped, and what waits: all that the parent of several runs remembers."""
+"""The table of a run with ``--jobs``: who works on which phase, what each open phase waits for, and the shared cap.
 
-from collections.abc import Mapping
+`relay.fleet.parent` asks it which phases can begin and at which commit, what a killed job has spent (from git), and
+what to say at the end about phases that stay open.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 
+from relay.base.errors import ExitCode
 from relay.base.values import dataclass
-from relay.fleet.accounts import JobAccount
+from relay.base.words import count, list_some
+from relay.fleet.landing import Job
 from relay.fleet.runs import JobEnd, JobRun
+from relay.git.repository import Repo
+from relay.plan.model import Phase, Plan
+from relay.plan.waves import find_ready
+from relay.session.usage import Spent
+from relay.store.history import read_relay_commits
+from relay.store.legs import get_branch
+from relay.store.plan_edit import parse_at
+from relay.store.resume import find_blocked_by
+from relay.store.texts import find_text
+from relay.store.unrecorded_cost import add_branch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What is set aside for one job."""
+
+    amount: float
+    is_all: bool
+    """Whether that is all that was left, nothing being set aside for another."""
+
+
+def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
+    """Return for how many jobs what is left has to do when one of them starts.
+
+    Args:
+        free: How many more may be at work.
+        ready: How many can start now, this one included.
+        waiting: How many are not done and not at work, this one included.
+        is_alone: Nobody is at work; else the landing of one makes others ready, and they find their part.
+    """
+    return min(free, ready if is_alone else waiting)
+
+
+class SharedCap:
+    """Money, or tokens, of one plan. Mutable: shares are taken from it and what is left of them comes back.
+
+    Args:
+        cap: The most that the plan may cost; None: no cap.
+    """
+
+    def __init__(self, cap: float | None, spent: float) -> None:
+        self._cap = cap
+        self._spent = spent
+        self._shares: dict[str, float] = {}
+
+    @property
+    def left(self) -> float | None:
+        """What is neither spent nor set aside; None without a cap."""
+        return None if self._cap is None else max(0.0, self._cap - self._spent - sum(self._shares.values()))
+
+    def offer(self, places: int) -> float:
+        """Return what a job would be given now; infinite without a cap."""
+        return math.inf if (left := self.left) is None else left / max(1, places)
+
+    def take(self, name: str, places: int) -> Share | None:
+        """Set a share aside for a job; None without a cap.
+
+        Args:
+            places: How many jobs, this one included, could start now: what is left is for all of them.
+        """
+        if self._cap is None:
+            return None
+        alone = not self._shares
+        share = self.offer(places)
+        self._shares[name] = share
+        return Share(amount=share, is_all=alone and places <= 1)
+
+    def give_back(self, name: str, spent: float | None) -> None:
+        """Take back what a job that has ended did not spend; None: it did not say, and may have spent all of it."""
+        share = self._shares.pop(name, 0.0)
+        self._spent += share if spent is None else spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyPhase:
+    """A phase that can begin."""
+
+    phase_id: str
+    commit: str = ""
+    """Where; empty for the tip of the plan's branch."""
+
+
+def find_ready_phases(
+    main: Repo, plan_path: str, plan: Plan, held: Collection[str], done: Mapping[str, str]
+) -> tuple[ReadyPhase, ...]:
+    """Return the phases that can begin, in plan order.
+
+    A phase that waits for nothing but the landing of another one begins on that one's own commit, which its own gate
+    has passed: it need not wait until that is merged with what others landed. It lands behind it.
+
+    Args:
+        main: The work tree whose branch is the plan's.
+        plan: As that branch has it.
+        held: Ids of phases that do not begin.
+        done: Of those, ids of the ones that are done and have not landed, and the commits in which they are.
+    """
+    found = {phase.id: ReadyPhase(phase_id=phase.id) for phase in find_ready(plan, held)}
+    left = [phase for phase in plan.phases if not (phase.done or phase.id in held or phase.id in found)]
+    for phase_id, commit in done.items():
+        waiting = [phase for phase in left if phase_id in phase.after]
+        text = find_text(main, commit, plan_path) if waiting else None
+        if text is None:
+            continue
+        own = parse_at(text, plan_path)
+        # What has landed since is not in that commit: it is at work, as far as that is concerned.
+        others = {*held, *(phase.id for phase in plan.phases if phase.done)} - {phase_id}
+        ready = {phase.id: phase for phase in find_ready(own, others)}
+        found |= {
+            phase.id: ReadyPhase(phase_id=phase.id, commit=commit)
+            for phase in waiting
+            if phase.id in ready and _is_same(plan, phase, own, ready[phase.id])
+        }
+    return tuple(found[phase.id] for phase in plan.phases if phase.id in found)
+
+
+def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
+    """Return whether nobody has changed a phase, or what it comes after."""
+    texts = plan.text[phase.start : phase.end], other_plan.text[other.start : other.end]
+    names = [[found.heading for found in one.phases if found.id in phase.after] for one in (plan, other_plan)]
+    return texts[0] == texts[1] and (phase.verify, phase.after) == (other.verify, other.after) and names[0] == names[1]
+
+
+def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str], *, jobs: int) -> str:
+    """Say of each open phase why it is.
+
+    Args:
+        plan: As the branch has it.
+        stopped: Phases that no run goes on with, and how the last one ended.
+        pending: Phases that are done on their own branches.
+        jobs: How many were to be side by side.
+    """
+    done = {phase.id for phase in plan.phases if phase.done}
+    parts, waiting = [], []
+    for phase in plan.phases:
+        if phase.done:
+            continue
+        if phase.id in stopped:
+            again = _find_way(stopped[phase.id].next_command, phase.id, jobs)
+            parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
+        elif phase.id in pending:
+            ahead = " and ".join(name for name in phase.after if name not in done)
+            parts.append(
+                f"phase {phase.id} is done and waits {f'for phase {ahead} to land' if ahead else 'to be landed'}"
+            )
+        else:
+            waiting.append(phase.id)
+    rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
+    return "; ".join((*parts, *rest))
+
+
+def _find_way(typed: str, phase_id: str, jobs: int) -> str:
+    """Return what to type, from what a run in the phase's own work tree said: here it would begin the phase again."""
+    alone = f" --phase {phase_id}"
+    if typed.endswith(alone) or f"{alone} --max-cost " in typed:  # that is one number for all, and said in the end
+        return ""
+    return typed.replace(alone, f" --jobs {jobs}")
+
+
+def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:
+    """Return how a run ends that leaves phases open."""
+    are_users = stopped and all(end.exit_code == ExitCode.USER for end in stopped.values())
+    return ExitCode.USER if are_users else ExitCode.STOPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAccount:
+    """Where a job stood when its run began."""
+
+    main: Repo
+    """Its work tree may be gone when it ends."""
+    plan_path: str
+    branch: str
+    head: str
+    """The commit that it was at."""
+    merges: str
+    """The commit that the run lands: another one's cost; empty where it works on the phase."""
+    spent: Spent
+    """By the sessions of the leg that was open then."""
+
+
+def open_account(main: Repo, job: Job, merges: str) -> JobAccount:
+    """Note where a job stands, before its run begins."""
+    branch, head = get_branch(job.repo), job.repo.head() or ""
+    spent = add_branch(main, branch, ())
+    return JobAccount(main=main, plan_path=job.plan_path, branch=branch, head=head, merges=merges, spent=spent)
+
+
+def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
+    """Return the most that a run can have cost since, in USD (None: not known) and in tokens; it is over.
+
+    A request whose answer never came counts with what was noted before it was sent.
+    """
+    main, before = account.main, account.spent
+    rev = f"refs/heads/{account.branch}"
+    made = read_relay_commits(main, account.plan_path, rev=rev, newer_than=account.head)
+    total = add_branch(main, account.branch, (commit for commit in made if commit.commit != account.merges))
+    known = total.cost_usd is not None and before.cost_usd is not None
+    cost = max(0.0, (total.cost_usd or 0.0) - (before.cost_usd or 0.0)) if known else None
+    return cost, max(0.0, total.tokens - before.tokens)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,3 +258,42 @@ class JobTable:
     def busy(self) -> int:
         """How many places are taken. A landing takes none: where its gates are green, nothing is asked of a model."""
         return sum(not working.merges or working.child.has_asked for working in self.working.values())
+
+
+_SHOWN = 5
+
+
+def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str, str]]:
+    """Yield open phases that wait for their turn, each with what for; those that stopped do not.
+
+    Args:
+        plan: As the branch has it.
+        state: Who is at work and who is not.
+        jobs: How many may be at work at once.
+    """
+    held = {*state.working, *state.pending, *state.stopped, *state.foreign}
+    ready = {phase.id for phase in find_ready(plan, held)}
+    merging = tuple(phase_id for phase_id, one in state.working.items() if one.merges)
+    for phase in plan.phases:
+        if phase.done or phase.id in {*state.working, *state.stopped}:
+            continue
+        before = find_blocked_by(plan, phase)
+        if phase.id in state.foreign:
+            yield phase.id, "another relay is at work on it"
+        elif phase.id in state.pending:
+            yield phase.id, f"done; lands after {list_some(before or merging or ('the others',), _SHOWN)}"
+        elif before:
+            yield phase.id, f"comes after {list_some(before, _SHOWN)}"
+        elif phase.id not in ready:
+            yield phase.id, "waits for a path that a phase at work names too"
+        else:
+            yield phase.id, _tell_turn(state, jobs)
+
+
+def _tell_turn(state: JobTable, jobs: int) -> str:
+    """Say why a phase that could begin has not."""
+    if not state.is_warm:
+        return f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
+    if state.busy >= jobs:
+        return f"waits for one of the {jobs} places"
+    return "waits for money: what is left is set aside for those at work"

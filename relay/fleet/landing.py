@@ -1,23 +1,44 @@
-"""Landing what a job has committed on its own branch: the plan's branch goes there, or others are merged first.
+"""Landing the commits of a job's branch: the plan's branch moves there, or both are merged first.
 
 Nothing is remembered between two steps: `find_landing` asks git each time, so that a parent that was killed and one
-that goes on take the same path.
+that goes on take the same path. A merge becomes the job's open leg. It writes objects first, then the leg's ref, the
+snapshot's, the branch and the files; each step is found again after a crash.
 """
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
+from relay.git import objects
 from relay.git.identity import get_identity
-from relay.git.merging import find_base, is_ancestor
+from relay.git.merging import Merge, find_base, is_ancestor, merge_commits
+from relay.git.message import CommitText, read_text, read_texts
+from relay.git.modes import ABSENT, FILE
+from relay.git.names import list_paths, render_ref_part
+from relay.git.patches import read_patch
 from relay.git.repository import Repo
+from relay.ledger import merge_entries, parse_ledger
+from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.lineage import find_lineage
-from relay.plan.model import Plan
-from relay.store import branch_move
-from relay.store.home import is_checked
-from relay.store.legs import OpenLeg, get_branch, read_leg
+from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
+from relay.plan.model import Phase, Plan
+from relay.run.commit.landing_leg import find_common, list_landed
+from relay.session.usage import Spent
+from relay.session.values import SessionEnd
+from relay.setup.open import new_id
+from relay.setup.repository import hold_worktree
+from relay.store import branch_move, trailers
+from relay.store.branch_move import find_in_the_way, move_branch
+from relay.store.environment import read_environment, save_environment
+from relay.store.home import is_checked, note_checked
+from relay.store.leg_snapshots import WipRecord, save_snapshots
+from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
 from relay.store.plan_edit import parse_at
+from relay.store.session_ends import render_end, render_proposal
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
+from relay.store.unrecorded_cost import give_up_leg
 
 
 class LandingCase(StrEnum):
@@ -180,3 +201,189 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
     if left is None:
         raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
     return left
+
+
+_PATCH_BYTES = 6_000
+"""Of each side's changes to the files that did not go together, for the session that repairs them."""
+_MOST_WORDS = 20
+"""Of git's sentences about what did not go together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merged:
+    """A phase on top of what others landed."""
+
+    phase: Phase
+    """As the merged plan has it."""
+    plan: Plan
+    before: Plan
+    """As others landed it."""
+    files: Mapping[str, bytes]
+    """The plan and the ledger."""
+    merge: Merge
+    base: str
+    left: tuple[str, ...]
+    """What could not be taken along of the plan's changes, a sentence each."""
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """The files that git could not merge; what relay itself writes is merged by meaning."""
+        return tuple(path for path in self.merge.conflicts if path not in self.files)
+
+
+def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
+    """Open the landing leg of a phase that others landed beside, and take its work tree to what they landed.
+
+    A run in that work tree commits it then. May be repeated after a kill at any time.
+
+    Args:
+        job: The job; nobody else is at work in its work tree.
+        landing: `LandingCase.APART`, as `find_landing` said.
+
+    Returns:
+        A sentence for each thing that a person may want to know: what conflicts, what was left out.
+
+    Raises:
+        RepoError: Files in the job's work tree are in the way, its branch moved, or the plan has lost the phase.
+    """
+    repo, branch = job.repo, get_branch(job.repo)
+    with hold_worktree(repo) as told:
+        merged = _merge(job, landing)
+        leg = _ensure_leg(job, landing, merged)
+        if leg.last_wip is None:
+            _save(repo, leg, landing, merged)
+        left = move_branch(
+            repo, branch, landing.own, landing.tip, reason=f"relay run: phase {merged.phase.id} is put on others"
+        )
+    if left is None:
+        raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
+    marks = (f"git could not merge {list_paths(merged.conflicts)}: a session has to",) if merged.conflicts else ()
+    return (*told, *left, *marks, *merged.left)
+
+
+def _merge(job: Job, landing: Landing) -> _Merged:
+    repo, plan_path, ledger_path = job.repo, job.plan_path, find_ledger_path(job.plan_path)
+    base = find_common(repo, plan_path, landing.tip, landing.own)
+    before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
+    # Who made commits elsewhere could write what no session can: gates, settings, other phases.
+    stripped = PlanMerge(plan=own) if is_checked(repo, landing.own) else strip_rewrites(before, own)
+    ledgers = [parse_ledger(find_text(repo, commit, ledger_path) or "") for commit in (base, landing.tip, landing.own)]
+    merged = merge_plans(before, tip, stripped.plan)
+    phase_id = find_lineage(own, merged.plan).phases.get(job.phase_id, "")
+    if (phase := merged.plan.find_phase(phase_id)) is None:
+        words = f"phase {job.phase_id} is done on {job.repo.branch}, and is not in the plan any more"
+        raise RepoError(words, hint=f"its commit is {landing.own[:12]}")
+    words = f"the branch was rewritten since this phase began; what was on it then comes back with it: {base[:10]}"
+    rewritten = (words,) if base != find_base(repo, landing.tip, landing.own) else ()
+    ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in ledgers[0].entries])
+    files = {plan_path: encode_text(merged.plan.text)}
+    return _Merged(
+        phase=phase,
+        plan=merged.plan,
+        before=tip,
+        files={**files, ledger_path: encode_text(ledger.text)} if ledger.text else files,
+        merge=merge_commits(repo, landing.tip, landing.own, base=base),
+        base=base,
+        left=(*rewritten, *stripped.left, *merged.left),
+    )
+
+
+def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
+    text = find_text(repo, commit or None, plan_path)
+    if text is None:
+        raise RepoError(f"{plan_path} is not in {commit[:12] or 'any commit that both have'}")
+    return parse_at(text, plan_path)
+
+
+def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
+    """Open the leg, or find the one that a parent opened which was killed; any other one is given up."""
+    repo, leg = job.repo, read_leg(job.repo)
+    if leg is not None and is_checked(repo, landing.tip) and (leg.merges, leg.base_head) == (landing.own, landing.tip):
+        return leg
+    now = write_snapshot_tree(repo)
+    _require_free(repo, landing, merged, now)
+    if leg is not None:
+        give_up_leg(repo, leg)
+    checked = is_checked(repo, landing.own)
+    marks = _render_baseline(repo, landing) if checked else ((trailers.UNCHECKED, landing.own),)
+    note_checked(repo, landing.tip, *([landing.own] if checked else []))  # a leg from now on was opened here
+    others = _list_changes(repo, landing.own, now.tree)
+    start = LegStart(
+        session_id=new_id(),
+        phase_id=merged.phase.id,
+        plan_path=job.plan_path,
+        environment=save_environment(repo, read_environment(repo)),
+        trailers=marks,
+        onto=landing.tip,
+        merges=landing.own,
+    )
+    base = TreeSnapshot(tree=objects.write_paths_tree(repo, others, start=landing.tip), skipped=now.skipped)
+    return open_leg(repo, start, base=base)
+
+
+def _require_free(repo: Repo, landing: Landing, merged: _Merged, now: TreeSnapshot) -> None:
+    touched = {change.path for change in objects.diff_trees(repo, landing.tip, merged.merge.tree)}
+    dirty = {change.path for change in objects.diff_trees(repo, landing.own, now.tree)}
+    if found := sorted({*find_in_the_way(repo, landing.own, landing.tip), *(touched & dirty)}):
+        raise RepoError(
+            f"files that are not committed are in the way in {repo.root}: {list_paths(found)}",
+            hint="put them away, and run this again",
+        )
+
+
+def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:
+    """Return what `new` has otherwise than `old`, as entries of a tree; what is gone first."""
+    changes = sorted(objects.diff_trees(repo, old, new), key=lambda change: bool(change.object_id))
+    return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
+
+
+def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...]:
+    """Return the gate as it was before the phase, as the leg of its last commit has it; nothing when not known."""
+    session = read_text(repo, landing.own).get(trailers.SESSION)
+    legs = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
+    tips = [tip for tip in legs if session and read_text(repo, tip).get(trailers.SESSION) == session]
+    grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}: ", "--max-count=1", "--first-parent")
+    found = (text.get(trailers.BASELINE) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
+    return tuple((trailers.BASELINE, text) for text in found if text)[:1]
+
+
+def _save(repo: Repo, leg: OpenLeg, landing: Landing, merged: _Merged) -> None:
+    """Keep the merge as what the leg's session has left: proposed, where nothing is left to be done by a session."""
+    own = read_text(repo, landing.own)
+    blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
+    entries = [*_list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
+    tree = objects.write_paths_tree(repo, entries, start=leg.base_tree)
+    ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
+    marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
+    if not (merged.conflicts or merged.phase.open_items):
+        marks += render_proposal(own.message.subject)
+    record = WipRecord(spend=Spent(), items=ticked, baton=_render_note(repo, leg, landing, own, merged), trailers=marks)
+    save_snapshots(repo, leg, record, TreeSnapshot(tree=tree, skipped=leg.skipped, replaced=tuple(merged.files)))
+
+
+def _render_note(repo: Repo, leg: OpenLeg, landing: Landing, own: CommitText, merged: _Merged) -> str:
+    """Return what a session is told that has to repair the merge; one paragraph, as a baton is."""
+    landed = list_landed(repo, leg, merged.before)
+    lines = [
+        f"This phase is done: {own.commit[:12]} {own.message.subject}. Others landed meanwhile: {landing.tip[:12]}.",
+        "Both are merged in the work tree, and all is ticked; make the whole pass, and take back nothing of either.",
+        *(f"Landed meanwhile, phase {phase.id}: {phase.heading}" for phase in landed),
+        *(f"- {item.text}" for phase in landed for item in phase.items),
+        *merged.left,
+    ]
+    if not merged.conflicts:
+        return "\n".join(lines)
+    lines += [
+        f"Git could not merge {list_paths(merged.conflicts)}; its marks stand there.",
+        *merged.merge.words.splitlines()[:_MOST_WORDS],
+        "What the others changed there:",
+        *_read_patches(repo, merged.base, landing.tip, merged.conflicts),
+        "What this phase changed there:",
+        *_read_patches(repo, merged.base, landing.own, merged.conflicts),
+    ]
+    return "\n".join(lines)
+
+
+def _read_patches(repo: Repo, base: str, commit: str, paths: tuple[str, ...]) -> list[str]:
+    patch = read_patch(repo, base, commit, most_bytes=_PATCH_BYTES, only=paths)
+    return [line for line in patch.splitlines() if line.strip()]

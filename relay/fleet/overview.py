@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from relay.base.errors import RepoError
 from relay.base.words import count, render_usd
-from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
-from relay.fleet.claims import ClaimDesk, name_plan
+from relay.fleet.claims import ClaimDesk, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work, name_plan
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_there
 from relay.git import refs

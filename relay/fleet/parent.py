@@ -11,8 +11,19 @@ from typing import Protocol
 from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import RUN, Command
 from relay.base.values import dataclass
-from relay.fleet.accounts import find_job_cost, open_account
-from relay.fleet.job_table import JobTable, Working
+from relay.fleet.job_table import (
+    JobTable,
+    ReadyPhase,
+    SharedCap,
+    Working,
+    count_places,
+    find_code,
+    find_job_cost,
+    find_ready_phases,
+    open_account,
+    tell_rest,
+    tell_waits,
+)
 from relay.fleet.landing import (
     Job,
     Landing,
@@ -21,14 +32,10 @@ from relay.fleet.landing import (
     find_obstacles,
     find_phase_id,
     land,
+    prepare,
     require_unmoved,
 )
-from relay.fleet.leftovers import find_code, tell_rest
-from relay.fleet.merge import prepare
-from relay.fleet.ready_phases import ReadyPhase, find_ready_phases
 from relay.fleet.runs import JobEnd, JobRun
-from relay.fleet.shared_cap import SharedCap, count_places
-from relay.fleet.waits import tell_waits
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.holder import is_locked

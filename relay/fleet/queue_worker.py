@@ -8,10 +8,10 @@ from pathlib import Path
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
+from relay.fleet.claims import LeaseClock
 from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
-from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.overview import find_tickets
 from relay.fleet.work import WorkEnd, WorkTask, work
 from relay.git.remote import Remote

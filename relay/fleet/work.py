@@ -14,14 +14,37 @@ from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work
-from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
+from relay.fleet.claims import (
+    LEASE_S,
+    NOBODY,
+    Bid,
+    Claims,
+    ClaimState,
+    LeaseClock,
+    NotTaken,
+    PhaseClaim,
+    describe_claim,
+    is_at_work,
+    list_in_turn,
+)
 from relay.fleet.clones import ensure_worker
-from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
+from relay.fleet.exchange import (
+    ShownCost,
+    begin_shown,
+    drop_bid,
+    drop_shown,
+    fetch_jobs,
+    keep_unseen,
+    name_booked,
+    note_bid,
+    put_aside,
+    read_here,
+    read_shown,
+    read_there,
+    save_noted,
+)
 from relay.fleet.holding import Holding, LostError, locking
-from relay.fleet.landing import Job, Landing, LandingCase, find_landing
-from relay.fleet.lease_clock import LeaseClock
-from relay.fleet.merge import prepare
+from relay.fleet.landing import Job, Landing, LandingCase, find_landing, prepare
 from relay.fleet.overview import (
     AS_REMOTE,
     end_done_claims,
@@ -32,16 +55,6 @@ from relay.fleet.overview import (
     select_phases,
 )
 from relay.fleet.runs import JobEnd
-from relay.fleet.unseen import (
-    ShownCost,
-    begin_shown,
-    drop_bid,
-    drop_shown,
-    keep_unseen,
-    name_booked,
-    note_bid,
-    read_shown,
-)
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.paths import find_command_paths
+from relay.plan.statements import find_command_paths
 
 _MISSES = re.compile(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
 """As shells, interpreters and common tools say it; another locale is not understood, and nothing is known then."""

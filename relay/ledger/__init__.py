@@ -29,10 +29,9 @@ The file is read as a stream of parser events with every scalar as text: nothing
 aliases nor deep nesting get anywhere (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
 """
 
-from relay.ledger.append import append_entry, merge_entries
 from relay.ledger.belief import Belief, ClaimStatus, Judgement, judge
 from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
-from relay.ledger.parse import parse_ledger
+from relay.ledger.parse import append_entry, merge_entries, parse_ledger
 from relay.ledger.snapshot import Topic, render_snapshot
 
 __all__ = [

@@ -114,7 +114,7 @@ Entry = Claim | Retraction | Confirmation | Nogood
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All entries, in the order of the file; `relay.ledger.append` makes a longer one."""
+    """All entries, in the order of the file; `relay.ledger.parse` makes a longer one."""
 
     text: str = field(default="", compare=False)
     """The file's text; empty when there is no file yet."""

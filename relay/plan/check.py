@@ -8,16 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from relay.base.words import HIDING, list_some, shorten
-from relay.plan.coverage import check_coverage
-from relay.plan.impossible_items import asks_for_outside
-from relay.plan.lines import Lines
-from relay.plan.model import Phase, Plan, Violation
-from relay.plan.near_boxes import find_near_boxes
-from relay.plan.numbering import find_printed_number, fold_number
+from relay.plan.coverage import check_coverage, find_near_boxes
+from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
 from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries
-from relay.plan.paths import find_paths
-from relay.plan.spans import parse_number, render_plain
+from relay.plan.spans import Lines, parse_number, render_plain
 from relay.plan.statements import (
+    find_paths,
     find_statement,
     is_validation,
     read_after_lines,
@@ -25,6 +21,34 @@ from relay.plan.statements import (
     read_validation_commands,
     read_verify_lines,
 )
+
+_COMMIT = re.compile(
+    r"[\W\d]*+(?:(?:step|task)\s+[\d.]+\W*)?(?:and\s+)?(?:git\s+)?commit\b|.{0,400}?\bgit\s+commit\b|.{0,400}?\band\s+commit\W*\Z",
+    re.IGNORECASE,
+)
+_OUTSIDE = re.compile(
+    r"\bgit\s+push\b|\bpush\b[^.]{0,40}\b(?:origin|remote|github|branch)\b|[\W\d]*+push\W*\Z"
+    r"|\b(?:open|create|make|submit|raise)\b[^.]{0,40}\b(?:PR|pull\s+request|merge\s+request)\b"
+    r"|\bmove\b[^.]{0,40}\bplan\b|\bplans/completed\b|\bmerge\b[^.]{0,40}\binto\s+`?(?:main|master)\b",
+    re.IGNORECASE,
+)
+_READ_CHARS = 500
+
+
+def asks_for_commit(text: str) -> bool:
+    """Whether an item asks for a commit; relay makes one of each phase."""
+    return _COMMIT.match(text[:_READ_CHARS]) is not None
+
+
+def asks_for_outside(text: str) -> bool:
+    """Whether an item asks for a push, a pull request, a merge or for moving the plan file: the user's to do."""
+    return _OUTSIDE.search(text[:_READ_CHARS]) is not None
+
+
+def has_impossible_items(phase: Phase) -> bool:
+    """Whether an open item of a phase asks for what no session can do."""
+    return any(asks_for_commit(item.text) or asks_for_outside(item.text) for item in phase.open_items)
+
 
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
 _SENTENCE = re.compile(r"[A-Z][a-z]+ .*")

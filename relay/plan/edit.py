@@ -12,10 +12,10 @@ from itertools import product
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some
-from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import find_plan_in, parse_plan
+from relay.plan.spans import BOM, Lines
 from relay.plan.transitions import check_transition
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

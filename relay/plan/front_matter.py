@@ -12,7 +12,7 @@ from typing import Any
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
-from relay.plan.lines import Lines
+from relay.plan.spans import Lines
 
 MAX_CHARS = 64 * 1024
 _LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, refused=frozenset({YamlFault.ALIAS, YamlFault.TAG}), is_pure=True)

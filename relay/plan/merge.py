@@ -14,8 +14,7 @@ from relay.plan.edit import append_items, append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import find_plan_in
-from relay.plan.parts import Side, find_key, make_side
-from relay.plan.transitions import check_transition
+from relay.plan.transitions import Side, check_transition, find_key, make_side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

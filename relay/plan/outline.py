@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.plan.front_matter import FrontMatter, parse_front_matter
-from relay.plan.lines import Lines
-from relay.plan.spans import is_condition, is_enumerated, is_unit, parse_number, render_plain
+from relay.plan.spans import Lines, is_condition, is_enumerated, is_unit, parse_number, render_plain
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -5,15 +5,20 @@ from functools import lru_cache
 from operator import attrgetter
 
 from relay.base.errors import PlanError
-from relay.plan.coverage import HOW_TO_ADD, describe_conditions, describe_unboxed, list_conditions, list_unboxed
-from relay.plan.model import Item, Phase, Plan
-from relay.plan.near_boxes import find_near_boxes
-from relay.plan.numbering import fold_number, number_items, number_phases
+from relay.plan.coverage import (
+    HOW_TO_ADD,
+    describe_conditions,
+    describe_unboxed,
+    find_near_boxes,
+    list_conditions,
+    list_unboxed,
+)
+from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
 from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_extents, read_outline
-from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number
 from relay.plan.statements import (
     RunnerLine,
+    find_paths,
     read_after_lines,
     read_file_list,
     read_runner_lines,

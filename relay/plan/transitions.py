@@ -9,11 +9,146 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
+from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
-from relay.plan.alignment import Alignment, align
 from relay.plan.model import Item, Phase, Plan, Violation
-from relay.plan.outline import OPEN_SIGNS, Section
-from relay.plan.parts import BLANK, PlanPart, Side, find_key, make_side
+from relay.plan.outline import OPEN_SIGNS, Outline, Section, find_extents
+
+BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPart:
+    """A phase, or the text between two."""
+
+    phase: Phase | None
+    """None for the text between."""
+    sections: tuple[Section, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A plan that is compared with another one, cut into its parts."""
+
+    plan: Plan
+    masked: str
+    """The text with every box open."""
+    parts: tuple[PlanPart, ...]
+
+    @property
+    def outline(self) -> Outline:
+        """What the plan was cut into."""
+        return self.plan.outline
+
+    def cut(self, part: PlanPart | Section) -> str:
+        """Return the text of a part, or of one of its sections, with every box open."""
+        return self.masked[part.start : part.end]
+
+
+def make_side(plan: Plan) -> Side:
+    """Cut a plan into its parts."""
+    outline = plan.outline
+    marks = [box.mark for section in outline.sections for box in section.boxes]
+    return Side(plan=plan, masked=outline.lines.put(marks, " ").text, parts=tuple(_cut(plan)))
+
+
+def _cut(plan: Plan) -> Iterator[PlanPart]:
+    outline, done = plan.outline, 0
+    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+        if phase.start > done:
+            yield PlanPart(phase=None, sections=(), start=done, end=phase.start)
+        sections = outline.sections[extent.head : extent.stop]
+        yield PlanPart(phase=phase, sections=sections, start=phase.start, end=phase.end)
+        done = phase.end
+    if done < len(outline.text):
+        yield PlanPart(phase=None, sections=(), start=done, end=len(outline.text))
+
+
+def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
+    """Return what a part is recognised by; what of it may change is left out and checked later."""
+    if part.phase is None:
+        return ("text", side.cut(part))
+    lasting = (section for at, section in enumerate(part.sections) if not at or not section.is_notes)
+    return ("phase", str(len(part.phase.items)), *(side.cut(section).rstrip(BLANK) for section in lasting))
+
+
+Key = tuple[str, ...]
+"""What a part is recognised by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Parts that were free, and what stands there now."""
+
+    before: range
+    after: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """Which part became which; indexes into the two sequences."""
+
+    pairs: tuple[tuple[int, int], ...] = ()
+    runs: tuple[Run, ...] = ()
+    broken: tuple[int, int] | None = None
+    """Where the two first differ when they cannot be lined up."""
+
+
+def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Alignment:
+    """Match every part that is not free with an equal one, in order and without gaps of its own.
+
+    Like a file name pattern: the fixed parts are the letters, each run of free parts is a ``*``. Taking the leftmost
+    match of each is enough to find one if there is any.
+    """
+    pairs: list[tuple[int, int]] = []
+    runs: list[Run] = []
+    at_old = at_new = 0
+    for block in _find_fixed(free):
+        found = _find_block(old, new, block, at_new, is_wild=block.start > at_old)
+        if found is None:
+            reaches_end = block.start > at_old and block.stop == len(old)
+            likely = max(at_new, len(new) - len(block)) if reaches_end else at_new
+            return Alignment(broken=_find_break(old, new, block, likely))
+        if block.start > at_old:
+            runs.append(Run(before=range(at_old, block.start), after=range(at_new, found)))
+        pairs += zip(block, range(found, found + len(block)), strict=True)
+        at_old, at_new = block.stop, found + len(block)
+    if at_old < len(old):
+        runs.append(Run(before=range(at_old, len(old)), after=range(at_new, len(new))))
+    elif at_new < len(new):
+        return Alignment(broken=(at_old, at_new))
+    return Alignment(pairs=tuple(pairs), runs=tuple(runs))
+
+
+def _find_fixed(free: Sequence[bool]) -> Iterator[range]:
+    start = None
+    for at, is_free in enumerate((*free, True)):
+        if is_free and start is not None:
+            yield range(start, at)
+            start = None
+        elif not is_free and start is None:
+            start = at
+
+
+def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *, is_wild: bool) -> int | None:
+    wanted = list(old[block.start : block.stop])
+    last = len(new) - len(block)
+    if not is_wild:
+        places = range(at, at + 1)
+    elif block.stop == len(old):
+        places = range(max(at, last), last + 1)
+    else:
+        places = range(at, last + 1)
+    return next((place for place in places if list(new[place : place + len(block)]) == wanted), None)
+
+
+def _find_break(old: Sequence[Key], new: Sequence[Key], block: range, at: int) -> tuple[int, int]:
+    """Return where a block that was not found at `at` first differs from what stands there."""
+    pairs = zip(block, range(at, at + len(block)), strict=True)
+    return next((index, place) for index, place in pairs if place >= len(new) or new[place] != old[index])
+
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SHOWN_CHARS = 60

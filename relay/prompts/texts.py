@@ -11,7 +11,7 @@ from string import Template
 
 from relay.base.values import dataclass
 from relay.base.words import shorten
-from relay.plan.impossible_items import has_impossible_items
+from relay.plan.check import has_impossible_items
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.package_data import get_shipped
 from relay.session.shapes import SizedPart

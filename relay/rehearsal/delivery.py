@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.rehearsal.faults import FaultName, FaultSpec
-from relay.rehearsal.sse import PING, render_event
+from relay.rehearsal.answer import PING, render_event
+from relay.rehearsal.turns import FaultName, FaultSpec
 from relay.rehearsal.wire import find_error_type
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

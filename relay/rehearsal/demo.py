@@ -25,9 +25,9 @@ from relay.git.message import read_texts
 from relay.git.repository import Repo, open_repo
 from relay.plan.parse import parse_plan
 from relay.prompts.package_data import get_shipped
-from relay.rehearsal.faults import FaultName
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
+from relay.rehearsal.turns import FaultName
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.usage import Spent

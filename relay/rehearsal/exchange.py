@@ -6,16 +6,13 @@ from dataclasses import field
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
+from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer, render_events
 from relay.rehearsal.catalog import find_card, list_models, render_google_model, render_model_info, render_model_name
 from relay.rehearsal.checks import check_refused, check_request, check_version
 from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
-from relay.rehearsal.faults import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
-from relay.rehearsal.other_apis import render_part, render_stream, translate
-from relay.rehearsal.routes import Foreign, blend, blend_error, find_foreign
-from relay.rehearsal.sse import render_events
-from relay.rehearsal.stage import Cue, Miss
-from relay.rehearsal.state import Prompt, Recorded, ServerState
+from relay.rehearsal.other_apis import Foreign, blend, blend_error, find_foreign, render_part, render_stream, translate
+from relay.rehearsal.stage import Cue, Miss, Prompt, Recorded, ServerState
+from relay.rehearsal.turns import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
 from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
 
 MAX_BODY_BYTES = 32 * 1024 * 1024

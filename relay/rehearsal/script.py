@@ -101,11 +101,23 @@ from relay.base.errors import ConfigError
 from relay.base.yaml_events import get_line
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.checks import REFUSABLE
-from relay.rehearsal.conditions import Conditions, parse_conditions
-from relay.rehearsal.dialects import DIALECTS
-from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
-from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, pick
-from relay.rehearsal.turns import Call, EndpointFault, Part, Raw, Say, Script, ScriptSession, Think, Turn, TurnUsage
+from relay.rehearsal.conditions import MAX_SCRIPT_BYTES, Conditions, NodeReader, parse_conditions, pick
+from relay.rehearsal.turns import (
+    BEFORE,
+    DIALECTS,
+    Call,
+    EndpointFault,
+    FaultName,
+    Part,
+    Raw,
+    Say,
+    Script,
+    ScriptSession,
+    Think,
+    Turn,
+    TurnUsage,
+    parse_faults,
+)
 
 _TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")

@@ -24,7 +24,7 @@ from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.status import PathChange, read_status
-from relay.plan.encoding import encode_text
+from relay.plan.files import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan

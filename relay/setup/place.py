@@ -12,8 +12,7 @@ from relay.base.errors import ConfigError, PlanError, RepoError, within
 from relay.base.hints import Caller, Command, Hint, TypedPath
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.plan.encoding import MAX_PLAN_BYTES, decode_text, require_utf8
-from relay.plan.files import DEFAULT_PLAN
+from relay.plan.files import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, require_utf8
 
 if TYPE_CHECKING:
     from relay.config import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
-from relay.rehearsal.tape import serve_tape
+from relay.rehearsal.server import serve_tape
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.session.events import Observe
 from relay.session.gauge import parse_reset_at

@@ -10,8 +10,7 @@ from relay.git.names import parse_path
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
-from relay.plan.encoding import encode_text
-from relay.plan.files import find_ledger_path
+from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.model import Plan
 from relay.store.completion import find_pending_move
 from relay.store.history import RelayCommit, read_relay_commits

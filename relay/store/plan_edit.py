@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from relay.base.errors import within
 from relay.base.values import dataclass
-from relay.plan.encoding import encode_text
+from relay.plan.files import encode_text
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.store.texts import find_text
@@ -66,7 +66,7 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[s
         return PlanEdit(kind=EditKind.NEW, plan=shown)
     if committed == shown.text or _is_unchanged(repo, plan_path):
         return PlanEdit(kind=EditKind.NONE, plan=shown)
-    from relay.plan.ticks import check_ticks_kept
+    from relay.plan.lineage import check_ticks_kept
 
     before = parse_at(committed, plan_path)
     shown = put_ticks(before, shown, ticked)

@@ -7,7 +7,7 @@ from relay.git.modes import GITLINK
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
 from relay.git.repository import Repo
 from relay.git.trees import find_entries
-from relay.plan.encoding import decode_text
+from relay.plan.files import decode_text
 
 _KEPT = 16
 _known: dict[tuple[Path, str, str], str | None] = {}

@@ -9,8 +9,7 @@ from typing import Any
 from relay.base.errors import PlanError
 from relay.base.words import name_item, shorten
 from relay.ledger import Kind, Source
-from relay.ledger.citation import PLACE, explain_missing, parse_lines, parse_place
-from relay.ledger.names import MAX_PARSED_BYTES
+from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output

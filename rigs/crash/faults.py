@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from relay.fleet.claim import PhaseClaim
-from relay.fleet.claims import Bid
+from relay.fleet.claims import Bid, PhaseClaim
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo

@@ -15,8 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from relay.fleet.claim import PhaseClaim
-from relay.fleet.claims import ClaimDesk
+from relay.fleet.claims import ClaimDesk, PhaseClaim
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
 from relay.git.repository import open_repo

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode, PlanError
-from relay.cli.approval import find_next, run_approved
+from relay.cli.run import find_next, run_approved
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve

@@ -7,7 +7,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.cli.views.claim_lines import render_claims
-from relay.fleet.claim import ClaimState, PhaseClaim
+from relay.fleet.claims import ClaimState, PhaseClaim
 from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_faults, read_document
 from tests.cli.reference import render
 from tests.scripts import serving

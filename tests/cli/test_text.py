@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.text import clean, clean_line, clip, ensure_codec, escape_json
+from relay.cli.screen import clean, clean_line, clip, ensure_codec, escape_json
 from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))

@@ -16,7 +16,7 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.prompts.texts import render_runner_system, render_soft_notice
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.rehearsal.state import Recorded
+from relay.rehearsal.stage import Recorded
 from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
 from relay.runners.messages.connection import ApiConnection

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.config.model import Compat, ModelSettings
-from relay.rehearsal.dialects import DIALECTS
+from relay.rehearsal.turns import DIALECTS
 from relay.runners.messages.dialect import EndpointDialect, RequestPart, make_dialect
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import Noticed, ResponseReceived

@@ -17,7 +17,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.rehearsal.faults import FaultName
+from relay.rehearsal.turns import FaultName
 from relay.run.planning.planner import PlanTask
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished

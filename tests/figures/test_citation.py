@@ -7,8 +7,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relay.ledger import Source
-from relay.ledger.citation import MAX_COMPARED_LINES, cite, explain_missing, find_change, parse_place
-from relay.ledger.names import MAX_PARSED_BYTES, read_names
+from relay.ledger.citation import (
+    MAX_COMPARED_LINES,
+    MAX_PARSED_BYTES,
+    cite,
+    explain_missing,
+    find_change,
+    parse_place,
+    read_names,
+)
 
 FILE = b"one\ntwo\nthree\nfour\nfive\n"
 

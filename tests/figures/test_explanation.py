@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from relay.ledger import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, judge
-from relay.ledger.explanation import MAX_LINES, render_graph, render_why
+from relay.ledger.snapshot import MAX_LINES, render_graph, render_why
 from tests.figures.ledgers import entries
 
 CITED = Source(path="a.py", lines="3-9", blob="0123abc")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.fleet.database import find_url, run_database
+from relay.fleet.engine import find_url, run_database
 from tests.repo.conftest import box, new_box, template
 
 __all__ = ["box", "new_box", "template"]

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claim import ClaimState, PhaseClaim, describe_claim, is_at_work
-from relay.fleet.claims import Bid, ClaimDesk, NotTaken, name_plan
+from relay.fleet.claims import Bid, ClaimDesk, ClaimState, NotTaken, PhaseClaim, describe_claim, is_at_work, name_plan
 from relay.fleet.exchange import save_noted
 from relay.git.message import Message
 from relay.git.objects import write_commit

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claim import PhaseClaim
-from relay.fleet.claims import Bid
+from relay.fleet.claims import Bid, PhaseClaim
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
 from relay.git.repository import open_repo

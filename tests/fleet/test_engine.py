@@ -14,8 +14,7 @@ import psycopg
 import pytest
 
 from relay.base.errors import RelayError
-from relay.fleet.database import find_url, run_database
-from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+from relay.fleet.engine import BusyError, EndedError, Engine, Ticket, find_url, run_database
 from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
 

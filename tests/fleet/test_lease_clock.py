@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.values import dataclass
-from relay.fleet.claim import NOBODY, Claims
-from relay.fleet.lease_clock import LeaseClock
+from relay.fleet.claims import NOBODY, Claims, LeaseClock
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ import pytest
 from relay.base.interrupts import Interrupts
 from relay.cli.work import work_on
 from relay.config import load_settings
-from relay.fleet.claim import NOBODY
+from relay.fleet.claims import NOBODY
 from relay.fleet.overview import open_desk
 from relay.fleet.work import WorkTask
 from relay.git.remote import Remote

@@ -2,8 +2,7 @@
 
 import pytest
 
-from relay.fleet.job_table import JobTable
-from relay.fleet.waits import tell_waits
+from relay.fleet.job_table import JobTable, tell_waits
 from relay.plan.parse import parse_plan
 
 PLAN = """\

@@ -11,9 +11,7 @@ import pytest
 from relay.config.extras import advise_extra
 from relay.config.news import Channel
 from relay.news import call
-from relay.news.courier import LAST_S, MOST_CALLS, WAITS_S, CallEnd, Courier, Newsroom, open_newsroom
-from relay.news.forms import render_news
-from relay.news.occasions import News
+from relay.news.courier import LAST_S, MOST_CALLS, WAITS_S, CallEnd, Courier, News, Newsroom, open_newsroom, render_news
 from relay.session.events import Event, RunEnded, RunStarted
 from tests.news.listener import listen
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.alignment import Run, align
+from relay.plan.transitions import Run, align
 
 A, B, C = ("a",), ("b",), ("c",)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.impossible_items import asks_for_commit, asks_for_outside, has_impossible_items
+from relay.plan.check import asks_for_commit, asks_for_outside, has_impossible_items
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_phase_message
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
 from relay.plan.edit import append_items
-from relay.plan.model import Plan
-from relay.plan.numbering import find_printed_number, fold_number
+from relay.plan.model import Plan, find_printed_number, fold_number
 from relay.plan.parse import parse_plan
 
 

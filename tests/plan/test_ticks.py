@@ -2,8 +2,8 @@
 
 import pytest
 
+from relay.plan.lineage import check_ticks_kept
 from relay.plan.parse import parse_plan
-from relay.plan.ticks import check_ticks_kept
 
 BEFORE = "## Phase 1\n- [x] a — a.py\n- [x] b — b.py\n## Phase 2\n- [ ] c — c.py\n"
 

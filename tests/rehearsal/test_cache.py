@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rehearsal.cache import CacheUse, Position, PromptCache, Ttl
+from relay.rehearsal.prompt import CacheUse, Position, PromptCache, Ttl
 
 FIVE, HOUR = Ttl.FIVE_MINUTES, Ttl.ONE_HOUR
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.base.errors import ConfigError
-from relay.rehearsal.faults import FaultName
-from relay.rehearsal.nodes import MAX_SCRIPT_BYTES
+from relay.rehearsal.conditions import MAX_SCRIPT_BYTES
 from relay.rehearsal.script import load_script, parse_script
-from relay.rehearsal.turns import Call, Raw, Say, Think
+from relay.rehearsal.turns import Call, FaultName, Raw, Say, Think
 
 WHOLE = """
 model: {id: claude-opus-5-5, window: 50000, max_tokens: 4000}

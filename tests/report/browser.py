@@ -16,7 +16,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line
 from relay.insight.report.contents import make_comparison, make_page
 from relay.insight.report.page import render_page
 from tests.report.reading import fold

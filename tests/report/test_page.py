@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line
 from relay.insight.figures.values import Figures
 from relay.insight.report.beliefs import Beliefs
 from relay.insight.report.contents import make_comparison, make_page

@@ -23,7 +23,7 @@ from relay.base.words import (
     shorten,
     sum_up,
 )
-from relay.cli.text import clean_line
+from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
 from relay.session.events import RunEnded, RunStarted

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from relay.base.interrupts import Urgency
 from relay.base.words import count, shorten
-from relay.cli.text import clean_line, clip
+from relay.cli.screen import clean_line, clip
 from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw_run

@@ -12,8 +12,7 @@ from typing import TextIO
 
 from relay.base.interrupts import Urgency
 from relay.base.words import shorten
-from relay.cli.screen import has_style, is_utf8
-from relay.cli.text import clean_line, clip, escape_json
+from relay.cli.screen import clean_line, clip, escape_json, has_style, is_utf8
 from relay.cli.views.base import ClockedView, SharedView
 from relay.cli.views.narrate import LOST, STOPPING, Line, Narrator, tell_job
 from relay.session import events

@@ -10,7 +10,7 @@ from relay.insight.report import blocks
 from relay.insight.report.blocks import Chapter, make_table
 from relay.insight.report.wording import NOTHING, cut_id, render_per_decision
 from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, Nogood
-from relay.ledger.lifetimes import find_half_life, find_lives, find_uses
+from relay.ledger.belief import find_half_life, find_lives, find_uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

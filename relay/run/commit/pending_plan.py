@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from relay.base.values import dataclass
 from relay.ledger import Ledger
-from relay.plan.encoding import encode_text
+from relay.plan.files import encode_text
 from relay.plan.model import Item, Plan
 
 

@@ -13,7 +13,7 @@ from relay.git.modes import FILE
 from relay.git.names import render_path
 from relay.git.status import read_status
 from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
-from relay.plan.encoding import decode_text, encode_text, require_utf8
+from relay.plan.files import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan

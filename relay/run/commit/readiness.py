@@ -17,7 +17,7 @@ from relay.gate.shell_line import check_command, proves_nothing
 from relay.git.names import list_paths, render_path, with_parents
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
-from relay.plan.paths import find_command_modules, find_command_paths
+from relay.plan.statements import find_command_modules, find_command_paths
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out

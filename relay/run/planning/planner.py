@@ -19,8 +19,7 @@ from relay.git.modes import FILE
 from relay.git.repository import Repo
 from relay.plan.check import check_plan
 from relay.plan.edit import NO_HEADING
-from relay.plan.encoding import decode_text, encode_text, require_utf8
-from relay.plan.files import STATE_DIR
+from relay.plan.files import STATE_DIR, decode_text, encode_text, require_utf8
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.prompts.package_data import is_example

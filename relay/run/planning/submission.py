@@ -9,10 +9,10 @@ from relay.base.values import dataclass
 from relay.gate.shell_line import check_command
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
-from relay.plan.lines import BOM
+from relay.plan.lineage import check_ticks_kept
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.plan.ticks import check_ticks_kept
+from relay.plan.spans import BOM
 from relay.run.planning.sizes import PhaseSize, suggest_parts
 from relay.tools.output import ToolAnswer
 

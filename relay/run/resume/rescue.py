@@ -10,7 +10,7 @@ from relay.git.modes import ABSENT
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.ledger import Ledger, merge_entries
-from relay.plan.encoding import decode_text, encode_text
+from relay.plan.files import decode_text, encode_text
 from relay.plan.merge import merge_plans
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
