@@ -18,9 +18,8 @@ from relay.cli.screen import clean_line, say, say_document
 
 if TYPE_CHECKING:
     from relay.insight.figures.values import Figures
-    from relay.insight.transcripts.comparison import Relayed
-    from relay.insight.transcripts.library import Transcript
-    from relay.insight.transcripts.lines import Reading
+    from relay.insight.transcripts.emitter import Reading
+    from relay.insight.transcripts.library import Relayed, Transcript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
         _list(as_json=as_json)
         return
     if page is not None:
-        from relay.cli.report_page import require_libraries
+        from relay.cli.report import require_libraries
 
         require_libraries()
     found = inspect(file, session)
@@ -67,8 +66,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
 
     made = make_transcript_page(found.transcript, found.figures, found.relayed, found.reading)
     if page is not None:
-        from relay.insight.report.destination import save_page_as
-        from relay.insight.report.page import render_page
+        from relay.insight.report.page import render_page, save_page_as
 
         say(str(save_page_as(page, render_page(made, clean=clean_line))))
         return
@@ -86,8 +84,7 @@ def inspect(file: Path, session: str) -> Inspection:
     """
     from relay.insight.figures.fold import Fold
     from relay.insight.figures.legs import find_table_rates
-    from relay.insight.transcripts.comparison import RelayedTally
-    from relay.insight.transcripts.library import OpenTranscript, get_transcript
+    from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.session.events import ResponseReceived
 
     opened = OpenTranscript(transcript=get_transcript(file, session))
@@ -115,7 +112,7 @@ def _list(*, as_json: bool) -> None:
 
 def _render(found: Inspection) -> Mapping[str, Any]:
     """Return it as JSON has it; what is unknown is null."""
-    from relay.insight.figures.document import render_document
+    from relay.insight.figures.fold import render_document
 
     return {
         "transcript": asdict(found.transcript),

@@ -14,8 +14,7 @@ from relay.cli.screen import say, say_document
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
-    from relay.insight.figures.statistics import Interval
-    from relay.insight.figures.tuning import ArmDifference, BandRates, TrialFigures
+    from relay.insight.figures.tuning import ArmDifference, BandRates, Interval, TrialFigures
     from relay.insight.figures.values import Figures
     from relay.insight.telemetry.logs import LogEntry
 

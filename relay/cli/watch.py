@@ -16,8 +16,8 @@ from relay.cli.screen import say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
 from relay.git.holder import is_locked
-from relay.insight.telemetry.job_logs import RunLogs, list_own_logs
-from relay.insight.telemetry.log_tail import LogTail, list_runs
+from relay.insight.telemetry.log import LogTail, list_runs
+from relay.insight.telemetry.logs import RunLogs, list_own_logs
 from relay.session.events import RunEnded
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ class Observers:
             yield
             return
         from relay.insight.telemetry.export import exporting  # as below
-        from relay.insight.telemetry.log_tail import LogTail
+        from relay.insight.telemetry.log import LogTail
 
         try:
             log = LogTail(request.repo.root, run_id)

@@ -22,10 +22,8 @@ from relay import __version__
 from relay.insight.telemetry import otel
 from relay.insight.telemetry.collector import Collector, CollectorError, Export, find_rejected
 from relay.insight.telemetry.export import exporting
-from relay.insight.telemetry.log import open_log
-from relay.insight.telemetry.log_tail import LogTail
-from relay.insight.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
-from relay.insight.telemetry.otel import PROVIDER, Spans
+from relay.insight.telemetry.log import LogTail, open_log
+from relay.insight.telemetry.otel import MOST_SERIES, PROVIDER, TOKEN_TYPE, Metrics, Spans
 from relay.session.events import (
     CacheRefreshed,
     Committed,

@@ -18,9 +18,8 @@ from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
 from relay.cli.watch import follow, is_run_alive
 from relay.git.repository import open_repo
-from relay.insight.telemetry.job_logs import RunLogs, list_own_logs
-from relay.insight.telemetry.log import open_log
-from relay.insight.telemetry.log_tail import LogTail, list_runs
+from relay.insight.telemetry.log import LogTail, list_runs, open_log
+from relay.insight.telemetry.logs import RunLogs, list_own_logs
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.fold import fold_records
-from relay.insight.figures.statistics import count_needed, find_mean_difference, find_rate
-from relay.insight.figures.tuning import OUTCOMES, judge_trial, measure_bands
+from relay.insight.figures.tuning import (
+    OUTCOMES,
+    count_needed,
+    find_mean_difference,
+    find_rate,
+    judge_trial,
+    measure_bands,
+)
 from relay.insight.figures.values import Figures
 from relay.session.events import Event
 from relay.session.reset_trial import assign_line, parse_reset_line

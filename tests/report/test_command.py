@@ -6,7 +6,7 @@ import re
 import pytest
 
 from relay.base.errors import RelayError
-from relay.cli.report_page import require_libraries
+from relay.cli.report import require_libraries
 from relay.config.extras import advise_extra
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log

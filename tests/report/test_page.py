@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from relay.cli.screen import clean_line
 from relay.insight.figures.values import Figures
-from relay.insight.report.beliefs import Beliefs
 from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
 from relay.session.events import Event, LegStarted, ReviewFinished

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import relay.insight.report
 from relay.insight.report.blocks import Bar, Ink, Span, dye, find_ink
-from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth
-from relay.insight.report.svg import fit_svg
+from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth, fit_svg
 from tests.report.reading import fold
 from tests.report.runs import play
 

@@ -1,6 +1,6 @@
 """What a session is told is told in parts, by size."""
 
-from relay.insight.figures.composition import TokenSource
+from relay.insight.figures.tallies import TokenSource
 from relay.prompts.texts import measure_prompt, render_runner_system
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolSpec

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.transcripts.comparison import Course, RelayedTally
+from relay.insight.transcripts.library import Course, RelayedTally
 from relay.session.events import LegStarted, ResponseReceived
 from relay.session.gauge import Band
 from relay.session.prices import Rates

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from relay.insight.figures.fold import Fold
 from relay.insight.transcripts.claude import read_claude
 from relay.insight.transcripts.codex import read_codex
-from relay.insight.transcripts.lines import Reading
+from relay.insight.transcripts.emitter import Reading
 from tests.transcripts.samples import CWD, answer, ask, boundary, call, counts, file_read, line, meta, say
 
 ANY = st.recursive(

@@ -7,7 +7,7 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.base.words import render_clock, render_tokens, shorten
 from relay.cli.views.board import MOMENT_KINDS, Board
-from relay.insight.telemetry.log_tail import LogTail, list_runs
+from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
 
 _SHOWN_CHARS = 90

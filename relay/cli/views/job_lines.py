@@ -13,8 +13,8 @@ from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.insight.telemetry.job_logs import list_own_logs
-from relay.insight.telemetry.log_tail import LogTail
+from relay.insight.telemetry.log import LogTail
+from relay.insight.telemetry.logs import list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.last_run import read_last_run

@@ -2,18 +2,33 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from relay.insight.figures.economics import find_forecast, make_hand_off
-from relay.insight.figures.evidence import FreshStart, ReviewEvidence, TickEvidence
+from relay.insight.figures.evidence import (
+    READ_SHARE,
+    WRITE_SHARE,
+    FreshStart,
+    ReviewEvidence,
+    TickEvidence,
+    find_break_even,
+)
 from relay.insight.figures.legs import LegTally, find_table_rates
 from relay.insight.figures.phases import PhaseTally
-from relay.insight.figures.runs import RunTally
-from relay.insight.figures.tallies import LogTally, ToolTally, add_totals
-from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
+from relay.insight.figures.tallies import KEPT_WARNINGS, LogTally, Sum, TokenSource, ToolTally, add_sources, add_totals
+from relay.insight.figures.values import (
+    RUN_POINTS,
+    Figures,
+    Forecast,
+    LegFigures,
+    PhaseFigures,
+    RunFigures,
+    Totals,
+    thin,
+)
 from relay.session.events import (
+    CacheRefreshed,
     Committed,
     Event,
     GateFinished,
@@ -22,12 +37,222 @@ from relay.session.events import (
     Noticed,
     PlanShown,
     RequestStarted,
+    ResponseReceived,
+    RetryScheduled,
     ReviewFinished,
     RunEnded,
     RunStarted,
     ToolFinished,
 )
+from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
+from relay.session.usage import add_usd
+
+
+def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str, Any]:
+    """Return all figures as JSON has them; what is derived stands beside what it is derived from.
+
+    Args:
+        skipped_lines: Lines of the logs that could not be read.
+    """
+    return {
+        "totals": _render_totals(figures.totals),
+        "runs": [_render_run(run) for run in figures.runs],
+        "phases": [_render_phase(phase) for phase in figures.phases],
+        "tools": [asdict(tool) for tool in figures.tools],
+        "ticks": [asdict(tick) for tick in figures.ticks],
+        "reviews": [asdict(review) for review in figures.reviews],
+        "hand_offs": [asdict(step) for step in figures.hand_offs],
+        "forecast": asdict(figures.forecast) if figures.forecast else None,
+        "log": {**asdict(figures.log), "skipped_lines": skipped_lines},
+    }
+
+
+def _render_totals(totals: Totals) -> Mapping[str, Any]:
+    return {
+        **asdict(totals),
+        "sources": dict(totals.sources),
+        "prompt_tokens": totals.spent.usage.prompt_tokens,
+        "cache_hit": totals.cache_hit,
+        "decisions": totals.decisions,
+        "usd_per_decision": totals.usd_per_decision,
+        "decision_density": totals.decision_density,
+    }
+
+
+def _render_leg(leg: LegFigures) -> Mapping[str, Any]:
+    return {**asdict(leg), "totals": _render_totals(leg.totals), "held": dict(leg.held)}
+
+
+def _render_run(run: RunFigures) -> Mapping[str, Any]:
+    return {
+        **{name: getattr(run, name) for name in RunFigures.__dataclass_fields__},
+        "totals": _render_totals(run.totals),
+        "legs": [_render_leg(leg) for leg in run.legs],
+    }
+
+
+def _render_phase(phase: PhaseFigures) -> Mapping[str, Any]:
+    work = {**asdict(phase.work), "drift": phase.work.drift}
+    return {**asdict(phase), "totals": _render_totals(phase.totals), "work": work}
+
+
+MOST_LEGS = 1_000
+"""Sessions of a run that are kept; of more the oldest are in its totals only."""
+
+
+class RunTally:
+    """Figures of one run as they grow. Mutable: that is its purpose.
+
+    Args:
+        started: What it began with; None where the log has lost that.
+    """
+
+    def __init__(self, run_id: str, began: float, started: RunStarted | None) -> None:
+        self.run_id = run_id
+        self.last_at = began
+        self.sum = Sum()
+        self._began = began
+        self._started = started
+        self._ended: tuple[float, RunEnded] | None = None
+        self._legs: deque[LegFigures] = deque(maxlen=MOST_LEGS)
+        self._left_out = 0
+        self._points = 0
+        self._warnings: list[str] = []
+
+    def end(self, at: float, event: RunEnded) -> None:
+        """Take the end of the run."""
+        self._ended = at, event
+
+    def warn(self, text: str) -> None:
+        """Keep a warning."""
+        if len(self._warnings) < KEPT_WARNINGS and text not in self._warnings:
+            self._warnings.append(text)
+
+    def take_outside(self, record: LoggedEvent) -> None:
+        """Take what happened outside of any session: a planner's trial, a log that lost the beginning of one."""
+        match record.event:
+            case ResponseReceived() as event:
+                self.sum.answer(event)
+                if event.usage is not None and event.usage.prompt_tokens:
+                    add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
+            case CacheRefreshed() as event:
+                self.sum.refresh(event)
+                add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
+            case RetryScheduled() as event:
+                self.sum.retry(event)
+            case _:
+                pass
+
+    def add_leg(self, leg: LegFigures) -> None:
+        """Take a session that is over."""
+        self.sum.add(leg.totals)
+        self._left_out += len(self._legs) == MOST_LEGS
+        self._legs.append(leg)
+        self._points += len(leg.series) + len(leg.spans)
+        if self._points > RUN_POINTS:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep half of the points of all sessions."""
+        legs = [
+            replace(
+                leg,
+                series=thin(leg.series, lambda point: point.fill_tokens or 0),
+                spans=thin(leg.spans, lambda span: span.duration_s),
+            )
+            for leg in self._legs
+        ]
+        self._legs = deque(legs, maxlen=MOST_LEGS)
+        self._points = sum(len(leg.series) + len(leg.spans) for leg in legs)
+
+    def render(self, working: LegFigures | None) -> RunFigures:
+        """Return what it comes to so far.
+
+        Args:
+            working: The session that works now.
+        """
+        started, (ended_at, ended) = self._started, self._ended or (None, None)
+        legs = (*self._legs, *([working] if working else []))
+        return RunFigures(
+            run_id=self.run_id,
+            command=started.command if started else "",
+            model=started.model if started else "",
+            plan_path=started.plan_path if started else "",
+            branch=started.branch if started else "",
+            sandbox=started.sandbox if started else "",
+            context=started.context if started else "",
+            rehearsed=bool(started and started.rehearsed),
+            cap_usd=started.cap_usd if started else None,
+            spent_before_usd=started.spent_usd if started else None,
+            began=self._began,
+            ended=ended_at,
+            last_at=self.last_at,
+            exit_code=ended.exit_code if ended else None,
+            reason=ended.reason if ended else "",
+            next_command=ended.next_command if ended else "",
+            questions=ended.questions if ended else (),
+            totals=add_totals(self.sum.totals, *([working.totals] if working else [])),
+            legs=legs,
+            legs_left_out=self._left_out,
+            warnings=tuple(self._warnings),
+        )
+
+
+_MILLION = 1_000_000
+
+
+def make_hand_off(
+    before: LegFigures, after: LegFigures, orientation_tokens: int, rates: Rates | None
+) -> FreshStart | None:
+    """Return what the step from one session to the next cost and saved; None where one of them never answered."""
+    if before.last_tokens is None or after.first_tokens is None:
+        return None
+    context, prefix, turns = before.last_tokens, after.first_tokens, after.totals.turns
+    read, write = (rates.read, rates.write_5m) if rates else (READ_SHARE, WRITE_SHARE)
+    fresh = prefix + orientation_tokens
+    saved = (context - fresh) * turns
+    return FreshStart(
+        phase_id=after.phase_id,
+        from_session=before.session_id,
+        to_session=after.session_id,
+        within_phase=before.phase_id == after.phase_id,
+        context_tokens=context,
+        prefix_tokens=prefix,
+        orientation_tokens=orientation_tokens,
+        turns=turns,
+        break_even_turns=find_break_even(context, fresh, read=read, write=write),
+        saved_tokens=saved,
+        saved_usd=None if rates is None else (saved * read - fresh * write) / _MILLION,
+    )
+
+
+def find_forecast(phases: Iterable[PhaseTally]) -> Forecast:
+    """Forecast what the open items of a plan cost, from what ticked ones have cost in these events.
+
+    The cost of an item is that of its phase by the number of its items; the range is that of finished phases.
+    """
+    to_go = items = ticked = 0
+    cost: float | None = 0.0
+    each: list[float] = []
+    for phase in phases:
+        spent, done = phase.sum.spent.cost_usd, len(phase.figures.work.ticked)
+        if phase.open_items:
+            to_go += 1
+            items += len(phase.open_items)
+        if done:
+            ticked += done
+            cost = add_usd(cost, spent)
+            each += [spent / done] if spent is not None and not phase.open_items else []
+    known = cost is not None and ticked
+    return Forecast(
+        phases=to_go,
+        items=items,
+        usd=cost / ticked * items if cost is not None and ticked else None,
+        low_usd=min(each) * items if known and each else None,
+        high_usd=max(each) * items if known and each else None,
+    )
+
 
 MOST_PHASES = 2_000
 MOST_TICKS = 5_000

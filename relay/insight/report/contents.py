@@ -1,20 +1,309 @@
 """What a page says: figures in, values out. The page as HTML and the same in a terminal are written from them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from relay.insight.figures.values import Figures
-from relay.insight.report.beliefs import Beliefs, show_beliefs
-from relay.insight.report.blocks import Page
-from relay.insight.report.comparison import compare
-from relay.insight.report.evidence import show_evidence, show_reviews
-from relay.insight.report.head import answer_all, list_facts
-from relay.insight.report.sessions import show_cache, show_context, show_hand_offs, show_phases
-from relay.insight.report.spending import show_cost, show_sources
-from relay.insight.report.tools import show_reads, show_tools
+from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.insight.figures.evidence import DRIFT_WARNING
+from relay.insight.figures.values import Figures, RunFigures
+from relay.insight.report.blocks import (
+    NOTHING,
+    Card,
+    Chapter,
+    Ink,
+    Page,
+    Table,
+    cut_id,
+    make_table,
+    render_length,
+    render_per_decision,
+    render_share,
+    render_time,
+)
+from relay.insight.report.evidence import (
+    Beliefs,
+    count_findings,
+    find_worries,
+    show_beliefs,
+    show_evidence,
+    show_reviews,
+)
+from relay.insight.report.sessions import plot_teeth, show_cache, show_context, show_hand_offs, show_phases
+from relay.insight.report.spending import plot_sources, show_cost, show_reads, show_sources, show_tools
 from relay.insight.report.transcript import answer_transcript
-from relay.insight.transcripts.comparison import Relayed
-from relay.insight.transcripts.library import Transcript
-from relay.insight.transcripts.lines import Reading
+from relay.insight.transcripts.emitter import Reading
+from relay.insight.transcripts.library import Relayed, Transcript
+
+_BESIDE_PHASES = {
+    "plan": "A plan was asked for",
+    "converge": "The plan was held against the repository",
+    "review": "A change was reviewed",
+}
+"""What commands did that work on no phase: how many are to go is not theirs to say."""
+_LATEST = 5
+"""Commits and warnings that are shown at the top; all others are further down."""
+
+
+def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
+    """Return what the page is about."""
+    if not figures.runs:
+        return ()
+    first, last = figures.runs[0], _get_last(figures.runs)
+    models = dict.fromkeys(leg.model or run.model for run in figures.runs for leg in run.legs)
+    facts = {
+        "Plan": last.plan_path,
+        "Branch": last.branch,
+        "Model": ", ".join(models or [last.model]),
+        "Runner": ", ".join(dict.fromkeys(leg.runner for leg in figures.legs if leg.runner)),
+        "Began": f"{render_time(first.began)} UTC",
+        "Took": render_length(first.began, last.ended if last.ended is not None else last.last_at),
+        "Runs": ", ".join(run.run_id for run in figures.runs),
+        "Sandbox": last.sandbox,
+        "Context": last.context,
+        "Rehearsed": "a script played the model" if last.rehearsed else "",
+    }
+    return tuple((name, text) for name, text in facts.items() if text)
+
+
+def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
+    """Card the four questions of whoever opens the page."""
+    return (_say_done(figures), _say_stopped(figures), _say_cost(figures), _say_needed(figures, beliefs))
+
+
+def _say_done(figures: Figures) -> Card:
+    question, sessions = (
+        "What was done",
+        f"{count(len(figures.legs), 'session')}, {count(figures.totals.turns, 'turn')}",
+    )
+    commands = dict.fromkeys(run.command for run in figures.runs)
+    if commands and commands.keys() <= _BESIDE_PHASES.keys():
+        found, confirmed = count_findings(figures.reviews)
+        reviewed = (f"{count(found, 'finding')}, {confirmed} confirmed",) if figures.reviews else ()
+        return Card(
+            question=question, words="; ".join(_BESIDE_PHASES[name] for name in commands), lines=(*reviewed, sessions)
+        )
+    done = [phase for phase in figures.phases if phase.phase_id and phase.work.is_done]
+    totals = figures.totals
+    to_go = figures.forecast.phases if figures.forecast else None
+    rest = UNKNOWN if to_go is None else f"{to_go} to go" if to_go else "none to go"
+    ticked = f"{count(totals.ticks, 'box', 'boxes')} ticked in {count(totals.commits, 'commit')}"
+    commits = [f"{cut_id(tick.commit)} {tick.subject}" for tick in figures.ticks[-_LATEST:]]
+    return Card(
+        question=question,
+        words=f"{count(len(done), 'phase')} done, {rest}",
+        lines=(f"{ticked}, {sessions}", *commits),
+        ink=Ink.GOOD if to_go == 0 else Ink.TEXT,
+    )
+
+
+def _get_last(runs: Sequence[RunFigures]) -> RunFigures:
+    """Return the run that ended last: who started others, not the last of those."""
+    return max(runs, key=lambda run: run.ended or run.last_at)
+
+
+def _say_stopped(figures: Figures) -> Card:
+    question = "Why it stopped"
+    if not figures.runs:
+        return Card(question=question, words="Nothing of it is in the log", ink=Ink.SOFT)
+    run = _get_last(figures.runs)
+    if run.exit_code is None:
+        words = "Its log has no end: it was killed, or it still works"
+        return Card(question=question, words=words, lines=_end_of_last(run), ink=Ink.SOFT)
+    ink = {0: Ink.GOOD, 4: Ink.SOFT, 130: Ink.SOFT}.get(run.exit_code, Ink.BAD)
+    lines = (f"exit status {run.exit_code}", *_end_of_last(run))
+    return Card(question=question, words=run.reason, lines=lines, ink=ink)
+
+
+def _end_of_last(run: RunFigures) -> tuple[str, ...]:
+    if not run.legs:
+        return ()
+    leg = run.legs[-1]
+    end = f"{leg.result or 'cut off'}: {leg.detail}" if leg.detail else leg.result or "cut off"
+    return (f"last session: phase {leg.phase_id or NOTHING}, session {leg.leg}, {end}",)
+
+
+def _say_cost(figures: Figures) -> Card:
+    totals, runs, forecast = figures.totals, figures.runs, figures.forecast
+    usage, spent = totals.spent.usage, totals.spent
+    cap = _get_last(runs).cap_usd if runs else None
+    cached = f"{render_share(totals.cache_hit)} of them from the cache"
+    lines = [
+        f"{usage.prompt_tokens:,} tokens in, {cached}, {usage.output_tokens:,} out",
+        f"{render_per_decision(totals)} per decision, {count(totals.decisions, 'decision')}",
+    ]
+    if runs and runs[0].spent_before_usd:
+        lines.append(f"the plan had cost {render_usd(runs[0].spent_before_usd)} before")
+    if forecast and forecast.phases and forecast.usd is not None:
+        lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
+    if totals.unknown_turns:
+        lines.append(f"{count(totals.unknown_turns, 'turn')} of unknown usage are in no sum")
+    words = render_usd(spent.cost_usd, estimated=spent.estimated)
+    return Card(
+        question="What it cost", words=words if cap is None else f"{words} of {render_usd(cap)}", lines=tuple(lines)
+    )
+
+
+def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
+    run = _get_last(figures.runs) if figures.runs else None
+    strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
+    warnings = [text for found in figures.runs for text in found.warnings]
+    lines = [
+        *(run.questions if run else ()),
+        *(find_worries(beliefs) if beliefs else ()),
+        *(
+            f"phase {phase.phase_id} touched files that its items do not name: {list_some(phase.work.strayed, 3)}"
+            for phase in strayed
+        ),
+        *warnings,
+    ]
+    more = (f"and {len(lines) - _LATEST} more, further down",) if len(lines) > _LATEST else ()
+    command = run.next_command if run else ""
+    words = "A look at this" if lines else "Nothing"
+    return Card(
+        question="What needs you",
+        words="To go on" if command else words,
+        lines=(*lines[:_LATEST], *more),
+        command=command,
+        ink=Ink.SOFT if command or lines else Ink.GOOD,
+    )
+
+
+_Number = float | int | None
+
+
+def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
+    """Show the figures of two runs next to each other, and how far the second is from the first."""
+    rows = [_compare(name, read, write, one, other) for name, read, write in _FIGURES]
+    columns = "Figure, #A, #B, #B against A"
+    lead = "The same figures of both; the last column is how much more or less B has."
+    tables = (_describe(one, other), make_table("Figures", columns, rows), _compare_phases(one, other))
+    return (
+        Chapter(name="comparison", title="Side by side", lead=lead, tables=tables),
+        _show_contexts(one, other),
+        _show_sources(one, other),
+    )
+
+
+def _describe(one: Figures, other: Figures) -> Table:
+    a, b = dict(list_facts(one)), dict(list_facts(other))
+    columns = "What, A, B"
+    return make_table("Runs", columns, ((name, a.get(name, ""), b.get(name, "")) for name in {**a, **b}))
+
+
+def _show_contexts(one: Figures, other: Figures) -> Chapter:
+    most = max((leg.hard_tokens or 0 for leg in (*one.legs, *other.legs)), default=0)
+    plots = [
+        plot_teeth(figures.legs, f"teeth-{letter.lower()}", most=most) for letter, figures in (("A", one), ("B", other))
+    ]
+    lead = "A on the left or above, B on the right or below, on the same scale. One tooth for each session."
+    return Chapter(name="context", title="Context", lead=lead, plots=tuple(plots))
+
+
+def _show_sources(one: Figures, other: Figures) -> Chapter:
+    a, b = dict(one.totals.sources), dict(other.totals.sources)
+    both = sorted({**a, **b}, key=lambda source: -(a.get(source, 0) + b.get(source, 0)))
+    most = max((sum(n for _, n in phase.totals.sources) for f in (one, other) for phase in f.phases), default=0)
+    plots = (plot_sources(one, "sources-a", both, most), plot_sources(other, "sources-b", both, most))
+    columns = "Source, #A, #B, #B against A"
+    rows = [
+        (
+            source,
+            render_tokens(a.get(source, 0)),
+            render_tokens(b.get(source, 0)),
+            _render_change(a.get(source, 0), b.get(source, 0)),
+        )
+        for source in both
+    ]
+    lead = "Tokens of all prompts, A on the left or above, B on the right or below, on the same scale."
+    tables = (make_table("All prompts", columns, rows),)
+    return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=tables)
+
+
+def _compare(
+    name: str, read: Callable[[Figures], _Number], write: Callable[[_Number], str], one: Figures, other: Figures
+) -> tuple[str, ...]:
+    a, b = read(one), read(other)
+    return name, write(a), write(b), _render_change(a, b)
+
+
+def _render_change(a: _Number, b: _Number) -> str:
+    if a is None or b is None:
+        return UNKNOWN
+    if a == b:
+        return "same"
+    return f"{(b - a) / abs(a):+.0%}".replace("-", "−") if a else NOTHING
+
+
+def _compare_phases(one: Figures, other: Figures) -> Table:
+    """Set phases next to each other that have the same title, in the order of the first."""
+    found = {phase.title: phase for phase in other.phases if phase.legs}
+    columns = "Phase, #Cost A, #Cost B, #Turns A, #Turns B, #Red gates A, #Red gates B"
+    rows = (
+        (
+            f"{a.phase_id} {a.title}".strip(),
+            render_usd(a.totals.spent.cost_usd),
+            render_usd(b.totals.spent.cost_usd),
+            f"{a.totals.turns:,}",
+            f"{b.totals.turns:,}",
+            f"{a.work.red_gates:,}",
+            f"{b.work.red_gates:,}",
+        )
+        for a in one.phases
+        if a.legs and (b := found.get(a.title))
+    )
+    return make_table("Phases that both worked on", columns, rows)
+
+
+def _count(n: _Number) -> str:
+    return UNKNOWN if n is None else f"{n:,}"
+
+
+def _tokens(n: _Number) -> str:
+    return render_tokens(None if n is None else round(n))
+
+
+def _seconds(n: _Number) -> str:
+    return UNKNOWN if n is None else render_duration(n)
+
+
+def _peak(figures: Figures) -> _Number:
+    return max((leg.peak_tokens for leg in figures.legs if leg.peak_tokens is not None), default=None)
+
+
+def _first_red(figures: Figures) -> _Number:
+    return sum(phase.work.first_gate_red is True for phase in figures.phases)
+
+
+def _saved(figures: Figures) -> _Number:
+    known = [step.saved_usd for step in figures.hand_offs if step.saved_usd is not None]
+    return sum(known) if len(known) == len(figures.hand_offs) else None
+
+
+_FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str]], ...] = (
+    ("Phases done", lambda f: sum(phase.work.is_done for phase in f.phases), _count),
+    ("Boxes ticked", lambda f: f.totals.ticks, _count),
+    ("Commits", lambda f: f.totals.commits, _count),
+    ("Sessions", lambda f: len(f.legs), _count),
+    ("Turns", lambda f: f.totals.turns, _count),
+    ("Cost", lambda f: f.totals.spent.cost_usd, render_usd),
+    ("Cost per decision", lambda f: f.totals.usd_per_decision, render_usd),
+    ("Tokens in", lambda f: f.totals.spent.usage.prompt_tokens, _tokens),
+    ("Tokens out", lambda f: f.totals.spent.usage.output_tokens, _tokens),
+    ("From the cache", lambda f: f.totals.cache_hit, render_share),
+    ("Fullest context", _peak, _tokens),
+    ("Sessions past the line", lambda f: f.totals.crossings, _count),
+    ("Re-read tax, tokens", lambda f: f.totals.tax_tokens, _tokens),
+    ("Duplicate reads", lambda f: f.totals.duplicate_reads, _count),
+    ("Files edited unseen", lambda f: f.totals.ghost_edits, _count),
+    ("Red gates", lambda f: sum(phase.work.red_gates for phase in f.phases), _count),
+    ("Phases whose first gate was red", _first_red, _count),
+    ("Repairs", lambda f: sum(phase.work.repairs for phase in f.phases), _count),
+    ("Faults confirmed by reviews", lambda f: sum(review.confirmed for review in f.reviews), _count),
+    ("Saved by fresh starts", _saved, render_usd),
+    ("Time for answers", lambda f: f.totals.answer_s, _seconds),
+    ("Time in tools", lambda f: f.totals.tools_s, _seconds),
+    ("Time in gates", lambda f: f.totals.gates_s, _seconds),
+)
 
 
 def make_page(figures: Figures, beliefs: Beliefs | None) -> Page:

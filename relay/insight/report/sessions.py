@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.evidence import DRIFT_WARNING, FreshStart
 from relay.insight.figures.values import HEALTHY_CACHE, Figures, LegFigures, PhaseFigures
-from relay.insight.report.blocks import Chapter, Details, Ink, Plot, Table, make_table
-from relay.insight.report.wording import (
+from relay.insight.report.blocks import (
     NOTHING,
+    Chapter,
+    Details,
+    Ink,
+    Plot,
+    Table,
     cut_id,
+    make_table,
     render_length,
     render_number,
     render_per_decision,

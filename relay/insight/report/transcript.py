@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from relay.base.words import UNKNOWN, count, list_some, render_size, render_tokens, render_usd, shorten
 from relay.insight.figures.values import Figures, LegFigures, RunFigures, Totals, TurnFigures
 from relay.insight.report.blocks import Card, Ink
-from relay.insight.transcripts.comparison import Course, Relayed
-from relay.insight.transcripts.library import Transcript
-from relay.insight.transcripts.lines import Reading
-from relay.insight.transcripts.teller import MAIN
+from relay.insight.transcripts.emitter import MAIN, Reading
+from relay.insight.transcripts.library import Course, Relayed, Transcript
 
 BAR_CELLS = 48
 _BARS = "▁▂▃▄▅▆▇█"

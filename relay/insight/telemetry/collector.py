@@ -23,9 +23,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from relay import __version__
-from relay.insight.telemetry.log_tail import LogTail
-from relay.insight.telemetry.metrics import Metrics
-from relay.insight.telemetry.otel import SCOPE, Spans
+from relay.insight.telemetry.log import LogTail
+from relay.insight.telemetry.otel import SCOPE, Metrics, Spans
 
 DEFAULT = "http://localhost:4318"
 TIMEOUT_S = 10.0

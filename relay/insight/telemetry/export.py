@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from relay.base.words import count
 from relay.config.extras import advise_extra
-from relay.insight.telemetry.log_tail import LogTail
+from relay.insight.telemetry.log import LogTail
 from relay.session.events import Noticed, Observe
 
 EVERY_S = 5.0

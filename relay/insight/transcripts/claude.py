@@ -15,8 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.insight.transcripts.lines import Reading, find_count, find_dollars, get_list, get_map, get_text, read_lines
-from relay.insight.transcripts.teller import IMAGE_BYTES, MAIN, SIDE, Teller, ToolReply, describe_compaction, parse_time
+from relay.insight.transcripts.emitter import (
+    IMAGE_BYTES,
+    MAIN,
+    SIDE,
+    Reading,
+    Teller,
+    ToolReply,
+    describe_compaction,
+    find_count,
+    find_dollars,
+    get_list,
+    get_map,
+    get_text,
+    parse_time,
+    read_lines,
+)
 from relay.session.records import LoggedEvent
 from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens

@@ -12,8 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.insight.transcripts.lines import Reading, find_count, get_list, get_map, get_text, parse_object, read_lines
-from relay.insight.transcripts.teller import IMAGE_BYTES, Teller, ToolReply, describe_compaction, parse_time
+from relay.insight.transcripts.emitter import (
+    IMAGE_BYTES,
+    Reading,
+    Teller,
+    ToolReply,
+    describe_compaction,
+    find_count,
+    get_list,
+    get_map,
+    get_text,
+    parse_object,
+    parse_time,
+    read_lines,
+)
 from relay.session.records import LoggedEvent
 from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.insight.transcripts.lines import (
+from relay.insight.transcripts.emitter import (
+    IMAGE_BYTES,
+    MAIN,
+    SIDE,
     Reading,
+    Teller,
+    ToolReply,
+    describe_compaction,
     find_count,
     find_dollars,
     get_list,
@@ -23,7 +29,6 @@ from relay.insight.transcripts.lines import (
     parse_object,
     read_moment,
 )
-from relay.insight.transcripts.teller import IMAGE_BYTES, MAIN, SIDE, Teller, ToolReply, describe_compaction
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 from relay.session.values import Shown
