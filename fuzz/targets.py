@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from relay.base.errors import ConfigError, PlanError, RelayError
-from relay.config.load import load_settings
+from relay.config.sources import load_settings
 from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
 from relay.plan.check import check_plan

@@ -12,6 +12,15 @@ from relay.base.errors import RepoError
 from relay.base.replacement import replace_with_file, replace_with_link
 from relay.base.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open_regular, read_bytes, sync_fd
 
+
+def find_boot_id() -> str:
+    """Return an id that changes when the machine starts anew; empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 Look = tuple[int, ...]
 """What tells a file from any other that may come to stand in its place; empty for none."""
 

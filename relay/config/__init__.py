@@ -13,8 +13,7 @@ A cloned repository is not its user. From its two files (plan and relay.toml)
 An endpoint or a key is no setting at all: they come from ``ANTHROPIC_BASE_URL`` and ``ANTHROPIC_API_KEY``.
 """
 
-from relay.config.load import load_settings
 from relay.config.model import ModelSettings, Settings
-from relay.config.sources import find_user_dir
+from relay.config.sources import find_user_dir, load_settings
 
 __all__ = ["ModelSettings", "Settings", "find_user_dir", "load_settings"]

@@ -28,9 +28,8 @@ from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
 from relay.plan.statements import RUNNER_NAME
-from relay.session.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
+from relay.session.gauge import LEAST_LINES, RESET_AT_GRAMMAR, ResetAt, parse_reset_at, parse_reset_line
 from relay.session.prices import PRICE_KEYS, Price, parse_price, parse_prices
-from relay.session.reset_trial import LEAST_LINES, parse_reset_line
 
 _DAY_S = 86_400
 

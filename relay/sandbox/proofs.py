@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from relay.base.boot import find_boot_id
+from relay.base.tree import find_boot_id
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.openings import inside
 from relay.sandbox.places import is_socket

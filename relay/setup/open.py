@@ -19,10 +19,9 @@ from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import list_runners
 from relay.session.events import Observe
-from relay.session.pace import Pace
 from relay.session.spend import Meter
 from relay.session.values import SessionKind
-from relay.session.warmth import Waits
+from relay.session.warmth import Pace, Waits
 from relay.setup.account import Book, find_price_now
 from relay.setup.announcement import announce, describe_settings
 from relay.setup.checklist import check_apart, check_enclosed, require_all

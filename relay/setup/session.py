@@ -18,13 +18,11 @@ from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpe
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import LegEnded, LegStarted, Observe
-from relay.session.gauge import open_gauge
-from relay.session.pace import Pace
+from relay.session.gauge import open_gauge, parse_reset_line
 from relay.session.prices import Price
-from relay.session.reset_trial import parse_reset_line
 from relay.session.spend import Meter
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
-from relay.session.warmth import Waits
+from relay.session.warmth import Pace, Waits
 from relay.setup.taping import OpenTape, TapedConversation, begin_tape
 
 

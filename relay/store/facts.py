@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from relay.base.boot import find_boot_id
-from relay.base.tree import find_stat
+from relay.base.tree import find_boot_id, find_stat
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
 from relay.git.names import parse_path

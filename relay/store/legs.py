@@ -16,9 +16,9 @@ import hashlib
 import os
 from dataclasses import field, replace
 
-from relay.base.boot import find_boot_id
 from relay.base.errors import RepoError
 from relay.base.hints import ANOTHER_RELAY, RUN, WHY
+from relay.base.tree import find_boot_id
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError

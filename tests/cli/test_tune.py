@@ -4,7 +4,7 @@ import json
 
 from relay.base.errors import ExitCode
 from relay.session.events import LegStarted, ResponseReceived
-from relay.session.reset_trial import assign_line
+from relay.session.gauge import assign_line
 
 PHASES = 6
 LINES = ["60k", "none"]

@@ -17,7 +17,7 @@ from relay.insight.figures.tuning import (
 )
 from relay.insight.figures.values import Figures
 from relay.session.events import Event
-from relay.session.reset_trial import assign_line, parse_reset_line
+from relay.session.gauge import assign_line, parse_reset_line
 from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
 
 

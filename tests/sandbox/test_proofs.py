@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.base.boot import find_boot_id
+from relay.base.tree import find_boot_id
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.probe import prove

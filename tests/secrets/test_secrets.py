@@ -13,8 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.base.redaction import REDACTED, Suspect, find_rules, find_secret_values, find_secrets, redact
-from relay.base.secret_forms import OWN, Rule, load_foreign
+from relay.base.redaction import (
+    OWN,
+    REDACTED,
+    Rule,
+    Suspect,
+    find_rules,
+    find_secret_values,
+    find_secrets,
+    load_foreign,
+    redact,
+)
 from relay.git.repository import open_repo
 from relay.run.commit.disclosure import find_disclosures
 

@@ -3,8 +3,8 @@
 import pytest
 
 from relay.base.errors import ConfigError
-from relay.config.load import load_settings
 from relay.config.servers import ServerSettings
+from relay.config.sources import load_settings
 from relay.setup.doctor import render_value
 
 OWN = """\

@@ -10,8 +10,7 @@ from statistics import NormalDist, fmean, stdev, variance
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
-from relay.session.gauge import Band
-from relay.session.reset_trial import NO_RESET
+from relay.session.gauge import NO_RESET, Band
 
 CONFIDENCE = 0.95
 POWER = 0.8

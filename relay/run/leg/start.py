@@ -28,7 +28,7 @@ from relay.run.commit.review import read_rounds
 from relay.run.review.finding import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import Noticed, Observe
-from relay.session.reset_trial import assign_line
+from relay.session.gauge import assign_line
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
