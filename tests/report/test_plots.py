@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import relay.insight.report
 from relay.insight.report.blocks import Bar, Ink, Span, dye, find_ink
-from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth, fit_svg
+from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_contexts, draw_spans, fit_svg
 from tests.report.reading import fold
 from tests.report.runs import play
 
@@ -70,7 +70,7 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
     legs = fold(play(phases=3)).legs
     marks = [(0, "1"), (2, "2"), (4, "3")]
     drawings = {
-        "teeth": draw_teeth(legs, marks, name="t", label="x"),
+        "teeth": draw_contexts(legs, marks, name="t", label="x"),
         "cache": draw_cache(legs, marks, name="c", label="x"),
         "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, name="b", label="x"),
         "spans": draw_spans(
@@ -90,7 +90,7 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
 
 def test_a_plot_of_many_sessions_has_a_bound():
     legs = fold(play(phases=30, legs=10, turns=8)).legs
-    drawn = draw_teeth(legs, [(0, "1")], name="t", label="x")
+    drawn = draw_contexts(legs, [(0, "1")], name="t", label="x")
     points = sum(len(re.findall("[ML]", path)) for path in re.findall(r' d="([^"]*)" fill="none"', drawn))
     assert len(legs) == 300
     assert points <= 2 * MOST_POINTS

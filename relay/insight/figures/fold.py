@@ -1,4 +1,4 @@
-"""One pass over the events of one run or of many."""
+"""Fold the events of one run or of many into figures in one pass: runs, phases, what a fresh start costs, totals."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""A session as its events come in."""
+"""The figures of one session (leg), updated event by event, with the file parts that it was shown more than once."""
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,7 @@
-"""Counts that grow event by event, each with a bound on what it keeps."""
+"""Counts that grow event by event, each with a bound, and what prompts consist of by source.
+
+A source's tokens are estimated by size and scaled to the count of the endpoint.
+"""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Where sessions of this repository should be reset, as far as their logs can say."""
+"""Where sessions of this repository should be reset, as far as its logs can say, with the statistics for it.
+
+Rates and differences have intervals, computed with the standard library alone.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

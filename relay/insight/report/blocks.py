@@ -1,4 +1,7 @@
-"""What a page is made of, as values: every text in them is text, nothing of it is markup."""
+"""The values that a page consists of, and the words of a cell. Every text in them is plain text, never markup.
+
+In a cell an unknown figure says so; one that does not apply is a dash.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

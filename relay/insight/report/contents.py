@@ -1,4 +1,7 @@
-"""What a page says: figures in, values out. The page as HTML and the same in a terminal are written from them."""
+"""Build the values of a page from figures: its top, its sections, or two runs side by side.
+
+The HTML page and the terminal's are both written from them.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,7 +31,7 @@ from relay.insight.report.evidence import (
     show_evidence,
     show_reviews,
 )
-from relay.insight.report.sessions import plot_teeth, show_cache, show_context, show_hand_offs, show_phases
+from relay.insight.report.sessions import plot_contexts, show_cache, show_context, show_hand_offs, show_phases
 from relay.insight.report.spending import plot_sources, show_cost, show_reads, show_sources, show_tools
 from relay.insight.report.transcript import answer_transcript
 from relay.insight.transcripts.emitter import Reading
@@ -193,7 +196,8 @@ def _describe(one: Figures, other: Figures) -> Table:
 def _show_contexts(one: Figures, other: Figures) -> Chapter:
     most = max((leg.hard_tokens or 0 for leg in (*one.legs, *other.legs)), default=0)
     plots = [
-        plot_teeth(figures.legs, f"teeth-{letter.lower()}", most=most) for letter, figures in (("A", one), ("B", other))
+        plot_contexts(figures.legs, f"teeth-{letter.lower()}", most=most)
+        for letter, figures in (("A", one), ("B", other))
     ]
     lead = "A on the left or above, B on the right or below, on the same scale. One tooth for each session."
     return Chapter(name="context", title="Context", lead=lead, plots=tuple(plots))

@@ -1,4 +1,8 @@
-"""The section on evidence: for every commit that ticked something, what proved it and what it changed."""
+"""The sections on evidence and beliefs.
+
+Evidence: for each commit that ticked something, its proof and its changes. Beliefs: what decisions cost, how long
+claims hold, which were used again, and which contradict each other.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

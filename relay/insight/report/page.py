@@ -1,4 +1,7 @@
-"""The page as HTML: values in, one text out, whose size has a bound whatever a log holds."""
+"""Render a page as one HTML text of bounded size, and write it to a file.
+
+The file is below ``.relay/``, which git ignores, or where the user says; a file of theirs is never overwritten.
+"""
 
 import base64
 import functools

@@ -1,4 +1,7 @@
-"""The plots of the page, drawn by lets-plot: numbers in, an element for the page out. Texts in them are ids alone."""
+"""Draw the plots of the page with lets-plot, and reduce its SVG to known shapes in the page's colours.
+
+Ids are the only texts in a plot.
+"""
 
 import math
 import re
@@ -108,7 +111,7 @@ _CUT_OFF = (Ink.BAD, 4)
 """Ink and shape of how a session ended: disc, triangle, and a cross for all others."""
 
 
-def draw_teeth(
+def draw_contexts(
     legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
 ) -> Markup:
     """Draw how full the context was turn by turn, a tooth for each session, with its two lines.

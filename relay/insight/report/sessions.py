@@ -51,21 +51,21 @@ def show_context(figures: Figures) -> Chapter:
     )
     if left_out:
         lead += f" {count(left_out, 'older session')} are in the sums only."
-    plots = (plot_teeth(legs, "teeth"),) if legs else ()
+    plots = (plot_contexts(legs, "teeth"),) if legs else ()
     tables = (_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
 
 
-def plot_teeth(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
+def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
     """Draw sessions, marked below by phase or, within one, by number, with room for so many tokens at least."""
     marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
     label = f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures"
 
     @cache
     def draw() -> "Markup":
-        from relay.insight.report.plots import draw_teeth
+        from relay.insight.report.plots import draw_contexts
 
-        return draw_teeth(legs, marks, name=name, label=label, most=most)
+        return draw_contexts(legs, marks, name=name, label=label, most=most)
 
     return Plot(
         draw=draw,
@@ -144,7 +144,7 @@ def _fold_phase(n: int, phase: PhaseFigures, legs: Sequence[LegFigures]) -> Deta
     return Details(
         title=_name_phase(phase),
         facts=tuple((name, text) for name, text in facts.items() if text),
-        plots=(plot_teeth(legs, f"phase-{n}", by_leg=True),) if legs else (),
+        plots=(plot_contexts(legs, f"phase-{n}", by_leg=True),) if legs else (),
         tables=(_list_sessions(legs), _list_batons(legs)),
     )
 

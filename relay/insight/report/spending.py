@@ -1,4 +1,4 @@
-"""The sections on tokens by source and on money, by phase and by decision."""
+"""The sections on tokens by source, on money by phase and by decision, and on tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

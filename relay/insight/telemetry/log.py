@@ -1,8 +1,8 @@
-"""The event log below ``.relay/``: one JSON line per event, for reports; no run depends on it.
+"""The event log below ``.relay/``: one JSON line per event. It is written, and read while its run is still at work.
 
-``.relay/`` can be deleted at any moment and may have been planted by whoever wrote the repository: every step
-into it is made by directory descriptor without following links. What cannot be written is reported once and
-never stops a run.
+No run depends on it. ``.relay/`` can be deleted at any moment and may have been planted by whoever wrote the
+repository: every step into it is made by directory descriptor without following links. A failure to write is reported
+once and never stops a run.
 """
 
 import contextlib

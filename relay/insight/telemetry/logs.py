@@ -1,4 +1,4 @@
-"""Which logs a repository has, newest first, and which of them is meant."""
+"""List and find the logs of a repository, and follow those of runs that work on one phase each, side by side."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,11 +1,17 @@
-"""Turn the events of a log into OpenTelemetry spans, as values of its SDK. Pure; no content of a session is in them.
+"""Turn the events of a log into OpenTelemetry spans and metrics, as values of its SDK. Pure.
 
-The SDK's own tracers are not used: a log is sent behind the work, and twice gives the same spans, so times are those of
-the log and ids follow from the run's. The names of the GenAI conventions are in development
-(open-telemetry/semantic-conventions-genai, November 2026), so they stand here as constants.
+No content of a session is in them. The SDK's own tracers and meters are not used: a log is sent behind the work, and
+twice gives the same spans, so times are those of the log and ids follow from the run's. The names of the GenAI
+conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as
+constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
 warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``.
+
+Metrics are cumulative from the run's start. ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``,
+``gen_ai.invoke_agent.duration`` and ``gen_ai.execute_tool.duration`` have the names and bucket bounds of the
+conventions as of November 2026. relay's own are ``relay.cost`` (USD), ``relay.gate.duration`` and ``relay.items``
+(ticked).
 """
 
 import hashlib

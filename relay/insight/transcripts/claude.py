@@ -19,8 +19,8 @@ from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     MAIN,
     SIDE,
+    EventEmitter,
     Reading,
-    Teller,
     ToolReply,
     describe_compaction,
     find_count,
@@ -67,8 +67,8 @@ class _Answer:
 class _Chain:
     """Follows one chain of entries. Mutable."""
 
-    def __init__(self, teller: Teller, reading: Reading, *, side: bool) -> None:
-        self._teller, self._reading, self._side = teller, reading, side
+    def __init__(self, emitter: EventEmitter, reading: Reading, *, side: bool) -> None:
+        self._emitter, self._reading, self._side = emitter, reading, side
         self._at = 0.0
         self._answer: _Answer | None = None
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -103,7 +103,7 @@ class _Chain:
     def finish(self) -> None:
         """Tell what is left at the end of the chain."""
         self._settle()
-        self._teller.close(self._at)
+        self._emitter.close(self._at)
 
     def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
         if kind in {"user", "assistant"} or (kind == "attachment" and "rendered" in entry):
@@ -123,18 +123,18 @@ class _Chain:
         root = self._side and entry.get("parentUuid") is None
         if root:
             self._settle()
-            self._teller.close(self._at)
+            self._emitter.close(self._at)
             self._is_compacted = False
-        if root or not (self._teller.is_open or self._begun):
+        if root or not (self._emitter.is_open or self._begun):
             agent = get_text(entry, "agentId")
             self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
 
     def _open(self) -> None:
         """Begin the context that an answer is about to be of: what its first request consisted of is known by now."""
-        if not self._teller.is_open:
+        if not self._emitter.is_open:
             at, title = self._begun or (self._at, "")
             self._begun = None
-            self._teller.open(at, title=title, reason="", phase=self._phase, parts=self._parts)
+            self._emitter.open(at, title=title, reason="", phase=self._phase, parts=self._parts)
 
     def _hear(self, entry: Mapping[str, Any]) -> None:
         message = get_map(entry, "message")
@@ -143,9 +143,9 @@ class _Chain:
         results = [block for block in get_list(message, "content") if get_text(block, "type") == "tool_result"]
         for block in results:
             details = get_map(entry, "toolUseResult") if len(results) == 1 else {}
-            self._teller.answer(self._at, get_text(block, "tool_use_id"), _read_result(block, details))
+            self._emitter.answer(self._at, get_text(block, "tool_use_id"), _read_result(block, details))
         if not results:
-            self._teller.last_at = self._at
+            self._emitter.last_at = self._at
 
     def _speak(self, entry: Mapping[str, Any]) -> None:
         message = get_map(entry, "message")
@@ -158,14 +158,14 @@ class _Chain:
                 return  # kept over a compaction or copied: it was counted where it was given
             self._open()
             self._is_compacted = False
-            self._teller.hold(self._at)
+            self._emitter.hold(self._at)
             self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
         self._answer.model = get_text(message, "model") or self._answer.model
         self._answer.stop = get_text(message, "stop_reason") or self._answer.stop
         self._answer.usage = _take_larger(self._answer.usage, usage)
         for block in get_list(message, "content"):
             if get_text(block, "type") == "tool_use":
-                self._teller.call(self._at, get_text(block, "id"), get_text(block, "name"), get_map(block, "input"))
+                self._emitter.call(self._at, get_text(block, "id"), get_text(block, "name"), get_map(block, "input"))
 
     def _note(self, entry: Mapping[str, Any]) -> None:
         kind = get_text(entry, "subtype")
@@ -175,13 +175,13 @@ class _Chain:
             self._compact(how, find_count(found, "preTokens"), find_count(found, "postTokens"))
         elif kind == "api_error":
             wait = find_count(entry, "retryInMs") or 0
-            self._teller.retry(
+            self._emitter.retry(
                 self._at, attempt=find_count(entry, "retryAttempt") or 0, wait_s=wait / 1000, reason="the API failed"
             )
 
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
         self._settle()
-        self._teller.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
+        self._emitter.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
         self._is_compacted = True
 
     def _settle(self) -> None:
@@ -192,7 +192,7 @@ class _Chain:
         self._known[answer.id] = None
         if len(self._known) > MOST_IDS:
             self._known.popitem(last=False)
-        self._teller.respond(answer.at, model=answer.model, usage=answer.usage, stop=answer.stop)
+        self._emitter.respond(answer.at, model=answer.model, usage=answer.usage, stop=answer.stop)
 
 
 def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
@@ -203,25 +203,25 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     """
     head = _find_head(path)
     agent = f"Claude Code {get_text(head, 'version')}".strip()
-    teller = Teller(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading.note)
-    teller.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
-    main = _Chain(teller, reading, side=False)
-    yield from _follow(path, main, teller, reading)
+    emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading.note)
+    emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
+    main = _Chain(emitter, reading, side=False)
+    yield from _follow(path, main, emitter, reading)
     if main.passed_side:
-        yield from _follow(path, _Chain(teller, Reading(), side=True), teller, Reading())
+        yield from _follow(path, _Chain(emitter, Reading(), side=True), emitter, Reading())
     folder = path.parent / path.stem / "subagents"
     for file in sorted(folder.glob("agent-*.jsonl"))[:MOST_SUBAGENTS]:
-        yield from _follow(file, _Chain(teller, reading, side=True), teller, reading)
-    teller.end()
-    yield from teller.take()
+        yield from _follow(file, _Chain(emitter, reading, side=True), emitter, reading)
+    emitter.end()
+    yield from emitter.take()
 
 
-def _follow(path: Path, reader: _Chain, teller: Teller, reading: Reading) -> Iterator[LoggedEvent]:
+def _follow(path: Path, reader: _Chain, emitter: EventEmitter, reading: Reading) -> Iterator[LoggedEvent]:
     for entry, size in read_lines(path, reading):
         reader.read(entry, size)
-        yield from teller.take()
+        yield from emitter.take()
     reader.finish()
-    yield from teller.take()
+    yield from emitter.take()
 
 
 def _find_head(path: Path) -> Mapping[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
+    EventEmitter,
     Reading,
-    Teller,
     ToolReply,
     describe_compaction,
     find_count,
@@ -49,8 +49,8 @@ class _Details:
 class _Thread:
     """Follows a thread. Mutable."""
 
-    def __init__(self, teller: Teller, reading: Reading) -> None:
-        self._teller, self._reading = teller, reading
+    def __init__(self, emitter: EventEmitter, reading: Reading) -> None:
+        self._emitter, self._reading = emitter, reading
         self._at = 0.0
         self._model = ""
         self._details: dict[str, _Details] = {}
@@ -82,9 +82,9 @@ class _Thread:
         handle = self._handlers.get(kind)
         if handle is not None:
             payload = get_map(line, "payload")
-            if not self._teller.is_open:
+            if not self._emitter.is_open:
                 self._parts = _measure_parts(payload)
-                self._teller.open(self._at, title="from its beginning", reason="", parts=self._parts)
+                self._emitter.open(self._at, title="from its beginning", reason="", parts=self._parts)
             handle(payload)
         elif kind not in _QUIET:
             self._reading.count_unknown(kind or "without a type")
@@ -108,22 +108,22 @@ class _Thread:
 
     def _take_message(self, payload: Mapping[str, Any]) -> None:
         if get_text(payload, "role") == "assistant":
-            self._teller.hold(self._at)
+            self._emitter.hold(self._at)
         else:
-            self._teller.last_at = self._at
+            self._emitter.last_at = self._at
 
     def _hold(self, _: Mapping[str, Any]) -> None:
-        self._teller.hold(self._at)
+        self._emitter.hold(self._at)
 
     def _call(self, payload: Mapping[str, Any]) -> None:
-        self._teller.hold(self._at)
+        self._emitter.hold(self._at)
         raw = get_text(payload, "arguments") or get_text(payload, "input")
         given = dict(parse_object(raw) or get_map(payload, "action") or {"description": raw})
         command = given.get("command")
         if isinstance(command, list):  # ["bash", "-lc", "…"]
             given["command"] = str(command[-1]) if command else ""
         name, call_id = get_text(payload, "name") or "local_shell", get_text(payload, "call_id")
-        self._teller.call(self._at, call_id, name, given)
+        self._emitter.call(self._at, call_id, name, given)
         if patched := _PATCHED.findall(raw if name == "apply_patch" else ""):
             self._get_details(call_id).changed = tuple(patched)
 
@@ -141,12 +141,12 @@ class _Thread:
             changed=() if code and details.changed else details.changed,
             duration_s=details.duration_s,
         )
-        self._teller.answer(self._at, call_id, answered)
+        self._emitter.answer(self._at, call_id, answered)
 
     def _take_event(self, payload: Mapping[str, Any]) -> None:
         kind = get_text(payload, "type")
         if kind == "task_started":
-            self._teller.window_tokens = find_count(payload, "model_context_window") or self._teller.window_tokens
+            self._emitter.window_tokens = find_count(payload, "model_context_window") or self._emitter.window_tokens
         elif kind == "token_count":
             self._count_event(get_map(payload, "info"))
         elif kind == "item_completed":
@@ -154,7 +154,7 @@ class _Thread:
         elif kind in {"exec_command_end", "patch_apply_end"}:
             self._detail(payload, get_text(payload, "call_id"))
         elif kind == "stream_error":
-            self._teller.retry(self._at, attempt=0, wait_s=0.0, reason=get_text(payload, "message"))
+            self._emitter.retry(self._at, attempt=0, wait_s=0.0, reason=get_text(payload, "message"))
 
     def _detail(self, item: Mapping[str, Any], call_id: str) -> None:
         changes = get_map(item, "changes")
@@ -179,7 +179,7 @@ class _Thread:
 
     def _count_event(self, info: Mapping[str, Any]) -> None:
         window, total = find_count(info, "model_context_window"), info.get("total_token_usage")
-        self._teller.window_tokens = window or self._teller.window_tokens
+        self._emitter.window_tokens = window or self._emitter.window_tokens
         if not self._has_records and total != self._total:
             self._respond(get_map(info, "last_token_usage"))
         self._total = total
@@ -187,10 +187,10 @@ class _Thread:
     def _respond(self, counts: Mapping[str, Any]) -> None:
         usage = _read_usage(counts)
         self._before = usage.context_tokens if usage else self._before
-        self._teller.respond(self._at, model=self._model, usage=usage, stop="")
+        self._emitter.respond(self._at, model=self._model, usage=usage, stop="")
 
     def _compact(self, _: Mapping[str, Any]) -> None:
-        self._teller.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
+        self._emitter.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
 
 
 def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
@@ -202,14 +202,14 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     head: Mapping[str, Any] = next((line for line, _ in read_lines(path, Reading()) if is_line(line)), {})
     meta = get_map(head, "payload")
     agent = f"Codex {get_text(meta, 'cli_version')}".strip()
-    teller = Teller(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading.note)
-    teller.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
-    reader = _Thread(teller, reading)
+    emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading.note)
+    emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
+    reader = _Thread(emitter, reading)
     for line, size in read_lines(path, reading):
         reader.read(line, size)
-        yield from teller.take()
-    teller.end()
-    yield from teller.take()
+        yield from emitter.take()
+    emitter.end()
+    yield from emitter.take()
 
 
 def is_line(line: Mapping[str, Any]) -> bool:

@@ -1,4 +1,7 @@
-"""Telling the turns of another agent as relay tells its own: events of contexts, answers and tool calls."""
+"""Emit the turns of another agent as relay's own events of contexts, answers and tool calls.
+
+Transcripts are lines of JSON of any length and origin; they are read one at a time, and what was unknown is counted.
+"""
 
 import hashlib
 import json
@@ -184,7 +187,7 @@ class _Call:
     command: str
 
 
-class Teller:
+class EventEmitter:
     """Makes the events of one transcript. Mutable: it follows the conversation.
 
     Args:

@@ -1,4 +1,7 @@
-"""Which transcripts there are, and which format a file has."""
+"""Find transcripts, tell the format of each, and say what relay would have cost for the same conversation.
+
+relay would have used fresh sessions instead of one context that only grows.
+"""
 
 import contextlib
 import re

@@ -17,8 +17,8 @@ from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     MAIN,
     SIDE,
+    EventEmitter,
     Reading,
-    Teller,
     ToolReply,
     describe_compaction,
     find_count,
@@ -93,8 +93,8 @@ def _make_session(row: tuple[Any, ...]) -> StoredSession:
 class _Messages:
     """Follows a session. Mutable."""
 
-    def __init__(self, teller: Teller, reading: Reading, phase: str) -> None:
-        self._teller, self._reading, self._phase = teller, reading, phase
+    def __init__(self, emitter: EventEmitter, reading: Reading, phase: str) -> None:
+        self._emitter, self._reading, self._phase = emitter, reading, phase
         self._at = 0.0
         self._model = ""
         self._before: int | None = None
@@ -110,7 +110,7 @@ class _Messages:
         self._model = get_text(message, "modelID") or self._model
         if get_text(message, "role") != "assistant":
             self._take_all(parts)
-            self._teller.last_at = created
+            self._emitter.last_at = created
         elif message.get("summary") is True:
             self._summarize(message, parts)
         else:
@@ -119,17 +119,17 @@ class _Messages:
     def _summarize(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
         """Take the request for a summary: a context of its own, after which the conversation begins anew."""
         words = describe_compaction("by OpenCode", self._before, None)
-        self._teller.close(self._at, result="compacted", detail=words)
-        self._teller.open(self._at, title="request for a summary", reason="", phase=SIDE)
+        self._emitter.close(self._at, result="compacted", detail=words)
+        self._emitter.open(self._at, title="request for a summary", reason="", phase=SIDE)
         self._answer(message, parts)
-        self._teller.open(self._at, title="after a compaction", reason=words, phase=self._phase)
+        self._emitter.open(self._at, title="after a compaction", reason=words, phase=self._phase)
 
     def _answer(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
-        self._teller.hold()
+        self._emitter.hold()
         if "step-finish" in self._take_all(parts):
             return
         if "error" in message:
-            self._teller.release(self._at)
+            self._emitter.release(self._at)
             return
         done = find_count(get_map(message, "time"), "completed")
         self._at = _to_seconds(done) or self._at
@@ -156,21 +156,21 @@ class _Messages:
     def _respond(self, counted: Mapping[str, Any]) -> None:
         usage = _read_usage(get_map(counted, "tokens"))
         self._before = usage.context_tokens if usage else self._before
-        self._teller.respond(
+        self._emitter.respond(
             self._at, model=self._model, usage=usage, stop="", own_usd=find_dollars(counted, "cost") or None
         )
-        self._teller.hold()  # a further step of the same message
+        self._emitter.hold()  # a further step of the same message
 
     def _use(self, part: Mapping[str, Any]) -> None:
         state, name, call_id = get_map(part, "state"), get_text(part, "tool"), get_text(part, "callID")
         given, took = get_map(state, "input"), get_map(state, "time")
         begun, ended = find_count(took, "start"), find_count(took, "end")
         at = _to_seconds(begun) or self._at
-        self._teller.call(at, call_id, name, given)
+        self._emitter.call(at, call_id, name, given)
         if get_text(state, "status") not in {"completed", "error"}:
             return
         self._at = _to_seconds(ended) or at
-        self._teller.answer(self._at, call_id, _read_result(name, state))
+        self._emitter.answer(self._at, call_id, _read_result(name, state))
 
 
 def read_opencode(path: Path, session: str, reading: Reading) -> Iterator[LoggedEvent]:
@@ -182,20 +182,20 @@ def read_opencode(path: Path, session: str, reading: Reading) -> Iterator[Logged
     with closing(open_database(path)) as base:
         row = base.execute("SELECT directory, version, time_created FROM session WHERE id = ?", [session]).fetchone()
         directory, version, created = row or ("", "", 0)
-        teller = Teller(f"OpenCode {version}".strip(), session, str(directory), reading.note)
-        teller.begin(_to_seconds(created), branch="")
-        yield from _follow(base, session, teller, reading, title="from its beginning", phase=MAIN)
+        emitter = EventEmitter(f"OpenCode {version}".strip(), session, str(directory), reading.note)
+        emitter.begin(_to_seconds(created), branch="")
+        yield from _follow(base, session, emitter, reading, title="from its beginning", phase=MAIN)
         below = base.execute("SELECT id, title FROM session WHERE parent_id = ? ORDER BY time_created", [session])
         for name, title in below.fetchmany(MOST_SUBAGENTS):
-            yield from _follow(base, str(name), teller, reading, title=f"sub-agent {title}", phase=SIDE)
-        teller.end()
-        yield from teller.take()
+            yield from _follow(base, str(name), emitter, reading, title=f"sub-agent {title}", phase=SIDE)
+        emitter.end()
+        yield from emitter.take()
 
 
 def _follow(
-    base: sqlite3.Connection, session: str, teller: Teller, reading: Reading, *, title: str, phase: str
+    base: sqlite3.Connection, session: str, emitter: EventEmitter, reading: Reading, *, title: str, phase: str
 ) -> Iterator[LoggedEvent]:
-    reader = _Messages(teller, reading, phase)
+    reader = _Messages(emitter, reading, phase)
     messages = base.execute(
         "SELECT id, CAST(data AS text), time_created FROM message WHERE session_id = ? ORDER BY time_created, id",
         [session],
@@ -203,14 +203,14 @@ def _follow(
     is_first = True
     for name, data, created in messages:
         if is_first:
-            teller.open(_to_seconds(created), title=title, reason="", phase=phase)
+            emitter.open(_to_seconds(created), title=title, reason="", phase=phase)
             is_first = False
         reading.lines += 1
         reading.size_bytes += len(data or "")
         reader.read(data or "", _iter_parts(base, str(name), reading), _to_seconds(created))
-        yield from teller.take()
-    teller.close(teller.last_at)
-    yield from teller.take()
+        yield from emitter.take()
+    emitter.close(emitter.last_at)
+    yield from emitter.take()
 
 
 def _iter_parts(base: sqlite3.Connection, message: str, reading: Reading) -> Iterator[str]:
