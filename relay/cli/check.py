@@ -178,7 +178,7 @@ def save_boxes(place: Place) -> int:
 
     from relay.base.errors import within
     from relay.base.tree import replace_file
-    from relay.git.modes import FILE
+    from relay.git.trees import FILE
     from relay.plan.coverage import add_boxes
     from relay.plan.files import encode_text
     from relay.plan.spans import Lines

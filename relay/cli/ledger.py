@@ -295,7 +295,7 @@ def _read(repo: "Repo", plan_path: str) -> Open:
 def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
     """Append an entry to the file, which no session may be about to commit meanwhile."""
     from relay.base.tree import replace_file
-    from relay.git.modes import FILE
+    from relay.git.trees import FILE
     from relay.ledger import append_entry
     from relay.plan.files import encode_text
     from relay.store.lock import lock_worktree

@@ -31,8 +31,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
-    from relay.git.gc_hold import hold_collections
-    from relay.git.lock_journal import clear_stale_locks
+    from relay.git.lock_journal import clear_stale_locks, hold_collections
     from relay.run.rewind import get_rewind, require_revert
     from relay.sandbox.private_folder import find_folder, remove_left_overs
     from relay.store.completion import finish_pending

@@ -27,7 +27,7 @@ from relay.base.words import (
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
-from relay.git.holder import is_locked
+from relay.git.notes import is_locked
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent

@@ -15,7 +15,7 @@ from relay.cli.boundary import note_place
 from relay.cli.screen import say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
-from relay.git.holder import is_locked
+from relay.git.notes import is_locked
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.insight.telemetry.logs import RunLogs, list_own_logs
 from relay.session.events import RunEnded

@@ -14,10 +14,10 @@ from relay.git import objects
 from relay.git.identity import get_identity
 from relay.git.merging import Merge, find_base, is_ancestor, merge_commits
 from relay.git.message import CommitText, read_text, read_texts
-from relay.git.modes import ABSENT, FILE
 from relay.git.names import list_paths, render_ref_part
-from relay.git.patches import read_patch
+from relay.git.objects import read_patch
 from relay.git.repository import Repo
+from relay.git.trees import ABSENT, FILE
 from relay.ledger import merge_entries, parse_ledger
 from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.lineage import find_lineage

@@ -38,8 +38,8 @@ from relay.fleet.landing import (
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
-from relay.git.holder import is_locked
 from relay.git.names import list_paths
+from relay.git.notes import is_locked
 from relay.plan.model import Plan
 from relay.run.ends import end_done
 from relay.run.leg.plan_view import render_plan

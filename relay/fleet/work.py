@@ -57,10 +57,10 @@ from relay.fleet.overview import (
 from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
-from relay.git.holder import is_locked
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.merging import is_ancestor
 from relay.git.names import list_paths
+from relay.git.notes import is_locked
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch

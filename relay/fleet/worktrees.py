@@ -19,13 +19,20 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs
-from relay.git.half_trees import finish_half, forget_gone
-from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
 from relay.git.names import name_jobs, render_ref_part
+from relay.git.notes import is_locked
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
-from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
+from relay.git.worktrees import (
+    add_worktree,
+    finish_half,
+    forget_gone,
+    list_ignored,
+    list_worktrees,
+    put_on_branch,
+    remove_worktree,
+)
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan
 from relay.setup.repository import hold_worktree

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
-from relay.git.modes import EXECUTABLE, FILE, SYMLINK, find_mode
 from relay.git.names import with_parents
+from relay.git.trees import EXECUTABLE, FILE, SYMLINK, find_mode
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import is_cache_of_packages
 

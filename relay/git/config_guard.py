@@ -4,19 +4,288 @@ A clean filter runs whenever git compares a file whose time changed, so even ``g
 ``filter.<name>.clean``. Drivers from the user's own configuration (system, global) stay: LFS lives there. Drivers
 from the repository's configuration, from a file inside the work tree that any configuration includes, or whose program
 may be in the work tree, are overruled by the user's value for the same key, else by nothing.
+
+`read_listing` asks for ``git config --list`` again only when a file that it comes from changed. Relay needs the
+configuration before every command that could run a filter or a hook: 57 times in a phase of four tools, which would be
+56 more processes (110 ms at 2 ms a process). An answer is used again while every file that it came from, or could have
+come from, holds the very bytes that it held then: bytes and not times, since a file may change twice within one tick of
+the clock. An include of a file of the work tree, which a session can write, is among these files, present or not.
+
+`runs_outside` judges whether a filter command of the user's own configuration can only be code that no session writes.
+Git runs a filter at the top of the work tree. A relative path, a name that an interpreter or a launcher finds in the
+current directory, and text that a shell would still expand, may be a session's.
+
+`is_armed` judges a git directory below the work tree: a session leaves it, and a person's git obeys it. A plain
+``git status`` at the root enters the directory of a submodule; an editor and a shell's prompt enter any other.
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+import shlex
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from relay.base.values import dataclass
-from relay.git.command import Git
-from relay.git.config_listing import read_listing
-from relay.git.filter_commands import is_outside, runs_outside
+from relay.base.walk import read_bytes
+from relay.git.command import Git, GitError, get_version, probe_traced
 from relay.git.repository import Repo
+
+_INERT = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|quotepath|abbrev|sharedrepository|compression)"
+    r"|remote\.[^\n]*\.(url|fetch|tagopt|mirror)|branch\.[^\n]*\.(remote|merge|rebase)|submodule\.[^\n]*\.(url|active)"
+    r"|user\.(name|email)|init\.defaultbranch|gc\.auto|(commit|tag)\.gpgsign|maintenance\.auto"
+    r"|extensions\.(objectformat|refstorage|partialclone)|receive\.deny[a-z]+|uploadpack\.allow[a-z]+|http\.[a-z]+buffer"
+)
+"""Settings that make git run nothing and read no other file, of those that git writes itself and that tests set."""
+
+
+def is_git_layout(names: frozenset[str]) -> bool:
+    """Return whether git takes a directory with these entries for a git directory: a bare repository is one."""
+    return {"HEAD", "objects", "refs"} <= names
+
+
+def is_armed(repo: Repo, place: Path) -> bool:
+    """Return whether a git directory, or a ``.git`` file, makes git run or read what its maker chose.
+
+    A file or a link names a directory elsewhere, and is taken for armed whatever it names.
+    """
+    if not stat.S_ISDIR(place.lstat().st_mode) or os.path.lexists(place / "commondir"):
+        return True
+    return _has_hook(place / "hooks") or any(_has_setting(repo, place / name) for name in ("config", "config.worktree"))
+
+
+def _has_hook(folder: Path) -> bool:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return os.path.lexists(folder)
+    return any(not entry.name.endswith(".sample") and os.access(entry, os.X_OK) for entry in entries)
+
+
+def _has_setting(repo: Repo, file: Path) -> bool:
+    """Return whether a configuration file holds more than inert settings, or is none that git reads."""
+    if not os.path.lexists(file):
+        return False
+    if not stat.S_ISREG(file.lstat().st_mode):
+        return True
+    result = repo.git.probe("config", "--no-includes", "--name-only", "-z", "--list", "--file", str(file))
+    return bool(result.code) or any(not _INERT.fullmatch(os.fsdecode(key)) for key in result.out.split(b"\0") if key)
+
+
+_LARGEST_BYTES = 1_000_000
+"""A larger file is not compared, and git is asked each time."""
+_CONDITIONS = ("gitdir:", "gitdir/i:", "hasconfig:remote.*.url:")
+"""Depend on the place and on the configuration itself. Source: git-config(1), conditional includes. That of a branch
+depends on each ref from HEAD on, wherever they are kept."""
+
+_Contents = Mapping[str, bytes | None]
+"""By absolute path; None where nothing is."""
+
+_known: dict[tuple[object, ...], tuple[_Contents, bytes | None]] = {}
+"""By work tree and environment: the files, and what git said of them; None when they changed while it did."""
+
+
+def read_listing(repo: Repo) -> bytes:
+    """Return scope, origin and setting of each entry, NUL behind each, as the configuration stands now."""
+    env = repo.git.env
+    key = (repo.root, repo.git_dir, *env.items())
+    contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
+    now = _read_all(contents)
+    if out is None or now != contents:
+        asked = _ask(repo)
+        contents = _read_all(_find_files(repo, asked)) or {}
+        # The files are known by the answer only: it is kept when they were the same before it as after it.
+        out = asked if contents == now else None
+    else:
+        asked = out
+    if contents:
+        _known[key] = (contents, out)
+    return asked
+
+
+def _ask(repo: Repo) -> bytes:
+    """Ask git, which says its version as well.
+
+    Raises:
+        GitError: There is no listing.
+    """
+    result = probe_traced(repo.git, "config", "--list", "-z", "--show-scope", "--show-origin")
+    if result.code:
+        raise GitError(f"git config failed: {result.words}")
+    return result.out
+
+
+def read_version(repo: Repo) -> tuple[int, ...]:
+    """Return git's version; where it is not known yet, by a listing, which everything else needs too.
+
+    Raises:
+        RepoError: It is too old.
+    """
+    with contextlib.suppress(GitError):  # an old git does not know how to list
+        read_listing(repo)
+    return get_version(repo.git)
+
+
+def _read_all(paths: Collection[str]) -> _Contents | None:
+    """Return what is in files; None when that cannot be told."""
+    try:
+        return {path: _read(path) for path in paths}
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_BYTES:
+            raise ValueError(path)
+        return read_bytes(fd, _LARGEST_BYTES + 1)
+    finally:
+        os.close(fd)
+
+
+def _find_standard_files(repo: Repo) -> tuple[str, ...]:
+    """Return where git looks without being told; a system-wide file elsewhere counts once it is there."""
+    env = repo.git.env
+    home = env.get("HOME", "")
+    system = env.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
+    user = (f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig")
+    own = (str(repo.common_dir / "config"), str(repo.git_dir / "config.worktree"))
+    return (system, *((env["GIT_CONFIG_GLOBAL"],) if "GIT_CONFIG_GLOBAL" in env else user), *own)
+
+
+def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
+    """Return every file that decides about the configuration; nothing when that is more than files."""
+    parts = out.split(b"\0")
+    files = dict.fromkeys(_find_standard_files(repo))
+    for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
+        origin = os.fsdecode(raw_origin)
+        if not origin.startswith("file:"):
+            continue  # relay's own
+        file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does, no link followed
+        files[file] = None
+        try:
+            files |= dict.fromkeys(_get_included(repo, file, os.fsdecode(entry)))
+        except ValueError:
+            return ()
+    return tuple(files)
+
+
+def find_tree_files(repo: Repo) -> tuple[str, ...]:
+    """Return what git's configuration comes from, or could come from, in the work tree, present or not, in its order.
+
+    Whoever changes one of them decides what git runs, the user's own git included. Relative to the root.
+    """
+    parts = read_listing(repo).split(b"\0")
+    files = []
+    for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
+        origin = os.fsdecode(raw_origin)
+        if origin.startswith("file:"):
+            file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does
+            files += [file, *_get_included(repo, file, os.fsdecode(entry), any_condition=True)]
+    own = (os.path.relpath(os.path.abspath(file), repo.root) for file in files)  # noqa: PTH100
+    return tuple(dict.fromkeys(name for name in own if name.split("/")[0] not in {"..", ".git"}))
+
+
+def _get_included(repo: Repo, file: str, entry: str, *, any_condition: bool = False) -> Iterator[str]:
+    """Yield what an entry of `file` brings in.
+
+    Raises:
+        ValueError: It depends on something that is not known here; not when `any_condition` counts as met.
+    """
+    key, _, value = entry.partition("\n")
+    if not (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
+        return
+    condition = key.removeprefix("includeif.") if key != "include.path" and not any_condition else ""
+    if value.startswith("%") or (value.startswith("~") and not value.startswith("~/")):
+        if any_condition:
+            return  # git's own directory, or the home of another user
+        raise ValueError(value)
+    if condition and not condition.startswith(_CONDITIONS):
+        raise ValueError(condition)
+    place = value.replace("~", repo.git.env.get("HOME", ""), 1) if value.startswith("~/") else value
+    yield os.path.join(os.path.dirname(file), place)  # noqa: PTH118, PTH120  # as git does, no link followed
+
+
+_LAUNCHERS = re.compile(
+    r"(ba|da|z|k|fi|c|tc|a|pw)?sh|busybox|env|exec|eval|source|\.|command|xargs|find|nice|nohup|setsid|stdbuf|timeout|time|sudo"
+    r"|doas|parallel|g?make|just|task|rake|ninja|node|nodejs|deno|bun|bunx|np[mx]|pnpm|pnpx|yarn|corepack|tsx|ts-node|prettier"
+    r"|eslint|biome|ruby|bundle|bundler|perl|php|composer|lua\w*|tclsh|guile|java|jshell|groovy|kotlin|scala|dotnet|go|cargo"
+    r"|mix|iex|elixir|escript|R|Rscript|julia|uvx?|pipx?|pipenv|poetry|hatch|pdm|rye|conda|mamba|micromamba|pixi|nix\S*"
+    r"|direnv|mise|asdf|docker|podman|pre-commit|lefthook|husky|ipython\S*|jupyter\S*|pypy\S*"
+)
+"""Programs that run what they find in the current directory, or what their next words say."""
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+_SAFE_PYTHON = re.compile(r"python3\.(1[1-9]|[2-9]\d)")
+"""Since 3.11 PYTHONSAFEPATH keeps the current directory off the path; relay sets it for git."""
+_TEXT_TOOLS = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "grep", "tr", "cut", "jq", "yq"})
+"""Their words are patterns and programs, full of slashes."""
+_PROGRAM_FILE = re.compile(r"-[a-zA-Z]*[fEilL]|--(file|from-file|exec|include|load|in-place)\b.*")
+_EXPANDS = re.compile(r"[`\n<>]|\$[\w({]")
+_SEPARATORS = frozenset({";", "|", "||", "&", "&&"})
+
+
+def runs_outside(command: str, root: Path) -> bool:
+    """Say whether nothing that a filter command runs can be in the work tree."""
+    parts = _split(command)
+    return parts is not None and all(_are_outside(part, root) for part in parts)
+
+
+@lru_cache(maxsize=64)
+def _split(command: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the words of each simple command; None where only a shell can tell. It is asked before every git."""
+    if _EXPANDS.search(command):
+        return None
+    try:
+        lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()")
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError:
+        return None
+    if any(set(word) <= set("();&|") and word not in _SEPARATORS for word in words):
+        return None
+    simple: list[list[str]] = [[]]
+    for word in words:
+        if word in _SEPARATORS:
+            simple.append([])
+        else:
+            simple[-1].append(word)
+    return tuple(tuple(part) for part in simple if part)
+
+
+def _are_outside(words: Sequence[str], root: Path) -> bool:
+    program, *given = words
+    if not is_outside(program, root):
+        return False
+    name = os.path.basename(program)  # noqa: PTH119  # a word, not a path
+    if _PYTHON.fullmatch(name):
+        real = os.path.basename(os.path.realpath(os.path.expanduser(program)))  # noqa: PTH111, PTH119  # never raises
+        return _SAFE_PYTHON.fullmatch(real) is not None and given[:1] == ["-m"]
+    if name in _TEXT_TOOLS:
+        return not any(_PROGRAM_FILE.match(word) for word in given)
+    if "=" in name or _LAUNCHERS.fullmatch(name):
+        return False
+    places = (part for word in given if word != "%f" for part in word.split("="))
+    return not any(_is_below(place, root) for place in places if "/" in place or os.path.lexists(root / place))
+
+
+def is_outside(program: str, root: Path) -> bool:
+    """Say whether a program is found on PATH, or absolute and outside of the work tree."""
+    return "/" not in program or (program.startswith(("/", "~")) and not _is_below(program, root))
+
+
+def _is_below(word: str, root: Path) -> bool:
+    place = os.path.realpath(root / os.path.expanduser(word))  # noqa: PTH111  # never raises
+    return Path(place).is_relative_to(root)
+
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
 _COMMAND = re.compile(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)
@@ -151,7 +420,7 @@ def guard(repo: Repo) -> Guarded:
     """Read the configuration now and return git with everything it names switched off.
 
     Done once per operation: a config may include a file of the work tree, which a session can write. Git is asked again
-    when such a file, or any other of the configuration, is not what it was (`relay.git.config_listing`).
+    when such a file, or any other of the configuration, is not what it was (`relay.git.config_guard`).
     """
     config = read_config(repo)
     return Guarded(git=repo.git.overruled(overrule(config)), config=config)

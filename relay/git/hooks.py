@@ -2,10 +2,18 @@
 
 A hook gets a copy of the index and an object store of its own that borrows from the repository's, so that a hook that
 stages files works while the git directory is read-only. What it puts there is not used: relay takes the files in.
+
+`copy_git_dir` makes a git directory of its own for each hook, which goes with it: hook managers write there
+(lint-staged keeps a stash while it works, lefthook its hooks' checksum). The copy has all that git needs to work, but
+for objects and what is large besides, of which the caller shows the original. `parse_programs` names the programs that
+a hook cannot do without by the hook's first bytes, which may hold anything.
 """
 
 import os
+import re
 import shlex
+import shutil
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -13,11 +21,122 @@ from pathlib import Path
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import render_settings
-from relay.git.config_guard import Setting, find_value, is_true
-from relay.git.config_listing import read_version
+from relay.git.config_guard import Setting, find_value, is_true, read_version
 from relay.git.names import quote_path
 from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
+
+HEAD_BYTES = 4096
+_LONGEST_LINE = 120
+"""Of a first line: kernels before Linux 5.1 cut it here, and what they look for then nobody knows."""
+_NAME = re.compile(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
+_ENV = frozenset({b"/usr/bin/env", b"/bin/env"})
+_FRAMEWORK = re.compile(
+    rb"(?:#[^\n]*\n|\n)*INSTALL_PYTHON=([^\n]+)\n(?:ARGS\+?=\([^\n()]*\)\n|HERE=[^\n]*\n|#[^\n]*\n|\n)*"
+    rb'if \[ -x "\$INSTALL_PYTHON" \]; then\n    exec "\$INSTALL_PYTHON" -mpre_commit [^\n]*\n'
+    rb"elif command -v pre-commit > /dev/null; then\n    exec pre-commit [^\n]*\n"
+    rb"else\n    echo [^\n]*\n    exit 1\nfi\n?"
+)
+"""A hook that nobody has added a line to. Source: pre-commit 4.7.0, resources/hook-tmpl."""
+
+
+def parse_programs(head: bytes) -> tuple[tuple[str, ...], ...]:
+    """Return groups of programs of which one each has to be there: paths, and names that are looked for on PATH.
+
+    Empty where nothing is known: git gives a hook without a first line for the kernel to ``sh``.
+    """
+    line, _, rest = head.partition(b"\n")
+    if not line.startswith(b"#!") or len(line) > _LONGEST_LINE or b"\0" in line:
+        return ()
+    program, _, argument = line[2:].replace(b"\t", b" ").strip(b" ").partition(b" ")
+    # The kernel looks for a name in the directory where git starts the hook, never on PATH.
+    first = program if b"/" in program else b"./" + program
+    found = [(first,) if program else (), _parse_env(argument) if program in _ENV else ()]
+    if value := _FRAMEWORK.fullmatch(rest):
+        found.append(_parse_python(value[1]))
+    return tuple(tuple(map(os.fsdecode, group)) for group in found if group)
+
+
+def _parse_env(argument: bytes) -> tuple[bytes, ...]:
+    """Return the name that ``env`` is given; nothing where it is given anything else."""
+    words = argument.split(b" ")
+    if words[0] == b"-S":
+        words = argument.split()[1:]
+    return (words[0],) if words and _NAME.fullmatch(words[0]) else ()
+
+
+def _parse_python(value: bytes) -> tuple[bytes, ...]:
+    """Return the one that made a hook and who stands in for it; nothing of a value that is not quoted as it quotes."""
+    text = os.fsdecode(value)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ()
+    return (os.fsencode(words[0]), b"pre-commit") if list(map(shlex.quote, words)) == [text] else ()
+
+
+_COPIED = frozenset({"hooks", "info", "reftable", "refs"})
+"""Directories that are copied; all other ones are to be shown as they are."""
+_OWN_REFS = "relay"
+"""Below ``refs/``: relay's snapshots, which may be thousands."""
+_STASH_LOG = "logs/refs/stash"
+
+
+def copy_git_dir(repo: Repo, place: Path, *, branch: str = "") -> tuple[str, ...]:
+    """Fill the new directory `place` with a copy of the repository's common git directory.
+
+    Neither links nor anything that is no file are followed or opened: links are copied as links.
+
+    Args:
+        branch: What HEAD names in the copy, at the same commit; empty for what it names. Kept in a reftable, it stays.
+
+    Returns:
+        The names of directories that are not copied; each has an empty directory in `place`.
+    """
+    shown = []
+    place.mkdir(mode=0o700)
+    for entry in os.scandir(repo.common_dir):
+        target = place / entry.name
+        if entry.is_dir(follow_symlinks=False) and entry.name not in _COPIED | {"logs"}:
+            target.mkdir()
+            shown.append(entry.name)
+        elif entry.is_dir(follow_symlinks=False) and entry.name != "logs":
+            _copy_tree(Path(entry.path), target, leave_out=_OWN_REFS if entry.name == "refs" else "")
+        else:
+            _copy_file(Path(entry.path), target)
+    (place / _STASH_LOG).parent.mkdir(parents=True)
+    _copy_file(repo.common_dir / _STASH_LOG, place / _STASH_LOG)
+    if repo.git_dir != repo.common_dir and repo.git_dir.is_relative_to(repo.common_dir):
+        _copy_tree(repo.git_dir, place / repo.git_dir.relative_to(repo.common_dir))
+        shown = [name for name in shown if name != "worktrees"]
+    if branch and (head := repo.head()):
+        ref = place / "refs/heads" / branch
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(f"{head}\n")
+        (place / os.path.relpath(repo.git_dir, repo.common_dir) / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    return tuple(sorted(shown))
+
+
+def _copy_tree(source: Path, target: Path, *, leave_out: str = "") -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in os.scandir(source):
+        if entry.name == leave_out:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            _copy_tree(Path(entry.path), target / entry.name)
+        else:
+            _copy_file(Path(entry.path), target / entry.name)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    try:
+        mode = source.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        target.symlink_to(source.readlink())
+    elif stat.S_ISREG(mode) and not source.name.endswith(".lock"):
+        shutil.copy2(source, target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import Git, GitError
-from relay.git.config_guard import Setting, find_value, read_config
-from relay.git.config_listing import read_listing
+from relay.git.config_guard import Setting, find_value, read_config, read_listing
 from relay.git.repository import Repo
 
 RELAY_IDENTITY: Mapping[str, str] = {

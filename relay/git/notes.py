@@ -1,10 +1,11 @@
-"""Small files of relay's own in the git directory: written whole, and read as what anybody may have put there.
+"""Small files of relay's own in the git directory, written whole and read as hostile input, and who holds its lock.
 
 A git directory out of an archive holds what its maker likes: a link, a pipe, a device, a file without end.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 
@@ -12,6 +13,22 @@ from relay.base.errors import RepoError
 from relay.base.replacement import replace_unsynced, replace_with_file
 from relay.base.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
+
+
+def is_locked(repo: Repo) -> bool:
+    """Return whether a relay is at work in the work tree; nothing is made or written to find out."""
+    try:
+        fd = os.open(repo.relay_dir / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # gone with the descriptor, in a moment
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
 
 STEERING = "steering"
 """The note of files that steer something; see `relay.store.steering_files`."""

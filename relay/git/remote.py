@@ -1,32 +1,174 @@
 """Remotes: what is fetched and pushed for many machines; nothing else of relay speaks to one.
 
 Run like every git here, with what a remote needs let through: the protocols of a clone, the user's ssh, proxies and
-credential helpers; what of the repository's configuration counts is in `relay.git.remote_config`. GitPython was tried
+credential helpers; what of the repository's configuration counts is in `open_config`. GitPython was tried
 for this (3.2.1): its push drops what git says of refs outside of branches and tags, so that a refused lease reads as a
 success, it cannot start git without the inherited environment, and its import takes half a second.
+
+Fetch and push obey more than a hundred keys, and each release of git adds some: programs, files that are written,
+proxies, certificates, options of the remote's. So `open_config` does not name the keys to leave alone: it gives git
+another common directory, with a configuration that relay has written, and the repository's objects and refs through
+links (as ``contrib/workdir/git-new-workdir`` of git makes them). Hooks are not there either. Git reads the user's own
+settings once more there, in the place of their files, since a condition such as ``includeIf "gitdir:~/work/"`` asks for
+the repository's own place.
 """
 
 import math
 import os
 import re
 import shlex
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import REMOTE_FLAGS, Git, GitError, GitResult, get_git
-from relay.git.config_guard import find_value, guard
+from relay.git.config_guard import Setting, find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
 from relay.git.merging import is_ancestor
 from relay.git.names import JOB_BRANCHES
-from relay.git.remote_config import find_inside, open_config
 from relay.git.repository import Repo
-from relay.git.transfer import Transfer, is_progress
+from relay.git.worktrees import list_roots
+
+_ALLOWED = re.compile(
+    r"core\.(repositoryformatversion|sharedrepository|logallrefupdates|filemode|ignorecase|precomposeunicode"
+    r"|(loose)?compression)"
+    r"|extensions\.(?!worktreeconfig$)[a-z]+"
+    r"|remote\..*\.(url|pushurl|fetch|promisor|partialclonefilter)"
+    r"|url\..*\.insteadof"
+    # Where CI systems keep the token of a job, and what helps against a server's limits; none of it opens a file.
+    r"|http\.(.*\.)?(extraheader|version|postbuffer|lowspeedlimit|lowspeedtime)"
+    r"|credential\.(.*\.)?username|user\.(name|email)|protocol\.version",
+    re.DOTALL,
+)
+"""What a repository may say: where its remotes are, and how its own objects and refs are kept."""
+_LINKED = ("objects", "refs", "packed-refs", "reftable", "logs", "worktrees", "shallow", "info")
+_MADE_BY_GIT = frozenset({"packed-refs", "shallow"})
+"""Files that git may make: it follows a link to what is not there yet."""
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
+_URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*://")
+_SUFFIXES = ("", "/.git", ".git", ".git/.git")
+"""What git tries behind a path. Source: git 2.39, path.c, enter_repo."""
+
+
+@contextmanager
+def open_config(repo: Repo, config: Iterable[Setting]) -> Iterator[Mapping[str, str]]:
+    """Give the variables by which git finds the configuration for remotes, as long as the block lasts.
+
+    Args:
+        config: All of the repository's and the user's, as it stands now.
+    """
+    settings = tuple(config)
+    with tempfile.TemporaryDirectory(prefix="relay-remote-") as folder:
+        place = Path(folder)
+        common, own = place / "common", place / "config"
+        common.mkdir()
+        for name in _LINKED:
+            if name in _MADE_BY_GIT or (repo.common_dir / name).exists():
+                (common / name).symlink_to(repo.common_dir / name)
+        (common / "HEAD").write_bytes((repo.common_dir / "HEAD").read_bytes())
+        _write(own, (setting for setting in settings if setting.trusted))
+        _write(common / "config", (setting for setting in settings if not setting.trusted and _is_allowed(setting)))
+        yield {"GIT_COMMON_DIR": str(common), "GIT_CONFIG_GLOBAL": str(own), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def _is_allowed(setting: Setting) -> bool:
+    return _ALLOWED.fullmatch(setting.key) is not None and "\n" not in setting.value
+
+
+def _write(file: Path, settings: Iterable[Setting]) -> None:
+    file.write_bytes(os.fsencode("".join(map(_render, settings))))
+
+
+def _render(setting: Setting) -> str:
+    section, _, rest = setting.key.partition(".")
+    part, dot, name = rest.rpartition(".")
+    if section.startswith("include"):
+        return ""  # what it brings in is among the others
+    quoted = part.replace("\\", "\\\\").replace('"', '\\"')
+    head = f'[{section} "{quoted}"]' if dot else f"[{section}]"
+    value = "" if setting.is_bare else f' = "{"".join(_ESCAPES.get(char, char) for char in setting.value)}"'
+    return f"{head}\n\t{name}{value}\n"
+
+
+def find_inside(repo: Repo, address: str) -> Path | None:
+    """Return the place that an address names in the repository, one of its work trees or its git directory, if it does.
+
+    What serves it there would be started by a repository that a session writes, or that came with this one.
+    """
+    own = (repo.root, repo.common_dir, *list_roots(repo))
+    for path in _find_paths(address):
+        for suffix in _SUFFIXES:
+            place = Path(os.path.realpath(f"{repo.root / path}{suffix}"))
+            if any(place.is_relative_to(root) for root in own):
+                return place
+    return None
+
+
+def _find_paths(address: str) -> tuple[str, ...]:
+    """Return the paths on this machine that git may take an address for."""
+    if address.startswith("file://"):
+        return (f"/{unquote(address.removeprefix('file://'), errors='surrogateescape')}",)
+    colon, slash = address.find(":"), address.find("/")
+    if _URL.match(address) or 0 <= colon < (slash if slash >= 0 else len(address)):
+        return ()  # it is another machine's
+    return (address, os.path.expanduser(address))  # noqa: PTH111  # never raises; git's server expands it too
+
+
+_PROGRESS = re.compile(
+    rb"(?:remote: )?([A-Z][a-z]+ (?:objects|deltas)): +([0-9]{1,3}% \([0-9]+/[0-9]+\)(?:, [0-9.]+ [KMG]?i?B)?)"
+)
+"""All that is shown of it: nobody else's words, and nothing for a terminal."""
+_UNTOLD_S = 2.0
+"""A transfer that takes longer is told of; again when it has taken twice as long."""
+
+_SILENT_S = 30.0
+"""So is one of which nothing was heard for so long."""
+
+
+class Transfer:
+    """Tells how far a transfer is, once it takes a while, and ever less often. Mutable: it goes on.
+
+    Args:
+        what: The transfer, in words.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self, what: str, tell: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.what, self._tell, self._clock = what, tell, clock
+        self._begun_s = clock()
+        self._due_s = _UNTOLD_S
+        self._last = b""
+
+    @property
+    def age_s(self) -> float:
+        """How long it has taken so far."""
+        return self._clock() - self._begun_s
+
+    def look(self, said: bytes) -> bool:
+        """Look at all that was said so far; return whether it has come further since the last look."""
+        found = _PROGRESS.findall(said)
+        before, self._last = self._last, b": ".join(found[-1]) if found else b""
+        took_s = self.age_s
+        if took_s >= (self._due_s if self._last else max(self._due_s, _SILENT_S)):
+            self._due_s = 2 * took_s
+            self._tell(f"{self.what}: {self._last.decode() or 'no answer yet'}")
+        return self._last != before
+
+
+def is_progress(line: str) -> bool:
+    """Return whether a line says how far a transfer is, and nothing of how it ended."""
+    return _PROGRESS.match(line.encode(errors="replace")) is not None
+
 
 _PROTOCOLS = "file:http:https:ssh"
 """``git://`` is neither encrypted nor signed, and ``core.gitProxy`` of a repository would run for it."""

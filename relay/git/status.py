@@ -12,11 +12,10 @@ from pathlib import PurePosixPath
 from relay.base.values import dataclass
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
-from relay.git.index_file import read_index_file
-from relay.git.index_flags import find_hidden, show_hidden
-from relay.git.modes import ABSENT, GITLINK
+from relay.git.index import find_hidden, read_index_file, show_hidden
 from relay.git.names import with_parents
 from relay.git.repository import Repo
+from relay.git.trees import ABSENT, GITLINK
 
 _HEAD = re.compile(rb"# branch\.oid ([0-9a-f]+)")
 
@@ -78,7 +77,7 @@ class Status:
     nested: tuple[str, ...] = ()
     """Untracked directories that are repositories of their own, without the trailing slash."""
     hidden: tuple[str, ...] = ()
-    """Those of `changed` that git status would not show the user: `relay.git.index_flags`."""
+    """Those of `changed` that git status would not show the user: `relay.git.index`."""
     head: str | None = None
     """The commit that was compared with; None on an unborn branch."""
 

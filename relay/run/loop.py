@@ -12,7 +12,7 @@ from relay.base.errors import ExitCode, within
 from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
 from relay.base.words import count, render_moment, render_span
 from relay.config import Settings
-from relay.git.operations import check_state
+from relay.git.index import check_state
 from relay.git.repository import BranchError, Repo
 from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit

@@ -11,8 +11,7 @@ from relay.base.values import dataclass
 from relay.base.words import count
 from relay.git.message import read_text, read_texts
 from relay.git.names import list_paths
-from relay.git.objects import diff_trees
-from relay.git.patches import read_patch
+from relay.git.objects import diff_trees, read_patch
 from relay.prompts.texts import ReviewBriefing
 from relay.run.commit.plan_commit import find_plan
 from relay.run.commit.review import MAX_PATCH_BYTES, find_reviewers

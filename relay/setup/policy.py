@@ -10,8 +10,7 @@ from relay.base.redaction import find_secret_values, read_assignments
 from relay.base.secrecy import Hidden
 from relay.base.tree import read_start
 from relay.config import Settings
-from relay.git.config_guard import read_config
-from relay.git.config_listing import find_tree_files
+from relay.git.config_guard import find_tree_files, read_config
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
 from relay.sandbox.memory import find_most_bytes

@@ -18,13 +18,11 @@ from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.config import Settings
 from relay.gate.missing_program import may_be_made
-from relay.git.config_guard import read_config
-from relay.git.config_listing import read_version
-from relay.git.hook_programs import HEAD_BYTES, parse_programs
-from relay.git.hooks import get_hooks_dir, has_hook
+from relay.git.config_guard import read_config, read_version
+from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import get_identity
+from relay.git.index import check_state
 from relay.git.names import list_paths
-from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status

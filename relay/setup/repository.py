@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from relay.base.errors import RepoError
-from relay.git.gc_hold import hold_collections
-from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries
+from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries, hold_collections
 from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.sandbox.private_folder import find_folder, remove_left_overs

@@ -17,9 +17,9 @@ from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
 from relay.git.identity import get_identity
 from relay.git.message import Message, join_trailers, render_message
-from relay.git.modes import ABSENT, FILE
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
+from relay.git.trees import ABSENT, FILE
 from relay.store import staging
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.store.home import is_checked, note_checked

@@ -11,15 +11,14 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import Git, GitResult
 from relay.git.config_guard import Guarded, guard
-from relay.git.index_file import read_index_file
-from relay.git.index_flags import read_flagged, render_flagged
+from relay.git.index import read_flagged, read_index_file, render_flagged
 from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
-from relay.git.modes import ABSENT, SYMLINK, find_mode
 from relay.git.names import parse_path
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.git.trees import ABSENT, SYMLINK, find_mode
 from relay.plan.files import find_ledger_path
 from relay.store.staging import find_stored_as_is, hash_cleaned
 from relay.store.trailers import PLAN, REWOUND, STATUS

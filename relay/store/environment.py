@@ -16,10 +16,10 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.message import Message
-from relay.git.modes import FILE
 from relay.git.names import with_parents
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.git.trees import FILE
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED
 

@@ -17,9 +17,9 @@ from relay.base.words import list_some
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import get_hooks_dir
-from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.git.status import Status, read_guarded_status
+from relay.git.trees import GITLINK
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
 
 _SHOWN = 5

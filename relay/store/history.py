@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relay.base.tree import find_stat
 from relay.base.values import dataclass
-from relay.git.index_flags import read_mark
+from relay.git.index import read_mark
 from relay.git.message import CommitText, list_loose_texts, read_text, read_texts
 from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
 from relay.git.ref_files import find_id, has_replacements

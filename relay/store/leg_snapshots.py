@@ -7,7 +7,7 @@ from relay.base.errors import RepoError
 from relay.base.hints import ANOTHER_RELAY
 from relay.base.values import dataclass
 from relay.git import objects, refs
-from relay.git.gc_hold import claim_collections
+from relay.git.lock_journal import claim_collections
 from relay.git.message import Message, make_line
 from relay.git.names import render_path
 from relay.git.repository import Repo

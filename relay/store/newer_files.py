@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from relay.base.tree import take_look
 from relay.git.config_guard import Guarded, guard
-from relay.git.index_flags import read_flagged
+from relay.git.index import read_flagged
 from relay.git.repository import Repo
 from relay.store.snapshot import TreeSnapshot, begin_whole_status, find_crowded, make_filter, take_looks
 

@@ -12,9 +12,9 @@ from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
-from relay.git.modes import FILE
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
+from relay.git.trees import FILE
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref

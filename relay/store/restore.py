@@ -10,9 +10,9 @@ from relay.base.tree import find_stat, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
-from relay.git.modes import ABSENT, SYMLINK
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.git.trees import ABSENT, SYMLINK
 from relay.store.snapshot import TreeSnapshot, find_unheld
 
 

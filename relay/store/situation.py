@@ -148,7 +148,7 @@ def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
 
 
 def _find_obstacle(repo: "Repo") -> str:
-    from relay.git.operations import check_state
+    from relay.git.index import check_state
 
     if (words := check_state(repo)) or repo.branch:
         return words or ""

@@ -27,11 +27,20 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard, is_plain
-from relay.git.index_flags import find_hidden, read_flagged, show_hidden
-from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mode
+from relay.git.index import find_hidden, read_flagged, show_hidden
 from relay.git.repository import Repo
 from relay.git.status import Status, StatusEntry, begin_guarded_status, read_guarded_status
-from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
+from relay.git.trees import (
+    ABSENT,
+    EXECUTABLE,
+    FILE,
+    GITLINK,
+    SYMLINK,
+    find_mode,
+    find_tree,
+    is_plain_entry,
+    write_changed_tree,
+)
 
 MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""

@@ -10,10 +10,9 @@ from relay.base.tree import find_stat
 from relay.git import objects
 from relay.git.command import Git, GitError
 from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, is_plain
-from relay.git.index_flags import find_hidden, show_hidden
-from relay.git.modes import ABSENT, FILE, GITLINK, SYMLINK
+from relay.git.index import find_hidden, show_hidden
 from relay.git.repository import Repo
-from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
+from relay.git.trees import ABSENT, FILE, GITLINK, SYMLINK, find_tree, is_plain_entry, write_changed_tree
 
 INDEX = "commit-index"
 _LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")

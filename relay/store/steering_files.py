@@ -18,9 +18,8 @@ from relay.base.hints import Hint, TypedPath
 from relay.base.toml_text import parse_toml
 from relay.base.tree import find_stat, read_start
 from relay.base.values import dataclass
-from relay.git.config_guard import guard
+from relay.git.config_guard import guard, is_armed, is_git_layout
 from relay.git.names import list_paths
-from relay.git.nesting import is_armed, is_git_layout
 from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
 from relay.plan.files import LEDGER_SUFFIX

@@ -13,11 +13,11 @@ from pathlib import Path
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import guard
-from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.git.names import with_parents
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
+from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.sandbox.links import list_entries
 from relay.store.environment import Environment
 from relay.store.session_changes import SessionChanges, read_spans

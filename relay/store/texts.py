@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from relay.git.command import GitError
-from relay.git.modes import GITLINK
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
 from relay.git.repository import Repo
-from relay.git.trees import find_entries
+from relay.git.trees import GITLINK, find_entries
 from relay.plan.files import decode_text
 
 _KEPT = 16

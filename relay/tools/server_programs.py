@@ -16,7 +16,7 @@ from relay.base.errors import SandboxError
 from relay.base.tree import read_start
 from relay.config.servers import REPOSITORY, ServerSettings
 from relay.git.command import clean_path
-from relay.git.hook_programs import HEAD_BYTES, parse_programs
+from relay.git.hooks import HEAD_BYTES, parse_programs
 from relay.sandbox.child import start_child
 from relay.sandbox.environment import LOCATIONS
 from relay.sandbox.programs import find_package

@@ -10,7 +10,7 @@ from relay.base.errors import RepoError
 from relay.git.command import GitResult
 from relay.git.identity import find_identity
 from relay.git.message import Message
-from relay.git.patches import count_lines
+from relay.git.objects import count_lines
 from relay.git.refs import move_ref
 from relay.git.signing import check_signing
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths

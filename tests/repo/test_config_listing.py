@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.git.config_guard import find_own_filters, guard
-from relay.git.config_listing import read_listing
+from relay.git.config_guard import find_own_filters, guard, read_listing
 
 FILTER = '[filter "evil"]\n\tclean = touch executed\n'
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.git.config_guard import guard
-from relay.git.filter_commands import runs_outside
+from relay.git.config_guard import guard, runs_outside
 
 OUTSIDE = (
     "git-lfs clean -- %f",

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from relay.base.errors import RepoError
-from relay.git.gc_hold import claim_collections, hold_collections
+from relay.git.lock_journal import claim_collections, hold_collections
 from relay.session.usage import Spent, Usage
 from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg, read_leg

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.git.index_file import read_index_file
+from relay.git.index import read_index_file
 
 
 def leave(_box):

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from relay.base.errors import RepoError
-from relay.git.config_listing import read_listing, read_version
-from relay.git.layout import find_ordinary
-from relay.git.repository import open_repo
+from relay.git.config_guard import read_listing, read_version
+from relay.git.repository import find_ordinary, open_repo
 from relay.git.status import read_status
 
 

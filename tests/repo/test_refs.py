@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relay.git.command import GitError
-from relay.git.config_listing import read_version
+from relay.git.config_guard import read_version
 from relay.git.identity import Identity
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts

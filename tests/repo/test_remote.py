@@ -10,8 +10,7 @@ from threading import Thread
 import pytest
 
 from relay.git.command import GitError
-from relay.git.remote import LostObjectError, PushEnd, RefUpdate, Remote, RemoteError
-from relay.git.transfer import Transfer
+from relay.git.remote import LostObjectError, PushEnd, RefUpdate, Remote, RemoteError, Transfer
 
 MINE = "refs/relay/claims/plan/phase/1"
 OTHER = "refs/relay/claims/plan/account"

@@ -12,8 +12,7 @@ from threading import Thread
 import pytest
 
 from relay.git.config_guard import read_config
-from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
-from relay.git.remote_config import find_inside, open_config
+from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError, find_inside, open_config
 from relay.git.repository import open_repo
 from tests.repo.conftest import Box
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from relay.git.modes import GITLINK
 from relay.git.status import read_status
+from relay.git.trees import GITLINK
 
 STRANGE = [
     "with\nnewline",

@@ -14,10 +14,9 @@ from relay.git import trees
 from relay.git.command import GitError
 from relay.git.loose import read_loose, write_loose
 from relay.git.message import Message
-from relay.git.modes import ABSENT
 from relay.git.objects import diff_trees, find_blob_id, store_blobs, store_files, write_commit, write_paths_tree
 from relay.git.repository import open_repo
-from relay.git.trees import find_entries, is_plain_entry, write_changed_tree
+from relay.git.trees import ABSENT, find_entries, is_plain_entry, write_changed_tree
 
 NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
 MODES = st.sampled_from(["100644", "100755", "120000", "160000", ABSENT])

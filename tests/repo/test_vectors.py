@@ -10,9 +10,9 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.git.identity import find_identity
+from relay.git.index import check_state
 from relay.git.message import Message
 from relay.git.objects import diff_trees, read_blob
-from relay.git.operations import check_state
 from relay.git.signing import check_signing
 from relay.git.status import read_status
 from relay.session.usage import Spent

@@ -10,8 +10,8 @@ from relay.base.values import dataclass
 from relay.cli.views.current_work import find_job_works, render_work, tell_work
 from relay.fleet.landing import LandingCase, find_landing, is_open
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
-from relay.git.holder import is_locked
 from relay.git.names import render_path
+from relay.git.notes import is_locked
 from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail
 from relay.insight.telemetry.logs import list_own_logs

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
 
-from relay.git.modes import ABSENT, SYMLINK
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, load_blob
 from relay.git.repository import Repo
 from relay.git.status import PathChange
+from relay.git.trees import ABSENT, SYMLINK
 
 
 class Starter(StrEnum):

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from relay.base.redaction import ALLOW, find_secrets, redact
 from relay.base.values import dataclass
 from relay.base.words import list_some
-from relay.git.modes import GITLINK
 from relay.git.names import render_path
 from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
+from relay.git.trees import GITLINK
 
 _SHOWN = 20
 """Enough lines to see what is wrong; a file full of keys need not fill a context."""

@@ -18,10 +18,9 @@ from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
 from relay.git.config_guard import guard
-from relay.git.hooks import HookResult, HookRun, Hooks, has_hook
+from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
 from relay.git.names import with_parents
 from relay.git.objects import diff_trees, find_blob_id, read_entries
-from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR

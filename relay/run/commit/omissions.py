@@ -13,11 +13,11 @@ from pathlib import PurePosixPath
 from relay.base.hints import Hint, TypedPath
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
-from relay.git.modes import GITLINK
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import find_ignored, find_unwelcome
+from relay.git.trees import GITLINK
 from relay.plan.model import Item, Phase
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter

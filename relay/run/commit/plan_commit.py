@@ -9,9 +9,9 @@ from relay.base.errors import LedgerError, PlanError, within
 from relay.base.hints import TypedPath
 from relay.base.tree import read_file, replace_file
 from relay.base.words import list_some
-from relay.git.modes import FILE
 from relay.git.names import render_path
 from relay.git.status import read_status
+from relay.git.trees import FILE
 from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.files import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage

@@ -13,10 +13,9 @@ from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.gate.model import GateResult
-from relay.git.modes import ABSENT
-from relay.git.objects import read_entries, write_paths_tree
-from relay.git.patches import read_patch
+from relay.git.objects import read_entries, read_patch, write_paths_tree
 from relay.git.repository import Repo
+from relay.git.trees import ABSENT
 from relay.prompts.texts import ReviewBriefing
 from relay.run.commit.candidate import Candidate, Refused
 from relay.run.commit.landing_leg import find_merged, is_untouched

@@ -14,11 +14,10 @@ from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.gate.verdict import compare_gate
 from relay.git.command import GitError
+from relay.git.index import check_state
 from relay.git.message import Message
 from relay.git.names import list_paths
-from relay.git.objects import diff_trees, read_entries
-from relay.git.operations import check_state
-from relay.git.patches import count_lines
+from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.parse import parse_plan

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from relay.base.redaction import redact
 from relay.base.tree import Look, read_file, replace_file, take_look
-from relay.git.modes import FILE
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
+from relay.git.trees import FILE
 from relay.ledger import Stamp
 from relay.ledger.model import render_stamp_time
 from relay.prompts.texts import render_baton, render_said_notice

@@ -15,8 +15,8 @@ from relay.base.redaction import redact
 from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import count, count_questions
-from relay.git.modes import FILE
 from relay.git.repository import Repo
+from relay.git.trees import FILE
 from relay.plan.check import check_plan
 from relay.plan.edit import NO_HEADING
 from relay.plan.files import STATE_DIR, decode_text, encode_text, require_utf8

@@ -6,9 +6,9 @@ Each function stores what it finds before it changes anything, and can be done a
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from relay.git.modes import ABSENT
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
+from relay.git.trees import ABSENT
 from relay.ledger import Ledger, merge_entries
 from relay.plan.files import decode_text, encode_text
 from relay.plan.merge import merge_plans
