@@ -36,8 +36,7 @@ from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.home import fill, get_installed, make_home
-from relay.runners.agents.profile import Profile
-from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.profiles import PROFILES, Profile
 from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
 from relay.sandbox.supervisor import find_descendants
@@ -273,7 +272,7 @@ def find_processes(word: str) -> Iterator[int]:
 @contextmanager
 def open_way(base_url: str) -> Iterator[int]:
     """Open a gateway that holds nothing for longer than it takes, and the shim that a sandbox has; yield its port."""
-    from relay.sandbox.openings import inside
+    from relay.sandbox import inside
 
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
 

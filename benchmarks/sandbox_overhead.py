@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.base.errors import SandboxError
+from relay.sandbox.confined_run import Standby
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.sandbox.standby import Standby
 
 COMMAND = ("/bin/true",)
 LIMITS = Limits(timeout_s=30)

@@ -26,7 +26,7 @@ from relay.plan.parse import parse_plan
 from relay.plan.spans import Lines
 from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
-from relay.runners.messages.sse import parse_events
+from relay.runners.messages.reading import parse_events
 from relay.session.events import Noticed
 from relay.session.records import LoggedEvent, parse_record, render_record
 from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage

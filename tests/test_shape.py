@@ -95,8 +95,8 @@ def test_closed_sets_can_be_written_down():
 
 
 def test_git_is_started_in_one_place():
-    """Only git/command.py starts git; in the sandbox of a session tools/git_files.py asks it, as the model could."""
-    allowed = {"relay/git/command.py", "relay/tools/git_files.py"}
+    """Only git/command.py starts git; in the sandbox of a session tools/search.py asks it, as the model could."""
+    allowed = {"relay/git/command.py", "relay/tools/search.py"}
 
     assert {entry.partition(":")[0] for entry in find_all(rules.find_git_starts)} == allowed
 

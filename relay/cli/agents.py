@@ -92,7 +92,7 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
 def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
     from relay.runners.registry import list_runners
     from relay.sandbox.bwrap import find_bwrap
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.setup.agent_trial import try_agent
     from relay.setup.preconditions import State
 

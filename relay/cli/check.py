@@ -112,8 +112,8 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
-    from relay.gate.lint import check_gates, find_lines
-    from relay.gate.missing_file import check_files
+    from relay.gate.absence import check_files
+    from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 

@@ -102,7 +102,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     """
     from relay.cli.views.shapes import make_view
     from relay.fleet.queue_worker import QueueWorker
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
 
     prepare_process()
     engine = open_engine(database)

@@ -72,7 +72,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     """Run the gate, and the hooks where asked for."""
     from relay.cli.views.shapes import make_view
     from relay.run.gate_trial import find_uncommitted, find_unshown, try_gate, try_hooks
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
     from relay.store.lock import lock_worktree
 
@@ -104,7 +104,7 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     """Try a command as a gate; None where that cannot be, which a run says in full."""
     from relay.base.errors import RelayError
     from relay.run.gate_trial import try_gate
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.setup.run_notes import make_last_gate
     from relay.setup.workspace import open_own_workspace
 

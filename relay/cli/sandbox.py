@@ -126,7 +126,7 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
     files, as a session does, starts at the root of the repository and has no time limit. The exit status is the
     command's.
     """
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     if words and (show or as_json):
@@ -163,7 +163,7 @@ def _run(workspace: "Workspace", argv: Sequence[str], streams: tuple[int, int, i
 
 def _tell(result: "CommandResult") -> int:
     """Say what did not come from the command itself."""
-    from relay.sandbox.text import render_output
+    from relay.sandbox.output import render_output
 
     for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
         if words:

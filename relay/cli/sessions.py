@@ -160,7 +160,7 @@ def run_sessions(
     from relay.base.interrupts import Interrupts
     from relay.cli.views.base import find_asker
     from relay.cli.views.shapes import make_view
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.setup.open import open_run
     from relay.setup.run_notes import note_refusal
 

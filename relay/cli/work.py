@@ -64,7 +64,7 @@ def command(
     from relay.cli.views.shapes import make_view
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
-    from relay.sandbox.hardening import prepare_process
+    from relay.sandbox.memory import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.preconditions import check_repository, require
     from relay.store.plan_cost import read_plan_cost

@@ -11,8 +11,7 @@ from itertools import islice
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.gate.model import Outcome
-from relay.sandbox.environment import FIXED
-from relay.sandbox.toolchains import find_hosts
+from relay.sandbox.toolchains import FIXED, find_hosts
 from relay.sandbox.veil import Veil
 
 MAX_CAUSES = 5

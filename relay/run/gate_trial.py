@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from relay.base.words import list_some
 from relay.gate.causes import Failure, find_causes
-from relay.gate.model import GateResult, Outcome
+from relay.gate.model import GateResult, Outcome, compare_gate
 from relay.gate.run import run_gate
-from relay.gate.verdict import compare_gate
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
 from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 
 from relay.base.errors import ConfigError, FlagError
 from relay.config import Settings
-from relay.runners.agents.adaptation import adapt_profile
-from relay.runners.agents.kinds import make_kind
-from relay.runners.agents.profile import Profile
-from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.kinds import adapt_profile, make_kind
+from relay.runners.agents.profiles import PROFILES, Profile
 from relay.runners.base import RunnerKind
 from relay.runners.messages.runner import MESSAGES
 

@@ -1,22 +1,82 @@
-"""A confined program that is spoken to over its streams, and held still while relay looks at what it did.
+"""A confined program that lives as long as a session and talks over its streams, with a bounded inbox for its messages.
 
-`run_launch` runs a command to its end; this one lives for a session. What ends and bounds it is the same.
+relay can freeze it while it checks its work. `run_launch` runs one command to its end instead; the same code ends and
+limits both.
 """
 
 import contextlib
 import os
 import signal
+import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar
 
 from relay.base.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import kill_below, read_init_pid, wrap_limits
-from relay.sandbox.start import ATTEMPTS, Launch, Started, spawn, wait_until_bound
+from relay.sandbox.process import (
+    ATTEMPTS,
+    Launch,
+    Started,
+    kill_below,
+    read_init_pid,
+    spawn,
+    wait_until_bound,
+    wrap_limits,
+)
 from relay.sandbox.supervisor import find_descendants
+
+MOST_WAITING = 4
+"""A program that says more before that is taken is not read: it waits."""
+MessageT = TypeVar("MessageT")
+
+
+class Intake(Generic[MessageT]):
+    """Messages in order, from threads to one that takes them. Mutable."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[MessageT] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, message: MessageT, *, most: int = MOST_WAITING, wait_s: float | None = None) -> bool:
+        """Add one, once there are fewer than `most`; False where nobody takes it.
+
+        Args:
+            wait_s: How long to wait for that; None: until it is closed.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._waiting) < most, wait_s)
+            if self._closed or len(self._waiting) >= most:
+                return False
+            self._waiting.append(message)
+            self._changed.notify_all()
+            return True
+
+    def take(self, wait_s: float) -> MessageT | None:
+        """Return the next one; None when none has come in so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, wait_s)
+            if not self._waiting:
+                return None
+            self._changed.notify_all()
+            return self._waiting.popleft()
+
+    def close(self) -> tuple[MessageT, ...]:
+        """Take nothing more, and let go whoever waits with one; return what had come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            left = tuple(self._waiting)
+            self._waiting.clear()
+            return left
+
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""

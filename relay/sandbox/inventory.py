@@ -7,10 +7,10 @@ from pathlib import Path
 
 from relay.base.values import dataclass
 from relay.sandbox.bwrap import Bwrap
-from relay.sandbox.environment import NEVER
-from relay.sandbox.openings.description import describe_opened
 from relay.sandbox.places import is_below, is_socket
+from relay.sandbox.policy import describe_opened
 from relay.sandbox.run import Sandbox
+from relay.sandbox.toolchains import NEVER
 from relay.sandbox.view import DEV_NULL, Mount, Op
 
 _SHELLS_OWN = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})

@@ -1,11 +1,22 @@
-"""What of a machine is hidden from commands, and what of that they need all the same: lists, and their paths."""
+"""Paths that the sandbox hides, protects or shows.
+
+Hidden are the user's secrets. Protected are nested git directories, rules files and files with secrets in the
+repository. Shown are virtual environments that PATH does not lead to.
+"""
 
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
+from relay.base.errors import SandboxError
+from relay.base.secrecy import is_secret_name
+from relay.base.values import dataclass
+from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
+from relay.sandbox.policy import Level, Policy
 from relay.sandbox.toolchains import find_stores, list_kept
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
@@ -231,3 +242,129 @@ def is_below(path: Path, places: Iterable[Path]) -> bool:
     """Say whether `path` is one of `places` or lies below one; all are absolute."""
     inner = f"{path}/"
     return any(inner.startswith(f"{place}/" if place.name else "/") for place in places)
+
+
+_NAMED = re.compile(r"(?<![\w~/.-])(~|\$HOME|\$\{HOME\})?(/[^\s`'\"|&;()<>]{1,300}?)/bin/")
+_USUAL = (".venv", "venv", "env")
+"""Names under which a repository holds a link to its environment."""
+_PARTS = ("pyvenv.cfg", "bin", "lib", "lib64", "include", "share", "etc", "conda-meta")
+"""What is shown of one: where somebody made an environment of a directory with other things, not those."""
+_MOST = 20
+
+
+def find_environments(
+    text: str, root: Path, environ: Mapping[str, str], others: Iterable[Path] = ()
+) -> tuple[Path, ...]:
+    """Return the parts of the environments that commands in a text name, that links at the root lead to, and of others.
+
+    Args:
+        text: A plan, and commands; anybody may have written it.
+        root: The work tree.
+        environ: relay's environment; its HOME is meant by ``~``.
+        others: Other ones of the repository: a copy of an environment names the one that it was copied from.
+    """
+    found = dict.fromkeys(islice(_find(text, root, others, environ.get("HOME", "")), _MOST))
+    return tuple(place / part for place in found for part in _PARTS if is_there(place / part))
+
+
+def _find(text: str, root: Path, others: Iterable[Path], home: str) -> Iterator[Path]:
+    for name in _USUAL:
+        if (root / name).is_symlink() and is_environment(root / name):
+            yield (root / name).resolve()
+    yield from (place for other in others for name in _USUAL if is_environment(place := other / name))
+    for start, rest in dict.fromkeys(_NAMED.findall(text)):
+        place = Path(f"{home}{rest}" if start else rest)
+        if place.is_absolute() and ".." not in place.parts and is_environment(place):
+            yield place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a scan of the repository found. Directories that are links are not walked."""
+
+    protected: tuple[Path, ...]
+    """Nested `.git` entries and files with a protected name."""
+    secrets: tuple[Path, ...]
+    sockets: tuple[Path, ...] = ()
+    """Unix sockets that somebody else made: no session was running yet."""
+    links: Links = field(default_factory=Links)
+    """What has names elsewhere; empty where commands write nothing."""
+
+
+def scan_repository(policy: Policy, level: Level) -> Found:
+    """Walk the repository.
+
+    Raises:
+        SandboxError: More paths need protection than a sandbox can hold.
+    """
+    found = _walk(policy)
+    if level is not Level.WORKSPACE_WRITE or policy.writable_links:
+        return found
+    return replace(found, links=require_few(find_links(policy.root, _list_protected(policy, found))))
+
+
+def _list_protected(policy: Policy, found: Found) -> tuple[Path, ...]:
+    """Return the files that must not be written by another name of theirs either."""
+    names = ("config", "config.worktree", "HEAD", "index", "packed-refs")
+    git_files = [place / name for place in policy.git_dirs for name in names]
+    git_files += [file for place in policy.git_dirs for file in (*place.glob("hooks/*"), *place.glob("info/*"))]
+    return (*policy.protected, *found.protected, *git_files)
+
+
+def _walk(policy: Policy) -> Found:
+    protected: list[Path] = []
+    secrets: list[Path] = []
+    sockets: list[Path] = []
+    for _, entries in list_folders(policy):
+        for entry in entries:
+            if entry.name == ".git" or entry.name in policy.protected_names:
+                protected += _find_real(entry, policy.root)
+            elif entry.is_dir(follow_symlinks=False):
+                continue
+            elif is_secret_name(entry.name):
+                secrets += _find_real(entry, policy.root)
+            elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
+                sockets.append(Path(entry.path))
+    if len(protected) + len(secrets) + len(sockets) > MOST:
+        raise SandboxError(
+            f"{policy.root} holds {len(protected)} nested git directories and rules files and {len(secrets)} files "
+            f"that look like secrets, and {len(sockets)} sockets; the sandbox can protect {MOST}",
+            hint="move them out of the repository",
+        )
+    return Found(
+        protected=tuple(sorted(set(protected))), secrets=tuple(sorted(set(secrets))), sockets=tuple(sorted(sockets))
+    )
+
+
+def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Yield each directory with what is in it; not git's, nor those of agents, nor trees that tools generate."""
+    pending, closed = [os.fspath(policy.root)], {".git", *policy.protected_names, *GENERATED}
+    while pending:
+        folder = pending.pop()
+        entries = list_entries(folder)
+        yield folder, entries
+        pending += [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name not in closed]
+
+
+def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
+    """A rules file or a secret that is a link is covered where its text is, as long as that is in the repository."""
+    place = Path(entry.path)
+    real = find_real(place) if entry.is_symlink() else place
+    return [real] if real != root and real.is_relative_to(root) and real.exists() else []
+
+
+def make_hiding(policy: Policy) -> Callable[[str], bool]:
+    """Return a test for whether commands may read nothing at a path of the repository, or below it."""
+    places = [
+        os.fspath(place)
+        for place in (*find_credentials(find_home_directory(policy.env)), *map(find_real, policy.unreadable))
+    ]
+    hidden = frozenset(
+        os.path.relpath(place, policy.root) for place in places if Path(place).is_relative_to(policy.root)
+    )
+
+    def is_hidden(path: str) -> bool:
+        above = (path, *map(str, PurePosixPath(path).parents))
+        return is_secret_name(above[0].rpartition("/")[2]) or not hidden.isdisjoint(above)
+
+    return is_hidden

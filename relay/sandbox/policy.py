@@ -1,4 +1,4 @@
-"""What a command may do, as values."""
+"""What commands may read, write and reach, as values; and what is open, in words for the user."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -151,3 +151,27 @@ class Limits:
     """Processes and threads that may exist at once."""
     memory_bytes: int | None = None
     """Memory that the whole process tree may hold at once, see `relay.sandbox.memory`; None for no limit."""
+
+
+_POWERS = {
+    "docker.sock": "whoever reaches it is root on this machine",
+    "podman.sock": "whoever reaches it can do on this machine what you can",
+    "containerd.sock": "whoever reaches it is root on this machine",
+}
+_AGENTS = ("agent", "ssh")
+
+
+def describe_opened(policy: Policy) -> tuple[str, ...]:
+    """Return a sentence for each thing that leads out of the sandbox because the user said so."""
+    sockets = tuple(_describe_socket(place) for place in policy.sockets)
+    if policy.network:
+        whole = "commands reach this machine's whole network, the services on its loopback included (network)"
+        return (whole, *sockets)
+    return (*(door.opens for door in policy.doors if door.opens), *sockets)
+
+
+def _describe_socket(place: Path) -> str:
+    power = _POWERS.get(place.name, "")
+    if not power and any(word in place.name for word in _AGENTS):
+        power = "whoever reaches it can sign and log in with your keys"
+    return f"commands reach the socket {place}{': ' if power else ''}{power} (sockets)"

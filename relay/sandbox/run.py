@@ -10,16 +10,13 @@ from typing import Self
 from relay.base.errors import SandboxError
 from relay.base.values import dataclass
 from relay.sandbox.bwrap import find_bwrap, open_bwrap
-from relay.sandbox.confined_run import NO_ENV, never, run_confined
-from relay.sandbox.confinement import Confinement, Unconfined
-from relay.sandbox.install import find_way, is_container, require_container
-from relay.sandbox.openings.inquiries import Inquiries
+from relay.sandbox.confined_run import NO_ENV, Standby, never, run_confined
+from relay.sandbox.confinement import Confinement, Unconfined, find_proof, has_proof, save_proof
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.probe import ACTS, holds, prove
+from relay.sandbox.probe import ACTS, find_way, holds, is_container, prove, require_container
 from relay.sandbox.process import CommandResult, make_not_started
-from relay.sandbox.proofs import find_proof, has_proof, save_proof
-from relay.sandbox.standby import Standby
+from relay.sandbox.sockets import Inquiries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,11 @@
-"""What each tool keeps where, what of it commands see, and how a tool is told that there is no network. Data only.
+"""Where each tool keeps its files, which of them commands see, and the environment that commands get.
 
-Everything is shown read-only. What a tool keeps for all projects is nobody's to write in a sandbox: one session would
-be in the builds of the next. Over a tool's cache lies a layer that it can write (`relay.sandbox.layers`); where the
-machine makes none, a tool that cannot work without writing has an empty cache of its own. `docs/toolchains.md` is the
-same for readers.
+Everything is shown read-only: a session that could write a tool's shared cache would be in the builds of the next one.
+A writable layer lies over each cache (`relay.sandbox.view`). Where the machine makes no layers, a tool that cannot work
+without writing gets an empty cache. `docs/toolchains.md` says the same for readers.
+
+The environment is an allow-list. A deny-list leaks: it would have to know each variable by which a tool runs code
+(`LD_PRELOAD`, `BASH_ENV`, `GIT_CONFIG_*`, `PYTHONSTARTUP`, `NODE_OPTIONS`).
 """
 
 import os
@@ -14,6 +16,22 @@ from pathlib import Path
 from types import MappingProxyType
 
 from relay.base.values import dataclass
+from relay.sandbox.policy import Policy
+
+MODULES = "node_modules"
+
+
+def find_package(program: Path) -> Path:
+    """Return the directory that holds a program with what it loads.
+
+    Of an npm package it is the topmost `node_modules`, of a virtual environment and of Python itself its own directory.
+    """
+    parts, above = program.parts, program.parent.parent
+    if MODULES in parts:
+        return Path(*parts[: parts.index(MODULES) + 1])
+    is_python = program.name.startswith("python") and any(above.glob("lib/python3*/os.py"))
+    return above if (is_python and above.name) or (above / "pyvenv.cfg").is_file() else program.parent
+
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -307,3 +325,73 @@ def list_offline() -> dict[str, str]:
 def find_hosts(text: str) -> tuple[str, ...]:
     """Return what the tool downloads from that has printed a text for want of a network; nothing where none has."""
     return next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())
+
+
+_NO_STORES: Mapping[str, str] = MappingProxyType({})
+
+PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "SOURCE_DATE_EPOCH"})
+"""Passed as they are, with every LC_* name."""
+
+LOCATIONS = (*PLACES, *ROOTS)
+"""Where a toolchain stands; passed when absolute."""
+
+VERSIONS = frozenset({"PYENV_VERSION", "RUSTUP_TOOLCHAIN", "GOTOOLCHAIN"})
+
+FIXED = {
+    "CI": "1",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "GIT_PAGER": "cat",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+"""No command waits for a person, and a test run leaves no bytecode behind."""
+
+NEVER = re.compile(
+    r"(LD|DYLD|PYTHON|GIT|SSH|ANTHROPIC|BASH_FUNC)_?.*"
+    r"|.*_API_KEY|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|NODE_OPTIONS|PERL5\w+|RUBY\w+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"
+)
+"""Not passed even when the user lists them: they run code, redirect git or are relay's own key."""
+
+
+def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str] = _NO_STORES) -> dict[str, str]:
+    """Return the environment of a command.
+
+    Args:
+        policy: relay's own environment, more names to pass, as the user listed them, and whether there is a network.
+        home: Home directory inside the sandbox.
+        tmp: Temporary directory inside the sandbox.
+        stores: What tools may use of the user's caches, by the variable that names each.
+    """
+    env, pass_env = policy.env, policy.pass_env
+    listed = {name for name in pass_env if not NEVER.fullmatch(name)}
+    passed = {
+        name: value for name, value in env.items() if name in PASSED | VERSIONS | listed or name.startswith("LC_")
+    }
+    places = {name: env[name] for name in LOCATIONS if env.get(name, "").startswith("/")}
+    return {
+        "npm_config_cache": str(tmp / ".cache" / "npm"),
+        **stores,
+        **({} if policy.reaches_hosts else list_offline()),
+        **passed,
+        **places,
+        **FIXED,
+        "PATH": clean_search_path(env.get("PATH", os.defpath)),
+        "HOME": str(home),
+        "TMPDIR": str(tmp),
+        "XDG_CACHE_HOME": str(tmp / ".cache"),
+    }
+
+
+def clean_search_path(path: str) -> str:
+    """Drop entries that are empty or relative: the current directory is the repository, which is hostile."""
+    return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))

@@ -11,7 +11,6 @@ from relay.base.secrecy import is_secret_name
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.sandbox.bwrap import Bwrap
-from relay.sandbox.environment import FIXED, NEVER, build_env
 from relay.sandbox.places import (
     find_emptied,
     find_home_directory,
@@ -22,6 +21,7 @@ from relay.sandbox.places import (
     is_there,
 )
 from relay.sandbox.run import Sandbox
+from relay.sandbox.toolchains import FIXED, NEVER, build_env
 from relay.sandbox.view import DEV_NULL, Op
 
 _ENVIRONMENTS = (".venv/bin", "venv/bin", "node_modules/.bin", "vendor/bin")

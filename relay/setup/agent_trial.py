@@ -22,7 +22,7 @@ from relay.git.command import get_git
 from relay.git.repository import open_repo
 from relay.runners.base import Callbacks, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
-from relay.sandbox.install import find_way
+from relay.sandbox.probe import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
 from relay.session.gauge import parse_reset_at
 from relay.session.usage import Usage

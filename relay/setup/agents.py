@@ -7,7 +7,7 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.runners.agents.home import find_engine_version, find_login, find_package_version, get_installed
 from relay.runners.agents.kinds import make_kind
-from relay.runners.agents.profile import Profile
+from relay.runners.agents.profiles import Profile
 from relay.runners.registry import list_profiles
 
 

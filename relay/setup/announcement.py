@@ -8,7 +8,7 @@ from relay.config.sources import find_unknown
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
-from relay.sandbox.openings.description import describe_opened
+from relay.sandbox.policy import describe_opened
 from relay.session.events import Noticed, RunStarted
 from relay.session.gauge import open_gauge
 from relay.session.values import SessionKind

@@ -23,9 +23,8 @@ from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_advice, find_bwrap
-from relay.sandbox.install import find_way
 from relay.sandbox.policy import Level, Mechanism
-from relay.sandbox.probe import ProbeAct, probe
+from relay.sandbox.probe import ProbeAct, find_way, probe
 from relay.session.values import SessionKind
 from relay.setup.announcement import describe_settings, describe_tracked
 from relay.setup.checklist import check_all

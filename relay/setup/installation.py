@@ -16,10 +16,10 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.sandbox.links import separate_tree
-from relay.sandbox.openings.doors import hold_doors
+from relay.sandbox.openings import hold_doors
+from relay.sandbox.output import render_output
 from relay.sandbox.policy import Level
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.sandbox.text import render_output
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.store.dependencies import digest_setup, is_set_up, save_set_up
 from relay.tools.workspace import Workspace

@@ -7,7 +7,7 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.config.model_table import show_user_file
 from relay.runners.agents.home import find_family, find_login, get_installed
-from relay.runners.agents.profile import Profile
+from relay.runners.agents.profiles import Profile
 from relay.runners.registry import list_profiles
 
 

@@ -10,7 +10,7 @@ from relay.base.errors import ExitCode, RelayError
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.insight.telemetry.log import EventLog, open_log
-from relay.sandbox.openings.inquiries import Inquiries
+from relay.sandbox.sockets import Inquiries
 from relay.session.events import (
     Event,
     GateStarted,

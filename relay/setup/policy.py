@@ -14,9 +14,8 @@ from relay.git.config_guard import find_tree_files, read_config
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
 from relay.sandbox.memory import find_most_bytes
-from relay.sandbox.places import find_real, is_socket, is_there
+from relay.sandbox.places import find_environments, find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Mechanism, Policy
-from relay.sandbox.virtualenvs import find_environments
 from relay.setup.context import RunRequest
 from relay.store.home import find_made_places, find_other_trees
 

@@ -17,7 +17,7 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.config import Settings
-from relay.gate.missing_program import may_be_made
+from relay.gate.absence import may_be_made
 from relay.git.config_guard import read_config, read_version
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import get_identity
@@ -28,8 +28,8 @@ from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
-from relay.sandbox.environment import clean_search_path
 from relay.sandbox.run import Sandbox
+from relay.sandbox.toolchains import clean_search_path
 from relay.sandbox.veil import lift_veil
 from relay.session.prices import suggest_models
 from relay.session.spend import Meter

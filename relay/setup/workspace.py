@@ -10,7 +10,7 @@ from relay.base.tree import read_start
 from relay.base.walk import open_ignored
 from relay.git.config_guard import find_tree_files
 from relay.plan.files import MAX_PLAN_BYTES, STATE_DIR, find_protected
-from relay.sandbox.openings.doors import hold_doors
+from relay.sandbox.openings import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
 from relay.setup.context import RunRequest

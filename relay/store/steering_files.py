@@ -23,8 +23,8 @@ from relay.git.names import list_paths
 from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
 from relay.plan.files import LEDGER_SUFFIX
+from relay.sandbox.places import list_folders
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
-from relay.sandbox.scan import list_folders
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"

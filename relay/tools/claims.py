@@ -12,12 +12,11 @@ from relay.ledger import Kind, Source
 from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
-from relay.sandbox.text import render_output
+from relay.sandbox.output import render_output
 from relay.session.events import QuestionAsked
-from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
-from relay.tools.workspace import RefusedError, Workspace
+from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_readable
 
 MAX_CLAIM_CHARS = 4_000
 """A page. Longer texts belong into a file."""

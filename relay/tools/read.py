@@ -13,14 +13,13 @@ from typing import Any, BinaryIO
 from relay.base.secrecy import is_covered
 from relay.base.tree import make_look
 from relay.base.values import dataclass
-from relay.sandbox.text import render_output
+from relay.sandbox.output import render_output
 from relay.session.tokens import MAX_READ_BYTES
 from relay.session.values import Shown
-from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
 from relay.tools.specs import MAX_READ_LINES
-from relay.tools.workspace import RefusedError, Workspace
+from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_readable
 
 MAX_LINE_CHARS = 2_000
 """Source of this and of `MAX_READ_LINES`: OpenCode's read tool."""

@@ -1,27 +1,157 @@
-"""`search`: lines that match a regular expression, by git grep inside the sandbox.
+"""`search`: lines that match a regular expression; `list`: files and directories. Both ask git inside the sandbox.
 
 Python's `re` was the other choice: it would need an interpreter inside the sandbox (which may hide the one relay runs
 on), is single-threaded, and has no guard against patterns that backtrack for ever. git grep uses all cores, knows what
-is ignored, takes PCRE (what models write), which gives up after a number of steps, and is killed after 20 s. It is
+is ignored, takes PCRE (what models write), gives up after a number of steps, and is killed after 20 s. It is
 asked twice, for counts and then for the lines of the newest files: millions of hits cost no more than their count.
+
+git also works before the first commit and walks 100,000 files in well under a second. Hooks, monitors and attribute
+drivers are off: a hostile configuration of the repository can do no more than a command of the model.
 """
 
 import os
 import re
+import stat
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
+from relay.sandbox.output import render_output
+from relay.sandbox.policy import MIB
 from relay.sandbox.process import CommandResult
-from relay.sandbox.text import render_output
-from relay.tools.confine import is_readable, locate, require_readable
-from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
 from relay.tools.output import ToolAnswer
-from relay.tools.workspace import RefusedError, Workspace
+from relay.tools.workspace import RefusedError, Workspace, is_readable, locate, require_readable
+
+QUICK_S = 20.0
+"""A listing or search that takes longer is cut off: the pattern is hostile or the repository is too big for it."""
+
+KEEP_BYTES = 64 * MIB
+"""Of git's answer: the names of a million files. Of more, the first half of this is looked at."""
+
+_GIT = (
+    "git",
+    "--no-pager",
+    "--no-optional-locks",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.attributesFile=/dev/null"),
+    *("-c", "submodule.recurse=false"),
+    *("-c", "grep.fallbackToNoIndex=false"),
+    *("-c", "safe.directory=*"),
+)
+_MOST_ALTERNATIVES = 64
+_GLOB_CHARS = re.compile(r"([*?\[\\])")
+
+
+def run_git(workspace: Workspace, *args: str) -> CommandResult:
+    """Run git at the root, in the sandbox of the session.
+
+    Raises:
+        RefusedError: It took longer than `QUICK_S`.
+    """
+    limits = replace(workspace.limits, timeout_s=QUICK_S, keep_bytes=KEEP_BYTES)
+    result = workspace.sandbox.run([*_GIT, *args], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop)
+    if result.timed_out:
+        raise RefusedError(f"No answer within {QUICK_S:.0f} s. Narrow the path or make the pattern simpler.")
+    return result
+
+
+def is_ignored(workspace: Workspace, path: str) -> bool:
+    """Say whether git ignores a path that is not tracked."""
+    return path != "" and run_git(workspace, "check-ignore", "-q", "--", f"./{path}").exit_code == 0
+
+
+def render_pathspecs(path: str, glob: str | None) -> tuple[str, ...]:
+    """Return what limits git to a path and, below it, to a glob; braces are spelled out, git does not know them.
+
+    Raises:
+        RefusedError: The braces multiply beyond reason.
+    """
+    if not glob:
+        return (f":(top,literal){path}",) if path else ()
+    base = _GLOB_CHARS.sub(r"\\\1", path)
+    globs = [part if "/" in part else f"**/{part}" for part in _expand_braces(glob.removeprefix("./").lstrip("/"))]
+    return tuple(f":(top,glob){base}{'/' if base else ''}{part}" for part in globs)
+
+
+def _expand_braces(glob: str) -> Sequence[str]:
+    done: list[str] = []
+    pending = [glob]
+    while pending:
+        current = pending.pop()
+        match = re.search(r"\{([^{}]*,[^{}]*)\}", current)
+        if match is None:
+            done.append(current)
+        else:
+            pending += [current[: match.start()] + part + current[match.end() :] for part in match[1].split(",")]
+        if len(done) + len(pending) > _MOST_ALTERNATIVES:
+            raise RefusedError(f"The braces in glob stand for more than {_MOST_ALTERNATIVES} patterns.")
+    return done
+
+
+def find_mtime_ns(root: Path, path: str) -> int:
+    """Return when a file was last changed; 0 when it is not there."""
+    try:
+        return os.lstat(f"{root}/{path}").st_mtime_ns  # a Path for each of 100,000 files costs seconds
+    except OSError:
+        return 0
+
+
+MAX_ENTRIES = 100
+"""As Claude Code and OpenCode do."""
+
+
+def run_list(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
+    """List one level, or with `glob` all levels."""
+    with locate(workspace.root, given.get("path", ""), follow=True) as place:
+        require_readable(workspace, place.path)
+        if place.status is None:
+            raise RefusedError(f"No such directory: {place.path}.")
+        is_directory = stat.S_ISDIR(place.status.st_mode)
+    path, glob = place.path, given.get("glob")
+    names = _ask_git(workspace, path, glob if is_directory else None, ignored=False)
+    remark = ""
+    if not names and is_ignored(workspace, path):
+        names, remark = _ask_git(workspace, path, glob if is_directory else None, ignored=True), " (ignored by git)"
+    below = f"{path}/" if path else ""
+    one_level = is_directory and not glob
+    entries = {_first_part(name, below) for name in names} if one_level else set(names)
+    return _answer(workspace, below if one_level else "", entries, f"{path or 'The repository'}{remark}")
+
+
+def _ask_git(workspace: Workspace, path: str, glob: str | None, *, ignored: bool) -> list[str]:
+    which = ("-o",) if ignored else ("-co", "--exclude-standard")
+    result = run_git(workspace, "ls-files", "-z", *which, "--", *render_pathspecs(path, glob))
+    if result.exit_code != 0:
+        raise RefusedError(f"The files cannot be listed: {result.output[:500].decode('utf-8', 'replace').strip()}")
+    return [os.fsdecode(name) for name in result.output.split(b"\0") if name]
+
+
+def _first_part(name: str, below: str) -> str:
+    """Return the entry of the directory `below` that leads to a file, with a slash when it is a directory."""
+    first, slash, _ = name.removeprefix(below).partition("/")
+    return first + slash
+
+
+def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str) -> ToolAnswer:
+    ages: dict[str, int] = {}
+    for entry in entries:
+        try:
+            status = os.lstat(f"{workspace.root}/{below}{entry}")  # a Path for each costs seconds
+        except OSError:
+            continue  # tracked, but not in the work tree
+        is_folder = stat.S_ISDIR(status.st_mode) and not entry.endswith("/")
+        ages[f"{entry}/" if is_folder else entry] = status.st_mtime_ns
+    ranked = sorted(ages, key=lambda name: (-ages[name], name))
+    if not ranked:
+        return ToolAnswer(text=f"{what}: nothing here that git does not ignore.")
+    more = len(ranked) - MAX_ENTRIES
+    return ToolAnswer(text="\n".join([*ranked[:MAX_ENTRIES], *([f"… {more:,} more; use glob"] if more > 0 else [])]))
+
 
 MAX_HITS = 100
 """As OpenCode does."""

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from relay.sandbox.child import Child
-from relay.sandbox.intake import Intake
-from relay.sandbox.text import render_output
+from relay.sandbox.child import Child, Intake
+from relay.sandbox.output import render_output
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.1

@@ -1,27 +1,131 @@
 """Tool servers of the user's own (`mcp_servers`), for the phases that name them.
 
-What a server says is data: tools that cannot be named or cost too much are left out, its texts are made printable and
-cut as every tool's are, and what it got of secrets is taken out.
+A server's messages are data: tools that cannot be named or cost too much are left out, texts are made printable and
+cut as every tool's are, and secrets that the server got are removed.
+
+A session writes the repository and its temporary directory, and a server may get secrets that no session has. So the
+session must not decide which program the server runs: it starts in a new directory, in a sandbox of its own, and PATH
+and the places of toolchains leave the repository out. It reads and writes there what commands do, by absolute paths.
 """
 
 import json
+import os
 import re
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from relay.base.errors import SandboxError
+from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import count, list_some
 from relay.config.news import fill_variables
-from relay.config.servers import ServerSettings
-from relay.sandbox.text import render_output
+from relay.config.servers import REPOSITORY, ServerSettings
+from relay.git.command import clean_path
+from relay.git.hooks import HEAD_BYTES, parse_programs
+from relay.sandbox.child import start_child
+from relay.sandbox.output import render_output
+from relay.sandbox.run import open_sandbox
+from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools.output import ToolAnswer, finish
-from relay.tools.server_links import AddressLink, ServerError, ServerLink
-from relay.tools.server_programs import make_opener
+from relay.tools.server_links import AddressLink, ProgramLink, ServerError, ServerLink
 from relay.tools.toolbox import Toolbox
 from relay.tools.workspace import Workspace
+
+_EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
+"""Finds the program as every command is found."""
+_HERE = (".", "..")
+_SYSTEM = Path("/usr")
+"""Is shown to every command, though a repository may be below it."""
+
+
+def make_opener(
+    name: str, settings: ServerSettings, workspace: Workspace, environ: Mapping[str, str]
+) -> Callable[[], ProgramLink]:
+    """Return what starts a server's program.
+
+    Args:
+        environ: The user's, for PATH and what the settings name.
+
+    Raises:
+        ServerError: There is no such program, or it would be the repository's.
+        KeyError: A variable that it needs is not set.
+    """
+    root, policy = workspace.root, workspace.sandbox.policy
+    given = {key: environ[key] for key in settings.env}
+    words = [_fill(word, root) for word in settings.command]
+    path = clean_path(environ.get("PATH", os.defpath), root)
+    places = _list_places(_get_program(words[0], path, root), path)
+    own = replace(policy, readable=(*policy.readable, *_list_shown(places, root, environ)), pass_env=())
+    inside = {key: "" for key in LOCATIONS if f"{policy.env.get(key, '')}/".startswith(f"{root}/")}
+    env = {**inside, **given, "PATH": path, "PYTHONSAFEPATH": "1"}
+
+    def start() -> ProgramLink:
+        with ExitStack() as stack:
+            try:
+                sandbox = stack.enter_context(
+                    open_sandbox(own, workspace.sandbox.level, inquiries=workspace.sandbox.inquiries)
+                )
+                child = start_child(
+                    sandbox.confinement, (*_EXEC, *words), limits=workspace.limits, cwd=sandbox.tmp, extra_env=env,
+                    errors=sandbox.private.path / f"mcp-{name}",
+                )  # fmt: skip
+            except SandboxError as error:
+                raise ServerError(str(error)) from None
+            advise = _advise if not own.reaches_hosts else str
+            return ProgramLink(child, workspace.should_stop, advise, stack.pop_all().close)
+
+    return start
+
+
+def _fill(word: str, root: Path) -> str:
+    if word in _HERE or word.startswith(("./", "../")):
+        raise ServerError(f"{word} in its command: it starts outside of the repository, which {REPOSITORY} stands for")
+    return word.replace(REPOSITORY, str(root))
+
+
+def _get_program(program: str, path: str, root: Path) -> Path:
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise ServerError(f"there is no program {program} on PATH, where the repository's own do not count")
+    for place in (Path(found), Path(found).resolve()):
+        if place.is_relative_to(root):
+            raise ServerError(f"{program} is {place}, in the repository: relay starts no server that a repository has")
+    return Path(found)
+
+
+def _list_places(program: Path, path: str) -> Iterator[Path]:
+    """Yield where a program is, and what its first line names, as they are called and as they are."""
+    yield from (program, program.resolve())
+    for names in parse_programs(read_start(program.resolve(), HEAD_BYTES) or b""):
+        if found := shutil.which(names[0], path=path):
+            yield from (Path(found), Path(found).resolve())
+
+
+def _list_shown(places: Iterator[Path], root: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    shown = tuple(dict.fromkeys(find_package(place) for place in places))
+    for place in shown:
+        is_above = root.is_relative_to(place) or Path(environ.get("HOME") or "/").is_relative_to(place)
+        if is_above and place != _SYSTEM:
+            raise ServerError(
+                f"its program is in {place}, which is not shown as a whole: give it a directory of its own"
+            )
+    return shown
+
+
+def _advise(words: str) -> str:
+    """Say what helps a program that wants to download what it is."""
+    if not (hosts := find_hosts(words)):
+        return words
+    listed = ", ".join(f'"{host}"' for host in hosts)
+    return f"{words}; it would download itself, and has no network: install it, or network = {{ hosts = [{listed}] }}"
+
 
 START_S = 30.0
 """How long a server may take to say what it has."""

@@ -1,21 +1,191 @@
-"""`bash`: one command in the sandbox, with its exit code first and its output made printable."""
+"""`bash`: one command in the sandbox, with its exit code first and its output made printable.
 
+A command can keep running in the background: servers, watchers, long builds. Each has a sandbox of its own and a thread
+that watches it, with the limits, the capped output file and the end of every other command. None outlives the session's
+turn, because nothing may write while relay checks and commits the session's work.
+"""
+
+import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from relay.base.errors import SandboxError
 from relay.base.secrecy import is_covered
+from relay.base.values import dataclass
 from relay.base.words import list_some
+from relay.sandbox.confined_run import Standby
+from relay.sandbox.output import render_output
 from relay.sandbox.policy import Level
 from relay.sandbox.process import CommandResult
-from relay.sandbox.text import render_output
-from relay.tools.background import Background
 from relay.tools.notes import LookFirst
 from relay.tools.output import ToolAnswer, reserve_output
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+MOST = 4
+"""Commands in the background at once."""
+SHARE = 3 * MOST
+"""Each may hold this part of a command's memory, all of them a third: a call at the same time needs its own."""
+FIRST_LOOK_S = 1.0
+"""How long a call waits for a command that ends at once, such as a server whose port is taken."""
+_SHOWN_BYTES = 4_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """One command. Mutable: its thread alone sets `ended`."""
+
+    command: str
+    output: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    ended: "Future[CommandResult]"
+
+    def run(self, workspace: Workspace) -> None:
+        try:
+            self.ended.set_result(self._run(workspace))
+        except BaseException as error:  # noqa: BLE001  # raised again by the session's thread, which asks for the result
+            self.ended.set_exception(error)
+
+    def _run(self, workspace: Workspace) -> CommandResult:
+        most = workspace.limits.memory_bytes
+        # What is heard is told, and what stands by is taken, on the session's thread only.
+        return replace(workspace.sandbox, hear=_ignore, standby=Standby()).run(
+            ["bash", "-c", self.command],
+            # Read while it is written: nothing of it waits in memory.
+            limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE, keep_bytes=0),
+            cwd=workspace.root,
+            should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
+            spool=self.output,
+        )
+
+    def describe(self) -> tuple[str, bool]:
+        """Say how it ended, and whether that is a success; for one whose thread is done."""
+        try:
+            result = self.ended.result()
+        except SandboxError as error:
+            return str(error), False
+        notes = "; ".join(result.notes)
+        code = result.exit_code
+        return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended"), code == 0
+
+
+def _ignore(_end: bytes) -> None:
+    """Nobody listens."""
+
+
+class Background:
+    """What runs in the background of one session. Mutable; `stop` ends all of it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._running: list[tuple[_Job, threading.Thread]] = []
+        self._ended: list[_Job] = []
+
+    def start(self, command: str, output: Path | None) -> ToolAnswer:
+        """Start a command and say what came of it; the same command again takes the place of the first.
+
+        Raises:
+            RefusedError: Enough is running, there is no place for its output, or it could change what git runs.
+        """
+        if output is None:
+            raise RefusedError("Nothing can be kept running here: there is no place for its output.")
+        self._require_fixed_configuration()
+        self._collect()
+        same = [pair for pair in self._running if pair[0].command == command]
+        if len(self._running) - len(same) >= MOST:
+            running = "\n".join(f"- {job.command}" for job, _ in self._running)
+            raise RefusedError(f"{MOST} commands are running already; nothing was started. They are:\n{running}")
+        self._end(same)
+        self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
+        from concurrent.futures import Future
+
+        job = _Job(command=command, output=output, ended=Future())
+        thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
+        thread.start()
+        thread.join(FIRST_LOOK_S)
+        where = self._workspace.render_handle(output)
+        if not thread.is_alive():
+            words, succeeded = job.describe()
+            text = f"ended at once: {words}; output: {where} (use read).\n{_read_end(output)}"
+            return ToolAnswer(text=text, is_error=not succeeded, changed_paths=None)
+        self._running.append((job, thread))
+        text = (
+            f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
+            f"The same command again restarts it.\n{_read_end(output)}"
+        )
+        return ToolAnswer(text=text, changed_paths=None)
+
+    def _require_fixed_configuration(self) -> None:
+        """Refuse where the sandbox cannot keep what git's configuration includes as it is.
+
+        relay reads the configuration before it has git look at the files that a session made; nothing may change it in
+        between. Between two calls nothing runs but what is in the background.
+        """
+        root = self._workspace.root
+        for name in self._workspace.configuration:
+            if os.path.realpath(root / name) != str(root / name) or not (root / name).is_file():
+                raise RefusedError(
+                    f"Nothing can be kept running here: git's configuration includes {name}, which is no plain file."
+                )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether files may change between two calls."""
+        return any(thread.is_alive() for _, thread in self._running)
+
+    def take_news(self) -> tuple[str, ...]:
+        """Return a line for each command that ended since the last call."""
+        self._collect()
+        news = tuple(
+            f"[background `{job.command}`: {job.describe()[0]}; output: {self._workspace.render_handle(job.output)}]"
+            for job in self._ended
+        )
+        self._ended.clear()
+        return news
+
+    def stop(self) -> None:
+        """End everything; harmless when repeated. A bug that ended a command's thread is raised here at the latest."""
+        self._end(self._running)
+        self._collect()
+        for job in self._ended:
+            job.describe()
+
+    def _end(self, pairs: Sequence[tuple[_Job, threading.Thread]]) -> None:
+        # All are told before one is waited for: they end at the same time, not one after the other.
+        for job, _ in pairs:
+            job.stop.set()
+        for _, thread in pairs:
+            thread.join()
+
+    def _collect(self) -> None:
+        self._ended += [job for job, thread in self._running if not thread.is_alive()]
+        self._running = [pair for pair in self._running if pair[1].is_alive()]
+
+    def _say_how_to_reach(self) -> str:
+        if self._workspace.sandbox.policy.network:
+            return "Other calls reach it through its port."
+        return "Other calls reach it through a Unix socket below $TMPDIR; each call has ports of its own."
+
+
+def _read_end(path: Path) -> str:
+    """What went wrong stands at the end."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _SHOWN_BYTES))
+            data = stream.read(_SHOWN_BYTES)
+    except OSError:
+        return "(no output)"
+    return render_output(data).strip("\n") or "(no output yet)"
+
 
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""

@@ -1,28 +1,135 @@
-"""A set of tools: what the model sees, and one function that runs a call.
+"""A set of tools: their specs for the model, and one function that checks, runs and answers a call.
 
 Every call gets exactly one result. What a tool refuses and what the system refuses (no such file, disk full) are
 results; anything else that is raised is a bug of relay.
+
+A call's input is checked against the part of JSON Schema that relay's own specs use: objects with string, integer,
+boolean and list properties, ``minimum``, ``enum``, ``required`` and no others. A library for the whole standard would
+cost start-up time.
+
+A text that relay itself writes down (ticks, records, amendments, batons, plans) ends in a commit message, the plan, the
+ledger or the next session's first message. If it holds a secret the call is refused, so that the session can say it
+differently.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from relay.base.redaction import find_secrets
 from relay.base.values import dataclass
 from relay.sandbox.policy import Level
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims, specs
-from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write
-from relay.tools.listing import run_list
 from relay.tools.notes import Keep, LegNotes, LookFirst
 from relay.tools.output import ToolAnswer, finish
 from relay.tools.read import run_read
-from relay.tools.search import run_search
-from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
-from relay.tools.validate import check_input
+from relay.tools.search import run_list, run_search
+from relay.tools.shell import DEFAULT_TIMEOUT_S, Background, run_bash
 from relay.tools.workspace import RefusedError, Workspace
+
+_WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})
+
+
+def refuse_secrets(run: Callable[[ToolCall], ToolResult], values: Sequence[str]) -> Callable[[ToolCall], ToolResult]:
+    """Return `run` with calls refused whose text looks like a secret; `values` are those of the environment."""
+
+    def run_discreetly(call: ToolCall) -> ToolResult:
+        if call.name in _WRITTEN_DOWN:
+            found = find_secrets("\n".join(_iter_texts(call.input)), environ_values=values)
+            if found:
+                words = f"Not kept: what you wrote holds what looks like {found[0].kind}. Say it without the secret."
+                return ToolResult(text=words, is_error=True)
+        return run(call)
+
+    return run_discreetly
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    """Yield every text in decoded JSON, however it is nested."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                yield text
+            case dict() as table:
+                pending += [*table, *table.values()]
+            case list() | tuple() as items:
+                pending += items
+            case _:
+                continue
+
+
+_ENTRIES = {"string": str, "object": dict}
+
+
+def check_input(spec: ToolSpec, given: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the input and what is allowed; None when nothing is."""
+    faults = _check_object(spec.input_schema, given)
+    if not faults:
+        return None
+    return f"{spec.name}: {'; '.join(faults)}. Nothing was done. Allowed: {_list_allowed(spec.input_schema)}."
+
+
+def _list_allowed(schema: Mapping[str, Any]) -> str:
+    required, properties = schema["required"], schema["properties"]
+    return ", ".join(f"{name}{'' if name in required else '?'}: {_words(properties[name])}" for name in properties)
+
+
+def _check_object(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    properties: Mapping[str, Any] = schema["properties"]
+    faults = [f'"{name}" is missing' for name in schema["required"] if name not in given]
+    faults += [f'"{name}" is not known' for name in given if name not in properties]
+    return faults + [
+        f'"{name}" {fault}'
+        for name, value in given.items()
+        if name in properties and (fault := _check_value(properties[name], value))
+    ]
+
+
+def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
+    match schema["type"]:
+        case "string" if isinstance(value, str):
+            if value not in schema.get("enum", (value,)):
+                return f"must be one of {', '.join(schema['enum'])}"
+            return None if _is_text(value) else "holds half of a surrogate pair"
+        case "integer" if isinstance(value, int) and not isinstance(value, bool):
+            least = schema.get("minimum")
+            return f"must be at least {least}" if least is not None and value < least else None
+        case "boolean" if isinstance(value, bool):
+            return None
+        case "array" if isinstance(value, list) and all(
+            isinstance(e, _ENTRIES[schema["items"]["type"]]) for e in value
+        ):
+            return next((fault for entry in value if (fault := _check_value(schema["items"], entry))), None)
+        case "object" if isinstance(value, dict):
+            return "; ".join(_check_object(schema, value)) or None
+        case _:
+            return f"must be {_words(schema)}"
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _words(schema: Mapping[str, Any]) -> str:
+    kinds = {"string": "a string", "integer": "an integer", "boolean": "true or false"}
+    match schema["type"]:
+        case "array" if schema["items"]["type"] == "object":
+            return f"a list of {{{_list_allowed(schema['items'])}}}"
+        case "array":
+            return "a list of strings"
+        case "object":
+            return f"{{{_list_allowed(schema)}}}"
+        case kind:
+            return kinds[kind]
+
 
 _Handler = Callable[[ToolCall], ToolAnswer]
 

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from relay.base.errors import RunnerError
 from relay.cli.agents import command
 from relay.config.agents import AgentSettings
-from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
-from relay.runners.agents.profile import Profile, Way
-from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
+from relay.runners.agents.kinds import adapt_profile
+from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES, Profile, Way
 from rigs.agents.real import AGENTS
 
 

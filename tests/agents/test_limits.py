@@ -15,17 +15,15 @@ import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
 from relay.runners.agents.account import Account
-from relay.runners.agents.acp import Text, ToolUpdate
-from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS, AgentActivity
+from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS, AgentActivity, Text, ToolUpdate
 from relay.runners.agents.dialects import MESSAGES, ModelRequest
 from relay.runners.agents.gateway import HeldRequest, Passed
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
 from relay.runners.agents.wire import MAX_LINE_BYTES, MAX_PARTS, Wire, parse_incoming
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
-from relay.sandbox.child import Child
-from relay.sandbox.intake import MOST_WAITING, Intake
+from relay.sandbox.child import MOST_WAITING, Child, Intake
 from relay.sandbox.policy import Limits
-from relay.sandbox.start import Launch, Started
+from relay.sandbox.process import Launch, Started
 from relay.session.events import Noticed, TextShown
 from relay.session.gauge import parse_reset_at
 from relay.session.values import ToolResult

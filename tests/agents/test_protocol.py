@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.agents.acp import Text, ToolUpdate, choose_option, find_version, has_mode, read_update, takes_system
-from relay.runners.agents.activity import AgentActivity
+from relay.runners.agents.acp import (
+    AgentActivity,
+    Text,
+    ToolUpdate,
+    choose_option,
+    find_version,
+    has_mode,
+    read_update,
+    takes_system,
+)
 from relay.runners.agents.wire import Answered, Notification, Question, parse_incoming, split_lines
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 

@@ -15,7 +15,7 @@ from relay.cli.sessions import make_end_event
 from relay.run.loop import run
 from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
-from relay.runners.agents.activity import MOST_CHARS, MOST_TOOLS
+from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import (
     GaugeCrossed,

@@ -7,8 +7,7 @@ import pytest
 from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.config.agents import AgentSettings
 from relay.runners.agents.acp import read_fill, read_usage
-from relay.runners.agents.adaptation import adapt_profile
-from relay.runners.agents.kinds import make_kind
+from relay.runners.agents.kinds import adapt_profile, make_kind
 from relay.runners.agents.profiles import PROFILES
 from relay.session.events import GaugeCrossed, HostAsked, LegEnded, Noticed
 from relay.session.usage import Usage

@@ -19,9 +19,8 @@ from relay.rehearsal.server import Rehearsal, serve
 from relay.rehearsal.stage import Recorded
 from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
-from relay.runners.messages.connection import ApiConnection
+from relay.runners.messages.connection import ApiConnection, make_dialect
 from relay.runners.messages.conversation import ApiRunner, Conversation
-from relay.runners.messages.dialect import make_dialect
 from relay.session.events import Event
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import find_price

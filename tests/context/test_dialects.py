@@ -4,7 +4,7 @@ import pytest
 
 from relay.config.model import Compat, ModelSettings
 from relay.rehearsal.turns import DIALECTS
-from relay.runners.messages.dialect import EndpointDialect, RequestPart, make_dialect
+from relay.runners.messages.connection import EndpointDialect, RequestPart, make_dialect
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.prices import parse_price

@@ -5,7 +5,7 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.history import History
+from relay.runners.messages.context_window import History
 from relay.runners.messages.strategies import CLEARED, clear_results, compact
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolResult

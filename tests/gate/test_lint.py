@@ -1,6 +1,6 @@
 """What the verify commands of a plan would prove, before it is run."""
 
-from relay.gate.lint import check_gates
+from relay.gate.shell_line import check_gates
 from relay.plan.parse import parse_plan
 
 PLAN = """\

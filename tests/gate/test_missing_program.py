@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.gate.missing_program import find_missing_program, may_be_made
+from relay.gate.absence import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, Outcome
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.gate.verdict import compare_gate, has_turned_green
+from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate, has_turned_green
 
 
 def check(command="lint", status=Outcome.PASSED, exit_code=None, failures=(), tail="", handle=""):

@@ -12,7 +12,7 @@ import pytest
 from relay.base.errors import RelayError
 from relay.base.interrupts import Interrupted, Interrupts
 from relay.git.command import Git
-from relay.runners.messages.watchdog import open_within
+from relay.runners.messages.reading import open_within
 
 SLOW = re.compile(r"(a+)+\Z")
 SIGNALS = {"SIGTERM": (signal.SIGTERM,), "Ctrl-C twice": (signal.SIGINT, signal.SIGINT)}

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.body import BodyWriter
+from relay.runners.messages.api import BodyWriter
 
 TEXTS = st.text(max_size=5)
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "mark", "extend", "cut"]), TEXTS, st.booleans()), max_size=12)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.history import LOOK_BACK_BLOCKS, History
+from relay.runners.messages.context_window import LOOK_BACK_BLOCKS, History
 from relay.session.values import ToolResult
 
 

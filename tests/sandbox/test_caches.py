@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.sandbox.layers import _works, open_layers
 from relay.sandbox.links import Links
+from relay.sandbox.places import Found
 from relay.sandbox.policy import Level
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.scan import Found
 from relay.sandbox.toolchains import TOOLS, find_stores, list_usable
-from relay.sandbox.view import look_around, plan_view, render_view
+from relay.sandbox.view import _works, look_around, open_layers, plan_view, render_view
 
 TRICKS = (
     "echo evil > $STORE/file",

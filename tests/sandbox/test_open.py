@@ -20,12 +20,11 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.child import start_child
 from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
-from relay.sandbox.install import require_container
+from relay.sandbox.places import scan_repository
 from relay.sandbox.policy import Level, Limits, Mechanism
-from relay.sandbox.probe import holds, probe, prove
+from relay.sandbox.probe import holds, probe, prove, require_container
+from relay.sandbox.process import ATTEMPTS, Launch
 from relay.sandbox.run import open_sandbox
-from relay.sandbox.scan import scan_repository
-from relay.sandbox.start import ATTEMPTS, Launch
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(timeout_s=20)
@@ -95,7 +94,7 @@ NESTED = """
 import json, os, sys
 from pathlib import Path
 from relay.base.errors import SandboxError
-from relay.sandbox.install import require_container
+from relay.sandbox.probe import require_container
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ), git_dirs=(Path(sys.argv[1]) / ".git",))
@@ -284,7 +283,7 @@ def test_prepared_process_is_closed_to_its_user(tmp_path: Path) -> None:
     """After `prepare_process` the environment of relay cannot be read by another process of the user."""
     script = """
 import os, sys, subprocess
-from relay.sandbox.hardening import prepare_process
+from relay.sandbox.memory import prepare_process
 if sys.argv[1] == "yes": prepare_process()
 me = str(os.getpid())
 sys.exit(subprocess.run(["cat", "/proc/" + me + "/environ"], capture_output=True).returncode != 0)

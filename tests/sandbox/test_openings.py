@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from relay.sandbox import inside
 from relay.sandbox.bwrap import find_open, knows_abstract
-from relay.sandbox.openings import inside
-from relay.sandbox.openings.sockets import carry
 from relay.sandbox.policy import Door, Level
+from relay.sandbox.sockets import carry
 
 ASK = """
 import os, socket, sys

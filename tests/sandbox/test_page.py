@@ -8,10 +8,10 @@ import pytest
 
 from relay.base.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.config.keys import KEYS
-from relay.sandbox.environment import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
 from relay.sandbox.links import INSTALLED, TOOL_CACHES
 from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS
 from relay.sandbox.policy import PROTECTED_NAMES
+from relay.sandbox.toolchains import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
 from relay.store.dependencies import LOCK_FILES
 
 PAGE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()

@@ -13,16 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.errors import SandboxError
-from relay.sandbox.bwrap import MOST_LENT, lend_files
-from relay.sandbox.environment import NEVER, build_env, clean_search_path
-from relay.sandbox.install import find_install_command, find_way
+from relay.sandbox.bwrap import MOST_LENT, Filter, assemble, lend_files
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.memory import read_files_bytes
 from relay.sandbox.output import END_BYTES, Capture
 from relay.sandbox.places import find_emptied, find_home_directory, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
-from relay.sandbox.seccomp import Filter, assemble
+from relay.sandbox.probe import find_install_command, find_way
+from relay.sandbox.toolchains import NEVER, build_env, clean_search_path
 from relay.sandbox.view import Mount, Op, is_visible
 
 

@@ -19,10 +19,9 @@ import pytest
 
 from relay.base.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
-from relay.sandbox.process import wrap_limits
-from relay.sandbox.start import ATTEMPTS, wait_until_bound
+from relay.sandbox.private_folder import end_orphans, end_survivors, find_survivors
+from relay.sandbox.process import ATTEMPTS, wait_until_bound, wrap_limits
 from relay.sandbox.supervisor import read_processes
-from relay.sandbox.survivors import end_orphans, end_survivors, find_survivors
 from tests.waiting import wait_until
 
 SHORT = Limits(timeout_s=1.5)

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.config.network import EVERY, is_name, read_network
-from relay.sandbox.openings.doors import PROXY_PORT, hold_doors
-from relay.sandbox.openings.hosts import is_named, is_public
-from relay.sandbox.openings.inquiries import MOST, Inquiries, Inquiry
-from relay.sandbox.openings.proxy import Proxy, find_server_name
+from relay.sandbox.openings import PROXY_PORT, hold_doors
+from relay.sandbox.proxy import Proxy, find_server_name, is_named, is_public
+from relay.sandbox.sockets import MOST_INQUIRIES, Inquiries, Inquiry
 
 HOST = "registry.example.org"
 PUBLIC = "93.184.216.34"
@@ -258,9 +257,9 @@ def test_no_first_message_confuses_the_reader_of_names(said: bytes) -> None:
 
 def test_a_program_in_a_loop_fills_no_memory() -> None:
     inquiries = Inquiries()
-    for number in range(MOST + 5):
+    for number in range(MOST_INQUIRIES + 5):
         inquiries.note(Inquiry(host=f"h{number % 2}.org", refused="no"))
-    assert len(inquiries.take()) == MOST
+    assert len(inquiries.take()) == MOST_INQUIRIES
     assert inquiries.take_refusals() == ("h0.org was refused: no", "h1.org was refused: no")
 
 

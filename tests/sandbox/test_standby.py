@@ -15,12 +15,11 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.confined_run import Standby
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import CommandResult, render_words, wrap_limits
-from relay.sandbox.standby import Standby
-from relay.sandbox.start import has_mounts
+from relay.sandbox.private_folder import find_survivors
+from relay.sandbox.process import CommandResult, has_mounts, render_words, wrap_limits
 from relay.sandbox.supervisor import find_descendants
-from relay.sandbox.survivors import find_survivors
 from tests.waiting import wait_until
 
 LIMITS = Limits(timeout_s=20)

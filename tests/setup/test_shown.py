@@ -10,7 +10,7 @@ import pytest
 from relay.base.errors import ConfigError, ExitCode
 from relay.config import load_settings
 from relay.git.repository import open_repo
-from relay.sandbox.virtualenvs import find_environments
+from relay.sandbox.places import find_environments
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.policy import make_policy
 from tests.scripted import Act, ScriptedRunner

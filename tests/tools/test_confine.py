@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from relay.base.secrecy import fold_name, is_covered
 from relay.session.values import ToolCall
-from relay.tools.confine import locate
-from relay.tools.workspace import RefusedError
+from relay.tools.workspace import RefusedError, locate
 
 PARTS = [
     *(

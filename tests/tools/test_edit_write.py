@@ -13,9 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from relay.session.values import ToolCall
-from relay.tools.confine import locate
-from relay.tools.replace import replace_target
-from relay.tools.workspace import RefusedError
+from relay.tools.edit import replace_target
+from relay.tools.workspace import RefusedError, locate
 
 text_parts = st.text(
     alphabet=st.sampled_from("abc \t\né\r") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=30
@@ -169,8 +168,8 @@ def test_a_full_or_closed_directory_is_a_result_and_leaves_nothing(bench):
 def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
     """SIGKILL while a session writes: what git would commit is a whole file or no file."""
     script = (
-        "import sys; from pathlib import Path; from relay.tools.confine import locate\n"
-        "from relay.tools.replace import replace_target; import os\n"
+        "import sys; from pathlib import Path; from relay.tools.workspace import locate\n"
+        "from relay.tools.edit import replace_target; import os\n"
         "root = Path(sys.argv[1]); fd = os.open(root / '.relay/outputs', os.O_RDONLY); n = 0\n"
         "while True:\n"
         "  n += 1\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.sandbox.text import render_output
+from relay.sandbox.output import render_output
 from relay.session.tokens import estimate_tokens
 from relay.tools.output import ToolAnswer, cut_middle, finish
 from relay.tools.workspace import OUTPUT_CAP_TOKENS

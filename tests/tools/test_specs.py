@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
-from relay.tools.validate import check_input
+from relay.tools.toolbox import check_input
 
 BUDGET_TOKENS = 1_250
 

@@ -63,7 +63,7 @@ def _name(check: Mapping[str, Any]) -> str:
 
 
 def _say(check: Mapping[str, Any]) -> str:
-    from relay.gate.verdict import WORDS
+    from relay.gate.model import WORDS
 
     code = check.get("exit_code")
     status = str(check.get("status", ""))

@@ -5,8 +5,7 @@ for long: such a commit is made and says so. It is refused where nothing speaks 
 """
 
 from relay.base.values import dataclass
-from relay.gate.model import GateResult
-from relay.gate.verdict import has_turned_green
+from relay.gate.model import GateResult, has_turned_green
 from relay.git.names import render_path, with_parents
 from relay.git.objects import find_names
 from relay.git.repository import Repo

@@ -13,10 +13,9 @@ from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
-from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict
+from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict, compare_gate
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
-from relay.gate.verdict import compare_gate
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
 from relay.git.names import with_parents
@@ -25,11 +24,10 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED
-from relay.sandbox.places import find_real
+from relay.sandbox.output import render_output
+from relay.sandbox.places import find_real, make_hiding
 from relay.sandbox.policy import Lent, StandIn
 from relay.sandbox.run import Sandbox
-from relay.sandbox.scan import make_hiding
-from relay.sandbox.text import render_output
 from relay.session.events import GateFinished, GateStarted
 from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext

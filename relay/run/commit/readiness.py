@@ -9,11 +9,17 @@ from relay.base.hints import Command, Hint, TypedPath
 from relay.base.words import list_some, shorten
 from relay.config import Settings
 from relay.config.network import CLOSED
-from relay.gate.lint import find_lines
-from relay.gate.missing_file import find_missing_files, find_near, may_come, read_missed, suggest
-from relay.gate.missing_program import find_missing_program, may_be_made
+from relay.gate.absence import (
+    find_missing_files,
+    find_missing_program,
+    find_near,
+    may_be_made,
+    may_come,
+    read_missed,
+    suggest,
+)
 from relay.gate.model import CommandCheck, Outcome
-from relay.gate.shell_line import check_command, proves_nothing
+from relay.gate.shell_line import check_command, find_lines, proves_nothing
 from relay.git.names import list_paths, render_path, with_parents
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan

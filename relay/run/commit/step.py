@@ -12,7 +12,7 @@ from relay.base.hints import RUN, Command
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
 from relay.base.words import list_some
-from relay.gate.verdict import compare_gate
+from relay.gate.model import compare_gate
 from relay.git.command import GitError
 from relay.git.index import check_state
 from relay.git.message import Message

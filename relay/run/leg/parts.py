@@ -18,8 +18,7 @@ from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.store.presence import list_beside
 from relay.tools.notes import LegNotes
-from relay.tools.secret_check import refuse_secrets
-from relay.tools.toolbox import build_runner_tools
+from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 if TYPE_CHECKING:
     from relay.tools.servers import Served

@@ -48,9 +48,8 @@ from relay.store.inbox import drop_words, read_words
 from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.session_cost import drop_spent
 from relay.store.texts import find_text
-from relay.tools.secret_check import refuse_secrets
 from relay.tools.specs import ASK, SUBMIT_PLAN
-from relay.tools.toolbox import build_reader_tools
+from relay.tools.toolbox import build_reader_tools, refuse_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,8 @@ from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.output import ToolAnswer
-from relay.tools.secret_check import refuse_secrets
 from relay.tools.specs import JUDGE_FINDINGS, REPORT_FINDINGS
-from relay.tools.toolbox import build_reader_tools
+from relay.tools.toolbox import build_reader_tools, refuse_secrets
 from relay.tools.workspace import Workspace
 
 TakenT = TypeVar("TakenT")

@@ -11,8 +11,7 @@ from relay.runners.agents.dialects import ModelRequest
 from relay.runners.agents.gateway import Passed
 from relay.runners.agents.tally import Tally
 from relay.runners.base import ModelInfo, SessionSpec
-from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.retry import RetryPolicy, Wait
+from relay.runners.messages.faults import Fault, FaultKind, RetryPolicy, Wait
 from relay.runners.turns import end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
 from relay.session.gauge import Gauge, Zone, open_gauge

@@ -1,17 +1,19 @@
 """Stands between an agent and its endpoint: HTTP on a Unix socket, forwarded as it streams.
 
-Each request that a model answers is held until the session lets it go: nothing is sent that was not counted, and a
-request of the session's own conversation is where all of its tools have ended. What passes is not changed but for the
-key, which is relay's to hold and never the agent's, and for the longest answer, where the caps leave less; what an
-endpoint offers besides models is out of reach.
+Each request to a model is held until the session lets it go, so nothing is sent that was not counted. A request of the
+session's own conversation shows that all of its tools have ended. The gateway changes two things only: it adds the key,
+which the agent never holds, and lowers the longest answer where the caps leave less. What an endpoint offers besides
+models is out of reach.
 
-An ASGI server would bring its event loop into every run, for one client.
+h11 frames the requests and answers, as strictly as it does for the HTTP client. An ASGI server would bring its event
+loop into every run, for one client.
 """
 
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -19,21 +21,108 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import h11
+
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
-from relay.runners.agents.http_peer import HttpPeer, MalformedError
 from relay.runners.agents.tally import Tally, describe_answer
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.watchdog import most_answer_bytes
-from relay.sandbox.openings.sockets import listen
+from relay.runners.messages.reading import most_answer_bytes
+from relay.sandbox.sockets import listen
 from relay.session.tape import Keep
 
 if TYPE_CHECKING:
     import h11
     import httpx2
+
+
+_MAX_HEAD_BYTES = 64 * 1024
+"""Of a request's line and headers, or of what stands between two of its chunks."""
+_CHUNK_BYTES = 64 * 1024
+Headers = Iterable[tuple[str, str]]
+
+
+class MalformedError(Exception):
+    """What came is no HTTP, or ended before its end."""
+
+
+class HttpPeer:
+    """Who asks over one connection. Mutable: it says one thing after another, and may go."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._is_heard = True
+        self._method = b""
+
+    def read_head(self) -> h11.Request | None:
+        """Return the head of the next request, of which everything before is answered; None behind the last.
+
+        Raises:
+            MalformedError: It is none.
+        """
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        if self._http.our_state is not h11.IDLE:
+            return None
+        head = self._take()
+        if not isinstance(head, h11.Request):
+            return None
+        self._method = head.method
+        return head
+
+    def read_body(self) -> Iterator[bytes]:
+        """Yield what the request says behind its head.
+
+        Raises:
+            MalformedError: It is not what the head says, or ends too early.
+        """
+        while isinstance(part := self._take(), h11.Data):
+            yield bytes(part.data)
+
+    def _take(self) -> Any:
+        try:
+            while (found := self._http.next_event()) is h11.NEED_DATA:
+                if self._http.they_are_waiting_for_100_continue:
+                    self._say(h11.InformationalResponse(status_code=100, headers=[]))
+                self._http.receive_data(self._peer.recv(_CHUNK_BYTES))
+        except h11.RemoteProtocolError as error:
+            raise MalformedError(f"the request is no HTTP: {error}") from None
+        return found
+
+    def begin(self, status: int, headers: Headers) -> bool:
+        """Begin an answer; False when nobody hears it."""
+        given = [(name.encode(), value.encode("ascii", "replace")) for name, value in headers]
+        return self._say(h11.Response(status_code=status, headers=given))
+
+    def send(self, data: bytes) -> bool:
+        """Go on with it; False when nobody hears it."""
+        return self._say(h11.Data(data=data))
+
+    def end(self) -> bool:
+        """End it; False when nobody heard it."""
+        return self._say(h11.EndOfMessage())
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """Say a whole answer, if none has begun."""
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.begin(status, [*headers, ("content-length", str(len(body)))])
+            if self._method != b"HEAD":
+                self.send(body)
+            self.end()
+
+    def _say(self, event: h11.Event) -> bool:
+        data = self._http.send(event)
+        if data and self._is_heard:
+            try:
+                self._peer.sendall(data)
+            except OSError:
+                self._is_heard = False
+        return self._is_heard
+
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Of a request; endpoints take no more."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from relay.base.errors import RunnerError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.runners.agents.profile import Profile, Way
+from relay.runners.agents.profiles import Profile, Way
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
-from relay.sandbox.programs import MODULES, find_package
+from relay.sandbox.toolchains import MODULES, find_package
 from relay.session.prices import normalize_model
 
 HOME_NAME = "home"

@@ -16,7 +16,7 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.runners.agents.wire import MAX_LINE_BYTES, Question, parse_incoming, render_answer
-from relay.sandbox.openings.sockets import listen
+from relay.sandbox.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 
 BRIDGE = """

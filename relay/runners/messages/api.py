@@ -1,4 +1,4 @@
-"""The Messages API over HTTP: one request in, one `Answer` or one `Fault` out.
+"""The Messages API over HTTP: one request in, one `Answer` or one `Fault` out; and the limits of a model.
 
 Retries, the conversation and the tools live elsewhere; address, key and headers in `endpoint.py`.
 """
@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,9 @@ from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.base.redaction import redact
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.config.model_table import show_user_file
+from relay.config.model_table import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.body import BodyWriter
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
     Family,
@@ -32,17 +31,132 @@ from relay.runners.messages.endpoint import (
     read_beginning,
     require_success,
 )
-from relay.runners.messages.faults import Fault, FaultKind, classify_error
-from relay.runners.messages.limits import read_limits, settle_limits
-from relay.runners.messages.reading import OnBlock, PageError, read_answer
-from relay.runners.messages.retry import find_retry_after
-from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
+from relay.runners.messages.faults import Fault, FaultKind, classify_error, find_retry_after
+from relay.runners.messages.reading import (
+    END_S,
+    OnBlock,
+    OpeningTimeoutError,
+    PageError,
+    StalledError,
+    Watchdog,
+    open_within,
+    read_answer,
+)
 from relay.runners.messages.wire_notes import NotedRequest
+from relay.session.gauge import LEAST_WINDOW_TOKENS
+from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
 from relay.session.tape import Keep
 from relay.session.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
+
+
+def read_limits(body: Any) -> ModelSettings:
+    """Read what Anthropic's, OpenAI's or Google's Models API says: window and output limit, as far as it gives them.
+
+    Gateways have forms of their own, which say nothing here.
+    """
+    if isinstance(body, dict) and isinstance(body.get("data"), dict):
+        body = body["data"]
+    if not isinstance(body, dict):
+        return NOTHING_SET
+    names = ("inputTokenLimit", "outputTokenLimit") if "name" in body else ("max_input_tokens", "max_tokens")
+    limits = [body.get(name) for name in names]
+    window, output = (value if type(value) is int and value > 0 else None for value in limits)
+    return ModelSettings(window_tokens=window, max_output_tokens=output)
+
+
+def settle_limits(
+    model: str,
+    own: ModelSettings,
+    found: ModelSettings,
+    *,
+    rehearsed: bool = False,
+    complaint: str = "the endpoint gives no limits for",
+    user_file: str,
+) -> ModelInfo:
+    """Put a model's limits together.
+
+    Args:
+        own: What the user's settings say of it.
+        found: What the endpoint says.
+        rehearsed: The endpoint is a rehearsal server.
+        complaint: What an error says of the endpoint, up to the model's name.
+        user_file: Where the user's own settings are, for the hint.
+
+    Raises:
+        RunnerError: Nobody gives them, or the window holds no session.
+    """
+    table = find_limits(model)
+    window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
+    output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
+    if not window or not output:
+        so_far = replace(own, window_tokens=window or None, max_output_tokens=output or None)
+        raise RunnerError(
+            f"{complaint} {model!r}{suggest_models(model)}, and relay's table of {PRICES_SEEN} does not know it",
+            hint=f"if address and name are right, put what the model can do into {user_file}:\n"
+            f"{render_model_table(model, so_far)}",
+        )
+    if window < LEAST_WINDOW_TOKENS:
+        raise RunnerError(
+            f"{model} has a context window of {window} tokens, which holds no session",
+            hint=f'choose another model, or set window_tokens of [models."{model}"] in {user_file}',
+        )
+    settled = bool(own.window_tokens or own.max_output_tokens)
+    listed = bool(found.window_tokens and found.max_output_tokens)
+    return ModelInfo(
+        id=model,
+        window_tokens=window,
+        max_output_tokens=output,
+        rehearsed=rehearsed,
+        source="settings" if settled else "models api" if listed else f"table {PRICES_SEEN}",
+    )
+
+
+_CONVERSATION = "messages"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class BodyWriter:
+    """Writes the requests of conversations. Mutable: remembers the messages of the last one that was answered.
+
+    A message that was in a request with an answer never changes (`relay.runners.messages.context_window`); one that was
+    refused may yet. So the same object is the same bytes where it was answered, and there only.
+    """
+
+    def __init__(self) -> None:
+        self._answered: tuple[Sequence[Any], Sequence[bytes]] = ((), ())
+        self._last: tuple[Sequence[Any], Sequence[bytes]] = self._answered
+        """Messages, and each as it is written."""
+
+    def write(self, request: Mapping[str, Any]) -> bytes:
+        """Return a request as JSON, as an HTTP client writes it.
+
+        Raises:
+            ValueError: It cannot be written.
+        """
+        fields = (
+            b"%s:%s" % (_dump(name), self._write_messages(value) if name == _CONVERSATION else _dump(value))
+            for name, value in request.items()
+        )
+        return b"{%s}" % b",".join(fields)
+
+    def note_answered(self) -> None:
+        """Remember what was written last: it was answered."""
+        self._answered = self._last
+
+    def _write_messages(self, messages: Sequence[Any]) -> bytes:
+        known, written = self._answered
+        pairs = enumerate(zip(known, messages, strict=False))
+        same = next((n for n, (one, other) in pairs if one is not other), min(len(known), len(messages)))
+        self._last = (tuple(messages), (*written[:same], *map(_dump, messages[same:])))
+        return b"[%s]" % b",".join(self._last[1])
+
+
+def _dump(value: Any) -> bytes:
+    return _encode(value).encode()
+
 
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500

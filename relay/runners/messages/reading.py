@@ -1,18 +1,190 @@
-"""From the body of a response to the events of an answer, whatever form the endpoint gave it.
+"""Reads the body of a response as the events of an answer, within limits of time and size.
 
-A stream is read on behind its first fault: what it has used stands at its end, and is billed either way. A body that is
-the finished message, from an endpoint that does not stream, is read as the one event after the other that it would
-have been.
+A stream is read on behind its first fault: its usage stands at the end and is billed either way. An endpoint that does
+not stream sends the finished message, which is read as the events that it would have been.
+
+The HTTP client's own timeouts are for silence: one byte every now and then holds them off for ever. So progress is
+measured in events, an answer has a longest time, and the wait for the first byte runs under an alarm.
+
+Server-sent events are split as bytes. The client library's line iterator splits text where Unicode would (U+2028 and
+friends), and JSON may carry those characters unescaped; the event-stream format knows only CR, LF and CRLF.
+Source: WHATWG HTML, "Interpreting an event stream".
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
+from types import FrameType
 from typing import Any, TypeAlias
 
+from relay.base.values import dataclass
 from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError
-from relay.runners.messages.sse import ServerEvent, parse_events
-from relay.runners.messages.watchdog import Watchdog
+
+LEAST_ANSWER_S = 900.0
+"""Every answer may take as long as this. The longest honest one, 32,000 tokens at 40 a second, takes 13 minutes."""
+END_S = 0.5
+"""How long the end of a response is waited for behind its last event, when the answer is complete: only one that was
+read to its end leaves a connection for the next request."""
+PATIENCE = 10
+"""How many times the idle limit an answer may take that is only pings: 15 minutes by default, as `LEAST_ANSWER_S`."""
+SLOWEST_TOKENS_PER_S = 20.0
+"""An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
+
+_EVENTS_BYTES = 1024 * 1024
+"""What an answer may have besides its tokens: pings, the starts and ends of its blocks."""
+_TOKEN_BYTES = 256
+"""The most that a token takes on the wire, on average: one that comes alone takes an event of 130 to 180 bytes."""
+
+
+def most_answer_bytes(output_tokens: int) -> int:
+    """Return how large the body of an answer can be for which so many tokens were asked."""
+    return _EVENTS_BYTES + _TOKEN_BYTES * output_tokens
+
+
+class StalledError(StreamBrokenError):
+    """A stream was given up because of time, not because of what it said."""
+
+
+class OpeningTimeoutError(Exception):
+    """Headers, or the body of an error, did not come in time."""
+
+
+class Watchdog:
+    """Watches one stream.
+
+    Args:
+        clock: Steady seconds.
+        idle_s: Longest time without an event.
+        output_tokens: The output limit of the request.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, idle_s: float, output_tokens: int) -> None:
+        self._clock = clock
+        self._idle_s = idle_s
+        self._whole_s = max(LEAST_ANSWER_S, output_tokens / SLOWEST_TOKENS_PER_S)
+        self._started = self._alive = self._progress = clock()
+        self._begun = False
+        self._output_tokens = output_tokens
+        self._left_bytes = most_answer_bytes(output_tokens)
+
+    def note_event(self, *, progress: bool) -> None:
+        """Note an event.
+
+        Args:
+            progress: It brought the answer forward. Any other, a ping, is a sign of life once the answer has begun:
+                thinking that is not shown is nothing but pings for minutes.
+        """
+        now = self._clock()
+        self._begun = self._begun or progress
+        if self._begun:
+            self._alive = now
+        if progress:
+            self._progress = now
+
+    def watch(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass bytes on as long as they are worth waiting for.
+
+        Raises:
+            StalledError: No event, or only pings, for too long, or no end in sight.
+            StreamBrokenError: It is more than the answer can be that was asked for.
+        """
+        self._alive = self._progress = self._clock()
+        for chunk in chunks:
+            now = self._clock()
+            self._left_bytes -= len(chunk)
+            if self._left_bytes < 0:
+                raise StreamBrokenError(f"it is longer than the {self._output_tokens:,} tokens that were asked for")
+            if now - self._alive > self._idle_s:
+                words = "only pings or pieces of an event" if not self._begun else "only pieces of an event"
+                raise StalledError(f"no progress for {self._idle_s:g} s, {words}")
+            if now - self._progress > PATIENCE * self._idle_s:
+                raise StalledError(f"only pings for {PATIENCE * self._idle_s:g} s")
+            if now - self._started > self._whole_s:
+                raise StalledError(f"no end after {self._whole_s:,.0f} s")
+            yield chunk
+
+
+@contextmanager
+def open_within(limit_s: float) -> Iterator[None]:
+    """Bound a block that waits inside the HTTP client, where nothing else can be looked at meanwhile.
+
+    An alarm signal ends it, so the bound holds on the main thread only; runs are there.
+
+    Raises:
+        OpeningTimeoutError: The block took longer; some clients wrap it in an error of their own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    inside = True
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        if inside:
+            raise OpeningTimeoutError(f"no complete response headers for {limit_s:g} s")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        try:
+            yield
+        finally:
+            # First of all: an alarm that rings while the timer is taken down would raise outside of the block.
+            inside = False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous or signal.SIG_DFL)
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One dispatched event."""
+
+    name: str
+    """``message`` when the stream names none."""
+    data: str
+
+
+def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
+    """Yield complete events; an unfinished last one is dropped, as the format says."""
+    name, data = b"", list[bytes]()
+    for line in _split_lines(chunks):
+        if not line:
+            if data:
+                yield ServerEvent(
+                    name=name.decode("utf-8", "replace") or "message",
+                    data=b"\n".join(data).decode("utf-8", "replace"),
+                )
+            name, data = b"", []
+            continue
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"event":
+            name = value
+        elif field == b"data":
+            data.append(value)
+
+
+def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines without their ends; what follows the last line end is not a line."""
+    pieces, after_cr = list[bytes](), False
+    for raw in chunks:
+        # A LF right behind a CR belongs to it, even where the network cut between them.
+        chunk = raw.removeprefix(b"\n") if after_cr else raw
+        after_cr = raw.endswith(b"\r") if raw else after_cr
+        first, *more = _LINE_END.split(chunk)
+        pieces.append(first)
+        for piece in more:
+            yield b"".join(pieces)
+            pieces = [piece]
+
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 """May stand in front of a body: white space, and a byte order mark."""

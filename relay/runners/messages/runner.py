@@ -19,9 +19,8 @@ def _get_key(environ: Mapping[str, str]) -> str:
 @contextmanager
 def _open(given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.api import open_api
-    from relay.runners.messages.connection import ApiConnection
+    from relay.runners.messages.connection import ApiConnection, make_dialect
     from relay.runners.messages.conversation import ApiRunner
-    from relay.runners.messages.dialect import make_dialect
 
     settings = given.settings
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:

@@ -27,9 +27,8 @@ from relay.config import ModelSettings
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import ModelInfo, Session, SessionSpec
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.context_window import ContextWindow
+from relay.runners.messages.context_window import ContextWindow, History, Message, estimate_block
 from relay.runners.messages.conversation import ApiRunner, Conversation, Shorten, Shortened
-from relay.runners.messages.history import History, Message, estimate_block
 from relay.session.gauge import Zone, parse_reset_at
 from relay.session.tokens import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome

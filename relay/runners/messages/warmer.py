@@ -14,8 +14,7 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.cache import KEPT_SHARE, LONG_TTL_S, SHORT_TTL_S
-from relay.runners.messages.connection import ApiConnection
-from relay.runners.messages.dialect import RequestPart
+from relay.runners.messages.connection import ApiConnection, RequestPart
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import CacheRefreshed
 from relay.session.prices import Price, charge_request

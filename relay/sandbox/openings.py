@@ -1,4 +1,8 @@
-"""Holds open what leads out of a sandbox, as long as the sandbox is: relay's sockets and the threads behind them."""
+"""Ways out of a sandbox that the user opened: a few hosts, ports of this machine, sockets.
+
+Without them a command has an empty network of its own. relay holds each way open on the outside as long as the sandbox
+exists; inside, `inside.py` serves the commands, which do not know of it.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -7,10 +11,9 @@ from pathlib import Path
 
 from relay.base.values import dataclass
 from relay.config.network import EVERY
-from relay.sandbox.openings.inquiries import NETWORK, Inquiries
-from relay.sandbox.openings.sockets import dial_loopback, listen
 from relay.sandbox.policy import Door
 from relay.sandbox.private_folder import PrivateDir
+from relay.sandbox.sockets import NETWORK, Inquiries, dial_loopback, listen
 
 PROXY_PORT = 30128
 """Of the sandbox's own loopback, below the ports that the kernel hands out by itself."""
@@ -46,7 +49,7 @@ def hold_doors(hosts: Sequence[str], ports: Sequence[int], setting: str = NETWOR
         for door, port in zip(doors, ports, strict=True):
             stack.enter_context(listen(door.socket, dial_loopback(port)))
         if hosts:
-            from relay.sandbox.openings.proxy import Proxy  # what reads HTTP and TLS is paid for where it is used
+            from relay.sandbox.proxy import Proxy  # what reads HTTP and TLS is paid for where it is used
 
             proxy = Proxy(hosts=frozenset(hosts), note=held.inquiries.note, setting=setting)
             doors.append(_make_proxy_door(private.path / "proxy", hosts))

@@ -1,14 +1,15 @@
-"""A proxy for HTTPS that knows few hosts.
+"""A proxy for HTTPS that connects commands to the hosts that the user allowed, and to no others.
 
-It resolves names itself and dials the address that it looked at, so that no answer of a name server leads into a
-private network; it opens port 443 and nothing else; and what is said first has to be TLS for the very host that was
-asked for, because an address of a large provider is that of many hosts. What is said then is nobody's to read.
+It resolves names itself and dials the address that it checked, so that no answer of a name server leads into a private
+network. It opens port 443 only. The first bytes must be a TLS greeting for the host that was asked for, because one
+address of a large provider serves many hosts. The proxy does not read what follows.
 
-h11 reads the request, which is hostile input. proxy.py, the one kept library for this, resolves names where a plug-in
-cannot look, and is ten times what is needed here.
+h11 reads the request, which is hostile input. proxy.py, the one maintained library for this, resolves names where a
+plug-in cannot check them, and is ten times the code that is needed here.
 """
 
 import contextlib
+import ipaddress
 import socket
 import ssl
 import time
@@ -17,10 +18,38 @@ from collections.abc import Callable, Collection, Sequence
 import h11
 
 from relay.base.values import dataclass
-from relay.config.network import is_name
-from relay.sandbox.openings.hosts import is_named, is_public
-from relay.sandbox.openings.inquiries import NETWORK, Inquiry
-from relay.sandbox.openings.sockets import carry
+from relay.config.network import EVERY, is_name
+from relay.sandbox.sockets import NETWORK, Inquiry, carry
+
+_EXAMPLES = tuple(map(ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")))
+"""For documentation (RFC 5737): not routed, and nobody's private network either."""
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""All of IPv6 that is handed out for the internet (RFC 4291); NAT64 and its like lie outside."""
+_CARRIERS = (ipaddress.ip_network("2002::/16"), ipaddress.ip_network("2001::/32"))
+"""In it addresses that hold one of IPv4, to which a gateway goes on: 6to4, Teredo."""
+
+
+def is_named(host: str, patterns: Collection[str]) -> bool:
+    """Say whether a host is in the list. `*.example.org` is not example.org itself."""
+    above = (f"*.{host[at + 1 :]}" for at, letter in enumerate(host) if letter == ".")
+    return EVERY in patterns or host in patterns or any(pattern in patterns for pattern in above)
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is of the public internet: no loopback, private, link-local or special net."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return is_public(str(found.ipv4_mapped))
+        if found.scope_id is not None or found not in _UNICAST or any(found in net for net in _CARRIERS):
+            return False
+    elif any(found in net for net in _EXAMPLES):
+        return True
+    return found.is_global and not found.is_multicast
+
 
 PORT = 443
 DIAL_S = 20.0
@@ -62,7 +91,7 @@ class Proxy:
     """Serves CONNECT requests."""
 
     hosts: Collection[str]
-    """Patterns, see `relay.sandbox.openings.hosts`."""
+    """Patterns, see `relay.sandbox.proxy`."""
     note: Callable[[Inquiry], None]
     """Told of every request, on the thread that serves it."""
     setting: str = NETWORK
