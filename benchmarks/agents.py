@@ -37,9 +37,9 @@ from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.home import fill, get_installed, make_home
 from relay.runners.agents.profiles import PROFILES, Profile
-from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
 from relay.sandbox.supervisor import find_descendants
+from relay.sandbox.wire import Answered, Question, Wire
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS, LIMITS, Agent, install

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from relay.sandbox.child import Child, Intake
 from relay.sandbox.output import render_output
+from relay.sandbox.wire import MAX_LINE_BYTES, Question, load_json, render_answer, split_lines
 
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _LOOK_S = 0.1
 _TELLS = re.compile(
     r"(?i)error|exception|not found|no such|cannot|can't|could not|unable|denied|refused|failed|invalid|required"
@@ -69,15 +69,11 @@ class ProgramLink:
         self._thread.start()
 
     def _read(self) -> None:
-        buffer = b""
-        with suppress(OSError, ValueError):
-            while data := self._child.output.read(65536):
-                buffer += data
-                *lines, buffer = buffer.split(b"\n")
-                for line in filter(bytes.strip, lines):  # an empty one is the end
-                    self._lines.put(line)
-                if len(buffer) > MAX_ANSWER_BYTES:
-                    break
+        for line in split_lines(self._child.output):
+            if len(line) >= MAX_LINE_BYTES:
+                break
+            if line.strip():  # an empty one is the end
+                self._lines.put(line)
         self._lines.put(b"")
 
     def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
@@ -95,7 +91,9 @@ class ProgramLink:
             if said.get("id") == message["id"] and "method" not in said:
                 return said
             if "method" in said and "id" in said:
-                self._child.send(_render(_answer_request(said)))  # one that has ended says so by its streams
+                asked = Question(id=said["id"], method=str(said["method"]), params={})
+                answer = render_answer(asked, {} if asked.method == "ping" else None)
+                self._child.send(_render(answer))  # a program that has ended is noticed by its streams
         if words := self._child.check_memory():
             raise ServerError(words)
         raise ServerError("no answer in time")
@@ -171,7 +169,7 @@ class AddressLink:
                 if "id" not in message:
                     return None
                 streams = "text/event-stream" in answer.headers.get("Content-Type", "")
-                lines = _read_events(answer, until) if streams else [answer.read(MAX_ANSWER_BYTES)]
+                lines = _read_events(answer, until) if streams else [answer.read(MAX_LINE_BYTES)]
                 for line in lines:
                     said = _read_message(line)
                     if said.get("id") == message["id"] and "method" not in said:
@@ -198,9 +196,9 @@ class _Straight(urllib.request.HTTPRedirectHandler):
 def _read_events(answer: Any, until: float) -> Iterator[bytes]:
     """Yield the data of each event."""
     data, size = b"", 0
-    while time.monotonic() < until and (line := answer.readline(MAX_ANSWER_BYTES)):
+    while time.monotonic() < until and (line := answer.readline(MAX_LINE_BYTES)):
         size += len(line)
-        if size > MAX_ANSWER_BYTES:
+        if size > MAX_LINE_BYTES:
             return
         field, _, value = line.rstrip(b"\r\n").partition(b":")
         if field == b"data":
@@ -216,12 +214,7 @@ def _render(message: Mapping[str, Any]) -> bytes:
 
 def _read_message(line: bytes) -> Mapping[str, Any]:
     try:
-        said = json.loads(line)
+        said = load_json(line)
     except (ValueError, RecursionError):
         return {}  # a program's own chatter
     return said if isinstance(said, dict) else {}
-
-
-def _answer_request(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = {"result": {}} if said["method"] == "ping" else {"error": {"code": -32601, "message": "not known"}}
-    return {"jsonrpc": "2.0", "id": said["id"], **known}

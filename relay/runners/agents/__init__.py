@@ -4,7 +4,6 @@ Control and truth come by two ways. The Agent Client Protocol starts, prompts an
 whether the endpoint failed and where a tool has ended is read by a gateway that stands between the agent and its
 endpoint. The agent runs in relay's sandbox as a whole: no network but the gateway, no key, a home of its own.
 
-    wire.py         JSON-RPC lines over a child
     acp.py          the Agent Client Protocol, and an agent's actions as events
     dialects.py     requests to an endpoint: who asks, how much, what they may ask for
     tally.py        its answers: usage, stop reason, faults

@@ -14,8 +14,8 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.base.words import count
-from relay.runners.agents.wire import dig
 from relay.runners.turns import render_summary, show_tool_end, show_tool_start
+from relay.sandbox.wire import dig
 from relay.session.events import Noticed, Observe, TextShown, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import ToolCall, ToolResult

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from relay.base.values import dataclass
-from relay.runners.agents.wire import dig
+from relay.sandbox.wire import dig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,6 @@ from relay.runners.agents.home import HOME_NAME, Installed, fill, get_installed,
 from relay.runners.agents.profiles import NO_KEY, Profile, Way
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, turn_away
 from relay.runners.agents.toolserver import BRIDGE, MOST_CONNECTIONS, PATIENCE_S, Offer, choose_offered, open_toolserver
-from relay.runners.agents.wire import Answered, Notification, Wire
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
@@ -38,6 +37,7 @@ from relay.sandbox.openings import hold_doors
 from relay.sandbox.policy import Door, Level
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.sandbox.sockets import MOST, Inquiries, Inquiry
+from relay.sandbox.wire import Answered, Notification, Wire
 from relay.session.events import HostAsked, Observe, RequestStarted
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent, Usage

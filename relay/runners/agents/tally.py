@@ -7,8 +7,8 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
-from relay.runners.agents.wire import dig
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
+from relay.sandbox.wire import dig
 from relay.session.usage import Usage
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.runners.agents.wire import MAX_LINE_BYTES, Question, parse_incoming, render_answer
 from relay.sandbox.sockets import listen
+from relay.sandbox.wire import MAX_LINE_BYTES, Question, parse_incoming, render_answer, split_lines
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 
 BRIDGE = """
@@ -77,9 +77,11 @@ def open_toolserver(offer: Offer, place: Path) -> AbstractContextManager[None]:
 
 
 def _serve(peer: socket.socket, offer: Offer) -> None:
-    """Answer until the agent closes its end, or says what is no line."""
-    with peer.makefile("rb") as lines:
-        while (line := lines.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+    """Answer until the agent closes its end, or sends a line that is too long."""
+    with peer.makefile("rb") as stream:
+        for line in split_lines(stream):
+            if len(line) >= MAX_LINE_BYTES:
+                return
             answer = answer_line(line, offer)
             if answer is not None:
                 peer.sendall(json.dumps(answer).encode() + b"\n")

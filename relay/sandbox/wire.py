@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 over a child's streams, one message in a line.
+"""JSON-RPC 2.0 with one message in each line, for agents, their tool server and the user's tool servers.
 
-Lenient where the other side is concerned: a line that is none is passed over. The official Python SDK of the protocol
-is strict where this is lenient (it drops kinds of updates that are newer than itself), and its import takes half a
-second.
+The reader skips lines that are no messages. It bounds the length of a line and the parts of a message. The official
+Python SDK of the Agent Client Protocol is stricter (it drops kinds of updates that are newer than itself), and its
+import takes half a second.
 """
 
 import json
@@ -114,19 +114,22 @@ def render_answer(asked: Question, result: dict[str, Any] | None) -> dict[str, A
 
 
 def split_lines(stream: IO[bytes], most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Yield whole lines; of one that is longer than `most` its first bytes, which are no message."""
+    """Yield whole lines; of a longer one its first `most` bytes, as soon as they are there. The rest is skipped."""
     held = bytearray()
-    too_long = False
+    skipping = False
     while chunk := _read_some(stream):
         *ends, rest = chunk.split(b"\n")
         for end in ends:
-            line = bytes(held) + (b"" if too_long else end)
+            if not skipping:
+                yield bytes(held + end)[:most]
             held.clear()
-            yield line[:most]
-            too_long = False
-        if not too_long:
-            held += rest
-        too_long = too_long or len(held) > most
+            skipping = False
+        if skipping:
+            continue
+        held += rest
+        if len(held) > most:
+            skipping = True
+            yield bytes(held[:most])
 
 
 def _read_some(stream: IO[bytes]) -> bytes:
