@@ -19,11 +19,10 @@ from processes import git, make_repository
 
 from relay.gate.stage import Layout, build_stage
 from relay.git.repository import Repo, open_repo
-from relay.store import surplus
+from relay.store import extra_files
 from relay.store.environment import Environment, read_environment
-from relay.store.session_changes import SessionChanges, SessionSpan
+from relay.store.extra_files import Intent, SessionChanges, SessionSpan, Surplus, find_surplus, read_committed
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 
 HERE = Path(__file__).resolve().parent
 FILES_IN_A_FOLDER = 100
@@ -68,7 +67,7 @@ def measure(root: Path, rounds: int) -> dict[str, float]:
 
 def compare_first(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> Surplus:
     """Compare as the first gate of a run does."""
-    surplus._known.clear()  # noqa: SLF001  # as in a new process
+    extra_files._known.clear()  # noqa: SLF001  # as in a new process
     return find_surplus(repo, intent, now, environment)
 
 

@@ -30,12 +30,12 @@ from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
 from relay.store import snapshot
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, close_leg, open_leg
-from relay.store.lock import lock_worktree
-from relay.store.situation import PlanSource, ask
+from relay.store.plan_state import PlanSource, ask
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.worktrees import lock_worktree
 
 PHASES = 40
 FILES_IN_A_FOLDER = 100

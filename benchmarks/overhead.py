@@ -35,7 +35,7 @@ from relay.sandbox.run import open_sandbox
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Spent
 from relay.session.values import ToolSpec
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, open_leg
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 

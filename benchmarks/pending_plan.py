@@ -11,7 +11,7 @@ from parse_plan import write_plan
 
 from relay.ledger import Claim, Ledger, Source, append_entry
 from relay.plan.parse import parse_plan
-from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.candidate import PendingPlan
 from relay.tools.claims import run_amend
 from relay.tools.notes import LegNotes
 

@@ -80,7 +80,7 @@ def compile_all():
     """Compile the constructors of relay's modules."""
     from relay.base.redaction import redact
     from relay.gate.run import ran_no_tests
-    from relay.run.commit.autorun import find_starter
+    from relay.run.commit.disclosures import find_starter
 
     for module in [module for name, module in sys.modules.items() if name.startswith("relay.")]:
         for thing in list(vars(module).values()):

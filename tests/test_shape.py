@@ -113,8 +113,8 @@ def test_git_is_spoken_in_two_rooms():
         "relay/rehearsal/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
         "relay/run/review_range.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
-        "relay/run/commit/disclosure.py": {"cat-file"},
-        "relay/setup/agent_trial.py": {"init"},  # a repository of the trial's own
+        "relay/run/commit/disclosures.py": {"cat-file"},
+        "relay/setup/agents.py": {"init"},  # a repository of the trial's own
     }
 
     assert [(name, found) for name, found in words.items() if not found <= known.get(name, set())] == []

@@ -93,7 +93,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     from relay.runners.registry import list_runners
     from relay.sandbox.bwrap import find_bwrap
     from relay.sandbox.memory import prepare_process
-    from relay.setup.agent_trial import try_agent
+    from relay.setup.agents import try_agent
     from relay.setup.preconditions import State
 
     chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]

@@ -183,7 +183,7 @@ def save_boxes(place: Place) -> int:
     from relay.plan.files import encode_text
     from relay.plan.spans import Lines
     from relay.setup.place import read_plan_text
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     with within(place.plan_name), lock_worktree(place.found) if place.found else nullcontext():
         text = read_plan_text(place)

@@ -76,7 +76,7 @@ def up(data: Path | None) -> None:
 def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
     """Queue the phases of plans that can begin now; a worker that is done with one queues what waited for it."""
     from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
-    from relay.store.legs import get_branch
+    from relay.store.refs import get_branch
 
     engine = open_engine(database)
     for plan in plans or (None,):
@@ -186,8 +186,8 @@ def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[
     from relay.fleet.exchange import keep_booked
     from relay.fleet.overview import fetch_plan, open_desk
     from relay.session.usage import Spent
-    from relay.store.legs import get_branch
-    from relay.store.unrecorded_cost import Whose
+    from relay.store.refs import get_branch
+    from relay.store.spend_records import Whose
 
     branch = get_branch(remote.repo)
     desk = open_desk(remote, branch, plan_path)

@@ -74,7 +74,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     from relay.run.gate_trial import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
     prepare_process()
@@ -105,7 +105,7 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     from relay.base.errors import RelayError
     from relay.run.gate_trial import try_gate
     from relay.sandbox.memory import prepare_process
-    from relay.setup.run_notes import make_last_gate
+    from relay.setup.observers import make_last_gate
     from relay.setup.workspace import open_own_workspace
 
     try:
@@ -154,8 +154,8 @@ def choose_commands(
 
 def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
     from relay.cli.views.last_run import say_lines, tell_gate
-    from relay.setup.policy import find_all_secrets
-    from relay.setup.run_notes import make_last_gate
+    from relay.setup.observers import make_last_gate
+    from relay.setup.workspace import find_all_secrets
     from relay.store.last_run import save_last_gate
 
     gate: LastGate = make_last_gate(event, at=time.time())

@@ -31,8 +31,8 @@ def command(*, dry_run: bool, days: int) -> None:
     and of work that no branch has a commit of, stay; so does all else under refs/relay/, which says what was spent and
     rewound. git frees the space when it next collects: git gc.
     """
-    from relay.store.lock import lock_worktree
-    from relay.store.old_snapshots import drop_snapshots, sort_snapshots
+    from relay.store.checkpoints import drop_snapshots, sort_snapshots
+    from relay.store.worktrees import lock_worktree
 
     place = note_place()
     before = time.time() - days * _DAY_S

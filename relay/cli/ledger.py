@@ -298,7 +298,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
     from relay.git.trees import FILE
     from relay.ledger import append_entry
     from relay.plan.files import encode_text
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     found = _open(plan)
     with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):

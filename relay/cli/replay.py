@@ -13,7 +13,7 @@ from relay.cli.screen import complain, say, say_document
 
 if TYPE_CHECKING:
     from relay.insight.telemetry.tape import TapeEntry
-    from relay.setup.replay import Replay
+    from relay.setup.tape import Replay
 
 
 @click.command("replay", short_help="Play a session again from its history.")
@@ -38,7 +38,7 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     taped = read_tape(place.root, chosen)
     if taped is None:
         raise ConfigError(f"nothing can be read of the history of {chosen}", hint="relay replay --list")
-    from relay.setup.replay import read_again, replay_session
+    from relay.setup.tape import read_again, replay_session
 
     agent = str(taped.header.get("runner", ""))
     try:

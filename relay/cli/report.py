@@ -220,7 +220,6 @@ def _send(start: str, endpoint: str | None) -> None:
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:
-    from relay.cli.report import find_last_ledger, render_ledger
     from relay.insight.figures.fold import render_document
 
     found = find_last_ledger(note_place().repo, figures)
@@ -235,8 +234,6 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     Raises:
         RelayError: It cannot be drawn or written.
     """
-    from relay.cli.report import build_page, require_libraries, write_page
-
     if len(wanted) > MOST_SIDES:
         raise ConfigError("a page has one run, or two side by side", hint="relay report --json A B C adds them up")
     chosen = [choose(entries, [word]) for word in wanted or [""]]

@@ -35,7 +35,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     from relay.run.rewind import get_rewind, require_revert
     from relay.sandbox.private_folder import find_folder, remove_left_overs
     from relay.store.completion import finish_pending
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     place = note_plan(plan)
     with lock_worktree(place.repo), hold_collections(place.repo):

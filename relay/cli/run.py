@@ -22,7 +22,7 @@ from relay.session.events import Noticed
 from relay.session.values import SessionKind
 from relay.setup.context import RunEnd
 from relay.setup.place import Place, get_place, load_plan
-from relay.store.presence import has_seen_claims
+from relay.store.refs import has_seen_claims
 from relay.store.resume import find_blocked_by
 
 if TYPE_CHECKING:
@@ -255,13 +255,12 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         RelayError: Something that the user has to change first.
     """
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
-    from relay.run.ends import end_without_session
     from relay.run.hours import parse_hours, work_within
-    from relay.run.loop import run
+    from relay.run.loop import end_without_session, run
     from relay.run.selection import describe_choice
     from relay.session.events import Noticed
     from relay.setup.place import find_source
-    from relay.store.situation import ask
+    from relay.store.plan_state import ask
 
     as_json = options["as_json"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
@@ -277,7 +276,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     request = require_phases(request, situation.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
-        from relay.store.own_branch import begin_branch, name_branch
+        from relay.store.branches import begin_branch, name_branch
 
         begin_branch(place.repo, name_branch(situation.plan.title, place.plan_name))
     if get_beginning(request, situation, selection, jobs=jobs).side_by_side:
@@ -313,12 +312,12 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     """
     from relay.cli.status import Near, show_standing
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
-    from relay.run.ends import needs_session
-    from relay.run.resume.settlement import require_point
+    from relay.run.loop import needs_session
+    from relay.run.resume import require_point
     from relay.run.selection import describe_choice
-    from relay.setup.checklist import check_all, require_all
     from relay.setup.place import find_source
-    from relay.store.standing import gather_standing
+    from relay.setup.preconditions import check_all, require_all
+    from relay.store.plan_state import gather_standing
 
     standing = gather_standing(find_source(place), request.repo)
     situation, begins = standing.situation, Beginning()

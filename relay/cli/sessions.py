@@ -18,7 +18,7 @@ from relay.cli.screen import has_person, say
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
 from relay.setup.place import Place, find_settings, load_plan
-from relay.store.presence import has_jobs
+from relay.store.refs import has_jobs
 
 if TYPE_CHECKING:
     from relay.cli.views.base import SharedView
@@ -104,8 +104,8 @@ def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
 
 def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
     """Keep that the user approves of a repository's setup commands; ask, at a terminal, where nobody has said so."""
-    from relay.setup.approval import find_unapproved, save_approval
-    from relay.store.home import find_home
+    from relay.setup.preconditions import find_unapproved, save_approval
+    from relay.store.worktrees import find_home
 
     root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)
@@ -121,7 +121,7 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
 def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
     """Return what sessions of the plan left the user to answer, also in work trees that have not landed."""
     from relay.run.commit.plan_commit import make_source
-    from relay.store.standing import read_questions
+    from relay.store.plan_state import read_questions
 
     asked = read_questions(make_source(files), files.repo)
     if has_jobs(files.repo):
@@ -161,8 +161,8 @@ def run_sessions(
     from relay.cli.views.base import find_asker
     from relay.cli.views.shapes import make_view
     from relay.sandbox.memory import prepare_process
+    from relay.setup.observers import note_refusal
     from relay.setup.open import open_run
-    from relay.setup.run_notes import note_refusal
 
     request, began = ask_for_rules(request, as_json=as_json), time.time()
     prepare_process()

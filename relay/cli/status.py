@@ -32,9 +32,9 @@ from relay.plan.files import find_ledger_path
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source
-from relay.store.presence import has_jobs, has_seen_claims
+from relay.store.plan_state import PhaseStanding, Standing, gather_standing
+from relay.store.refs import has_jobs, has_seen_claims
 from relay.store.resume import ResumeCase, ResumePoint
-from relay.store.standing import PhaseStanding, Standing, gather_standing
 
 if TYPE_CHECKING:
     from relay.cli.views.current_work import AtWork
@@ -245,7 +245,7 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
     if standing.situation.kept.leg is None:
         return None
-    from relay.store.session_ends import find_wait_until
+    from relay.store.legs import find_wait_until
 
     found = find_wait_until(standing.situation.kept.leg)
     return found if found is not None and found[0] > now else None

@@ -15,8 +15,8 @@ from relay.cli.options import plan_option
 from relay.cli.screen import clean_line, say
 from relay.setup.place import Place, load_plan
 from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
-from relay.store.lock import find_holder
-from relay.store.presence import has_jobs
+from relay.store.refs import has_jobs
+from relay.store.worktrees import find_holder
 
 if TYPE_CHECKING:
     from relay.fleet.landing import Job

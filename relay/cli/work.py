@@ -67,7 +67,7 @@ def command(
     from relay.sandbox.memory import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.preconditions import check_repository, require
-    from relay.store.plan_cost import read_plan_cost
+    from relay.store.spend import read_plan_cost
 
     request, _ = make_request(SessionKind.RUN, options)
     require(check_repository(request.repo))

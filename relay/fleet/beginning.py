@@ -13,9 +13,9 @@ from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.selection import Selection, choose_phase
 from relay.setup.context import RunRequest
-from relay.store.lock import lock_worktree
-from relay.store.presence import has_jobs
-from relay.store.situation import Situation
+from relay.store.plan_state import Situation
+from relay.store.refs import has_jobs
+from relay.store.worktrees import lock_worktree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

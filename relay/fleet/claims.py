@@ -23,8 +23,8 @@ from relay.git.message import CommitText, Message, read_text
 from relay.git.names import render_ref_part
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.store import trailers
-from relay.store.claim_end import read_clock
-from relay.store.presence import SEEN_CLAIMS
+from relay.store.inbox import read_clock
+from relay.store.refs import SEEN_CLAIMS
 
 _WORKER = "Relay-Worker"
 _EXPIRES = "Relay-Expires"

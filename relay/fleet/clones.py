@@ -15,7 +15,7 @@ from relay.git.refs import move_ref
 from relay.git.remote import Remote, make_store
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree
-from relay.store.home import STORE
+from relay.store.worktrees import STORE
 
 _WORK = "work"
 _WORKER_NOTE = "worker"

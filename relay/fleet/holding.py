@@ -27,8 +27,8 @@ from relay.fleet.runs import JobEnd, JobRun
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
-from relay.store.claim_end import drop_claim_end, read_clock, write_claim_end
-from relay.store.lock import lock_worktree
+from relay.store.inbox import drop_claim_end, read_clock, write_claim_end
+from relay.store.worktrees import lock_worktree
 
 _HEARING_S = 0.5
 _RETRY_S = 5.0

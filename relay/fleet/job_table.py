@@ -17,12 +17,11 @@ from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
 from relay.session.usage import Spent
-from relay.store.history import read_relay_commits
-from relay.store.legs import get_branch
-from relay.store.plan_edit import parse_at
+from relay.store.history import find_text, read_relay_commits
+from relay.store.plan_versions import parse_at
+from relay.store.refs import get_branch
 from relay.store.resume import find_blocked_by
-from relay.store.texts import find_text
-from relay.store.unrecorded_cost import add_branch
+from relay.store.spend import add_branch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,22 +23,22 @@ from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.lineage import find_lineage
 from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
 from relay.plan.model import Phase, Plan
-from relay.run.commit.landing_leg import find_common, list_landed
+from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import new_id
 from relay.setup.repository import hold_worktree
-from relay.store import branch_move, trailers
-from relay.store.branch_move import find_in_the_way, move_branch
+from relay.store import branches, trailers
+from relay.store.branches import find_in_the_way, move_branch
+from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.environment import read_environment, save_environment
-from relay.store.home import is_checked, note_checked
-from relay.store.leg_snapshots import WipRecord, save_snapshots
-from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
-from relay.store.plan_edit import parse_at
-from relay.store.session_ends import render_end, render_proposal
+from relay.store.history import find_text
+from relay.store.legs import LegStart, OpenLeg, open_leg, read_leg, render_end, render_proposal
+from relay.store.plan_versions import parse_at
+from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.texts import find_text
-from relay.store.unrecorded_cost import give_up_leg
+from relay.store.spend_records import give_up_leg
+from relay.store.worktrees import is_checked, note_checked
 
 
 class LandingCase(StrEnum):
@@ -179,7 +179,7 @@ def find_obstacles(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
     # Where it is to be merged, what others have landed is here already.
     base = find_base(main, landing.tip, landing.own) or landing.tip
-    return branch_move.find_in_the_way(main, base, landing.own, at=landing.tip)
+    return branches.find_in_the_way(main, base, landing.own, at=landing.tip)
 
 
 def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
     """
     branch, identity = get_branch(main), get_identity(main).environment
     reason = f"relay: phase {job.phase_id} lands"
-    left = branch_move.move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
+    left = branches.move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
     if left is None:
         raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
     return left

@@ -13,11 +13,10 @@ from relay.git.merging import is_ancestor
 from relay.git.remote import RefUpdate, Remote
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
-from relay.store.history import find_last_move
-from relay.store.legs import get_branch
-from relay.store.plan_edit import parse_at
+from relay.store.history import find_last_move, find_text
+from relay.store.plan_versions import parse_at
+from relay.store.refs import get_branch
 from relay.store.resume import find_blocked_by
-from relay.store.texts import find_text
 
 _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
 """What is said of a ticket that is not at its end."""

@@ -41,17 +41,16 @@ from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
 from relay.plan.model import Plan
-from relay.run.ends import end_done
-from relay.run.leg.plan_view import render_plan
-from relay.run.loop import raise_cap, require_branch, run
-from relay.run.resume.settlement import settle
+from relay.run.leg.start import render_plan
+from relay.run.loop import end_done, raise_cap, require_branch, run
+from relay.run.resume import settle
 from relay.run.selection import Selection
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
 from relay.setup.account import make_meter
 from relay.setup.context import RunContext, RunEnd
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
-from relay.store.plan_cost import read_plan_cost
+from relay.store.spend import read_plan_cost
 
 
 class Tell(Protocol):

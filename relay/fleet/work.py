@@ -69,13 +69,14 @@ from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
 from relay.setup.account import make_meter
 from relay.setup.repository import hold_worktree
-from relay.store import branch_move
+from relay.store import branches
 from relay.store.completion import finish_pending
 from relay.store.history import read_relay_commits
-from relay.store.legs import get_branch, read_leg
-from relay.store.lock import lock_worktree
-from relay.store.plan_cost import read_plan_cost
-from relay.store.unrecorded_cost import Whose, add_branch
+from relay.store.legs import read_leg
+from relay.store.refs import get_branch
+from relay.store.spend import add_branch, read_plan_cost
+from relay.store.spend_records import Whose
+from relay.store.worktrees import lock_worktree
 
 _MOST_IDLE = 3
 """Steps of one phase that change nothing. Where others land first, the plan goes on: that ends with their phases."""
@@ -280,10 +281,10 @@ class _Worker:
     def _follow(self, own: str, tip: str) -> None:
         if own == tip:
             return
-        if found := branch_move.find_in_the_way(self._main, own, tip):
+        if found := branches.find_in_the_way(self._main, own, tip):
             words = f"{self._remote.name} is ahead, and these files were changed here: {list_paths(found)}"
             raise RepoError(words, hint="commit them or put them away")
-        for words in branch_move.move_branch(self._main, self._branch, own, tip, reason=AS_REMOTE) or ():
+        for words in branches.move_branch(self._main, self._branch, own, tip, reason=AS_REMOTE) or ():
             self._observe(Noticed(text=words, warning=True))
 
     def _claim_one(

@@ -36,11 +36,11 @@ from relay.git.worktrees import (
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan
 from relay.setup.repository import hold_worktree
-from relay.store.branch_move import move_branch
-from relay.store.home import find_home, get_jobs_place, note_checked, note_home
-from relay.store.legs import displace_leg, get_branch, read_leg
-from relay.store.lock import lock_worktree
-from relay.store.session_changes import find_changed, watch_sessions
+from relay.store.branches import move_branch
+from relay.store.extra_files import find_changed, watch_sessions
+from relay.store.legs import displace_leg, read_leg
+from relay.store.refs import get_branch
+from relay.store.worktrees import find_home, get_jobs_place, lock_worktree, note_checked, note_home
 
 _KEPT = ("outputs", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files go home before a work tree goes."""

@@ -14,7 +14,7 @@ as locks, in this git directory and through no link.
 what is reachable, then deletes every loose object that was not; an object stored meanwhile is gone, whatever ref holds
 it by then, and its time does not matter. So relay takes the file by which git keeps two collections apart: ``gc.pid``,
 the number of a process and the name of its machine. It counts while that process lives, and twelve hours at most.
-``git prune`` itself looks at no file; `relay.store.repair` finds out what it took.
+``git prune`` itself looks at no file; `relay.store.checkpoints` finds out what it took.
 """
 
 import contextlib

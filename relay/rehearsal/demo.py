@@ -32,8 +32,7 @@ from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.usage import Spent
 from relay.store import trailers
-from relay.store.history import RelayCommit, read_relay_commits
-from relay.store.texts import find_text
+from relay.store.history import RelayCommit, find_text, read_relay_commits
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"

@@ -10,15 +10,14 @@ from relay.gate.run import run_gate
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
 from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal
-from relay.run.commit.hook_refusal import find_hook_causes, render_hook
-from relay.run.commit.hook_trial import try_hook
+from relay.run.commit.hooks import find_hook_causes, render_hook, try_hook
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunRequest
 from relay.store.commit import CommitEnd, CommitOutcome
 from relay.store.environment import load_environment, read_environment
+from relay.store.extra_files import SessionChanges, read_spans
 from relay.store.legs import read_leg
-from relay.store.session_changes import SessionChanges, read_spans
 from relay.tools.workspace import Workspace
 
 

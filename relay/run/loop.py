@@ -8,35 +8,108 @@ import math
 import time
 from dataclasses import replace
 
-from relay.base.errors import ExitCode, within
+from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
-from relay.base.words import count, render_moment, render_span
+from relay.base.words import count, list_some, render_moment, render_span
 from relay.config import Settings
 from relay.git.index import check_state
+from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import BranchError, Repo
-from relay.plan.model import Phase
+from relay.plan.coverage import list_conditions
+from relay.plan.model import Phase, Plan
 from relay.run.commit.candidate import PhaseCommit
-from relay.run.commit.plan_commit import put_ticks_aside
+from relay.run.commit.plan_commit import make_source, put_ticks_aside
 from relay.run.commit.readiness import require_gates
-from relay.run.ends import add_doubts, end_done, find_done_plan, finish_run
 from relay.run.leg.parts import ask_for_tools, make_parts
 from relay.run.leg.session import Leg, LegKind, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
-from relay.run.resume.recommit import commit_proposed
-from relay.run.resume.settlement import settle
-from relay.run.selection import Selection, choose_phase
+from relay.run.resume import commit_proposed, settle
+from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.context import RunContext, RunEnd
+from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.installation import ensure_set_up
+from relay.store.completion import finish_pending
+from relay.store.extra_files import end_span, watch_sessions
+from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.inbox import end_pause
-from relay.store.legs import OpenLeg, read_leg
+from relay.store.legs import OpenLeg, find_repeated_error, find_reset, read_leg
+from relay.store.plan_state import Situation, find_done
+from relay.store.plan_versions import EditKind
 from relay.store.resume import ResumeCase
-from relay.store.session_changes import end_span, watch_sessions
-from relay.store.session_ends import find_repeated_error, find_reset
-from relay.store.situation import Situation
+from relay.store.spend import read_plan_cost
 from relay.store.trailers import ENDED
+from relay.store.worktrees import lock_worktree
+
+_SHOWN_DOUBTS = 3
+
+
+def needs_session(situation: Situation, selection: Selection, plan_path: str) -> bool:
+    """Return whether a run needs a session, or has something to settle first.
+
+    Args:
+        plan_path: As errors name it.
+
+    Raises:
+        PlanError: The phase that was asked for cannot be run, or none can have its turn.
+    """
+    if situation.point is None:
+        return True
+    if selection.phase_id:
+        get_phase(situation.plan, selection.phase_id)
+    if situation.point.case is not ResumeCase.NOTHING_OPEN:
+        return True
+    return choose_phase(situation, selection, plan_path) is not None or situation.edit.kind is not EditKind.NONE
+
+
+def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
+    """Return how a run ends that needs no session; None when one is needed, or something has to be settled first.
+
+    Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
+
+    Raises:
+        PlanError: The phase that was asked for cannot be run, or none can have its turn.
+    """
+    if needs_session(situation, selection, request.plan_path):
+        return None
+    with lock_worktree(request.repo):
+        if clear_stale_locks(request.repo) or finish_pending(request.repo):
+            return None
+    spent = read_plan_cost(request.repo, request.plan_path).spent
+    return finish_run(request.files, situation, spent)
+
+
+def find_done_plan(files: PlanFiles) -> Plan | None:
+    """Return the plan when another run would find nothing left to be done."""
+    try:
+        return find_done(make_source(files), files.repo)
+    except PlanError:
+        return None  # somebody is at it: what was done before stays done, and the next command says what is wrong
+
+
+def finish_run(files: PlanFiles, situation: Situation, spent: Spent) -> RunEnd:
+    """Return how a run ends when nothing that was asked for is left."""
+    if situation.plan.done:
+        return end_done(files, situation.plan, spent)
+    return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
+
+
+def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
+    """Return how a run ends whose plan is done, with what speaks against its boxes and what is left to the user."""
+    phases = len(plan.phases)
+    words = add_doubts(files, f"{phases} of {count(phases, 'phase')}")
+    if left := list_conditions(plan.outline):
+        words += f", for you to look at: {list_some([section.title for section in left], _SHOWN_DOUBTS)}"
+    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)
+
+
+def add_doubts(files: PlanFiles, words: str) -> str:
+    """Return words with what the plan's commits say against the boxes that they tick behind them."""
+    commits = read_plan_commits(files.repo, files.plan_path)
+    doubts = list_doubts(commits, read_undone(files.repo, commits))
+    return f"{words}, doubtful: {list_some(doubts, _SHOWN_DOUBTS, joint='; ')}" if doubts else words
+
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big.

@@ -15,15 +15,14 @@ from relay.git.objects import diff_trees, read_patch
 from relay.prompts.texts import ReviewBriefing
 from relay.run.commit.plan_commit import find_plan
 from relay.run.commit.review import MAX_PATCH_BYTES, find_reviewers
-from relay.run.review.finding import ReviewFinding, list_confirmed, show_findings
-from relay.run.review.session import Incomplete, review
+from relay.run.review import Incomplete, ReviewFinding, list_confirmed, review, show_findings
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.rules import Rules
 from relay.store.history import RelayCommit, read_plan_commits
+from relay.store.spend_records import keeping_spent
 from relay.store.trailers import LEG_STATUSES
-from relay.store.unrecorded_cost import keeping_spent
 
 MAX_TASK_CHARS = 20_000
 """Of the messages of a range."""

@@ -28,19 +28,18 @@ from relay.plan.files import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.commit.file_commit import list_other_subjects, render_subject
 from relay.run.commit.gates import open_hooks
-from relay.run.commit.hook_refusal import explain_hook
+from relay.run.commit.hooks import explain_hook
+from relay.run.commit.plan_commit import list_other_subjects, render_subject
 from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
 from relay.store import trailers
-from relay.store.branch_move import find_untracked_in_the_way, move_branch
+from relay.store.branches import find_untracked_in_the_way, move_branch
 from relay.store.commit import CommitRequest, judge_message
-from relay.store.history import RelayCommit, read_plan_commits, read_undone
-from relay.store.legs import get_branch, next_ref, read_leg
-from relay.store.plan_edit import parse_at
-from relay.store.plan_lineage import find_phases
-from relay.store.texts import find_text
+from relay.store.history import RelayCommit, find_text, read_plan_commits, read_undone
+from relay.store.legs import read_leg
+from relay.store.plan_versions import find_phases, parse_at
+from relay.store.refs import get_branch, next_ref
 
 _MESSAGE_HOOKS = frozenset({"prepare-commit-msg", "commit-msg"})
 """Those that `git revert` runs."""

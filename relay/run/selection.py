@@ -5,9 +5,8 @@ from relay.base.hints import RUN, WHY, Command
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.plan.model import Phase, Plan
-from relay.store.obstacle import find_disorder
+from relay.store.plan_state import Situation, find_disorder
 from relay.store.resume import ResumeCase, find_blocked_by
-from relay.store.situation import Situation
 
 _SHOWN_CHARS = 60
 _SHOWN_HEADINGS = 3

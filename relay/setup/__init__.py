@@ -3,35 +3,26 @@
 Begin with `open.py`, which makes what `context.py` names:
 
     context.py        what a run is asked for, its collaborators, how it ends
-    open.py           all of them made, in the order in which a user can repair what is missing
+    open.py           makes all of them, in the order in which a user can repair what is missing
     place.py          repository, settings and plan around the current directory
-    checklist.py      what has to hold, in order
-    preconditions.py  each thing of that
-    logins.py         what would do where there is no key
-    program.py        relay's own code is out of reach for sessions
-    approval.py       a person has read the repository's setup commands
-    installation.py   which install what sessions need
-    repository.py     taken: fit, locked, made good
-    policy.py         what commands may touch
-    workspace.py      what tools work on, in a sandbox that holds
+    preconditions.py  what has to hold, and in which order it is checked
+    program.py        keeps relay's own code out of reach for sessions
+    installation.py   installs what sessions need
+    repository.py     takes the repository: fit, locked, made good; waits while a person has the run paused
+    workspace.py      what commands may touch, and what tools work on
     rules.py          AGENTS.md
     runners.py        who runs the sessions
     account.py        what the plan has cost so far
-    observers.py      who is told of what happens
-    run_notes.py      how it ended, for the next look
-    announcement.py   what a run says first
+    observers.py      who is told of what happens; what a run says first, and how it ended, for `relay status`
 
 What all sessions share:
 
-    session.py        one, of whatever kind
-    taping.py         on tape
-    replay.py         and played from it again
-    pause.py          waiting while a person has it paused
+    session.py        drives one, of whatever kind
+    tape.py           records one, and plays it again
 
 And what a person looks at without a run:
 
     doctor.py         everything above
-    agents.py         the agents on this machine
-    agent_trial.py    one of them tried
+    agents.py         the agents on this machine, and one of them tried
     model_trial.py    a model tried on its endpoint
 """

@@ -11,8 +11,8 @@ from relay.session.spend import Meter
 from relay.session.usage import Spent
 from relay.store.facts import find_leg_commit, is_of_another_plan
 from relay.store.legs import read_leg
-from relay.store.plan_cost import read_plan_cost
-from relay.store.session_cost import note_spent
+from relay.store.session_spend import note_spent
+from relay.store.spend import read_plan_cost
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:

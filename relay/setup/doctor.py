@@ -26,14 +26,13 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import ProbeAct, find_way, probe
 from relay.session.values import SessionKind
-from relay.setup.announcement import describe_settings, describe_tracked
-from relay.setup.checklist import check_all
 from relay.setup.context import RunRequest
+from relay.setup.observers import describe_settings, describe_tracked
 from relay.setup.place import Place, find_settings, get_place, load_plan
-from relay.setup.policy import get_hidden, get_unreadable, make_policy
 from relay.setup.preconditions import (
     Finding,
     State,
+    check_all,
     check_key,
     check_program,
     check_rules,
@@ -41,8 +40,8 @@ from relay.setup.preconditions import (
     make_missing,
 )
 from relay.setup.rules import load_repository_rules
-from relay.setup.workspace import open_own_workspace
-from relay.store.home import get_jobs_place
+from relay.setup.workspace import get_hidden, get_unreadable, make_policy, open_own_workspace
+from relay.store.worktrees import get_jobs_place
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0

@@ -21,7 +21,7 @@ from relay.sandbox.output import render_output
 from relay.sandbox.policy import Level
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
-from relay.store.dependencies import digest_setup, is_set_up, save_set_up
+from relay.store.environment import digest_setup, is_set_up, save_set_up
 from relay.tools.workspace import Workspace
 
 _TAIL_CHARS = 4_000

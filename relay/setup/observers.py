@@ -1,20 +1,29 @@
 """Who is told of what happens in a run: what keeps and counts, then the view, then the log."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.base.errors import ExitCode, RelayError
+from relay.base.errors import ErrorKind, ExitCode, RelayError
 from relay.base.redaction import redact
 from relay.base.values import dataclass
+from relay.config import Settings
+from relay.config.sources import find_unknown
+from relay.git.names import list_paths
+from relay.git.repository import Repo
+from relay.git.status import find_tracked_hidden
 from relay.insight.telemetry.log import EventLog, open_log
+from relay.sandbox.policy import describe_opened
 from relay.sandbox.sockets import Inquiries
 from relay.session.events import (
     Event,
+    GateFinished,
     GateStarted,
     HostAsked,
+    Noticed,
     Observe,
     OutputShown,
     RunEnded,
@@ -22,14 +31,163 @@ from relay.session.events import (
     SetupStarted,
     ToolStarted,
 )
+from relay.session.gauge import open_gauge
 from relay.session.spend import Meter
-from relay.setup.context import RunRequest
-from relay.setup.policy import find_all_secrets
-from relay.setup.run_notes import RunNotes
-from relay.store.home import find_home
+from relay.session.values import SessionKind
+from relay.setup.context import RunContext, RunRequest
+from relay.setup.workspace import find_all_secrets
+from relay.store.history import find_beginning
+from relay.store.last_run import LastGate, LastRun, read_last_run, save_last_gate, save_last_run
+from relay.store.plan_state import describe_orphans
+from relay.store.refs import get_branch
+from relay.store.worktrees import find_home
 
 if TYPE_CHECKING:
     from relay.news.courier import Newsroom
+
+
+def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
+    """Say what begins, and whatever a person should know before it does."""
+    started = RunStarted(
+        run_id=run_id,
+        command=kind,
+        model=ctx.settings.model,
+        plan_path=ctx.plan_path,
+        branch=get_branch(ctx.repo),
+        sandbox=ctx.workspace.sandbox.mechanism,
+        cap_usd=ctx.settings.max_cost_usd,
+        spent_usd=ctx.meter.total.cost_usd,
+        estimated=ctx.meter.total.estimated,
+        rehearsed=ctx.sessions.model.rehearsed,
+        context=ctx.settings.strategy,
+        ablated=ctx.settings.ablate,
+        plan_commit="" if kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
+    )
+    ctx.observe(started)
+    reset_at = ctx.settings.reset_at_for(ctx.settings.model)
+    limited = open_gauge(window_tokens=ctx.sessions.model.window_tokens, reset_at=reset_at).limited
+    gaps = ctx.workspace.sandbox.gaps
+    for words in (
+        *left,
+        *_describe_git_dir(ctx.repo),
+        *describe_tracked(ctx.repo),
+        *describe_orphans(ctx.repo, ctx.repo.branch),
+        *_describe_experiment(ctx.settings),
+        *ctx.rules.warnings,
+        *([limited] if limited else []),
+        *describe_opened(ctx.workspace.sandbox.policy),
+        *gaps,
+    ):
+        ctx.observe(Noticed(text=words, warning=True))
+
+
+def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Name what is set and has no effect."""
+    if unknown := find_unknown(environ):
+        yield f"{', '.join(unknown)}: no setting of relay's, not looked at"
+    for name, path in (
+        *(("writable_dirs", p) for p in settings.writable_dirs),
+        *(("readable_dirs", p) for p in settings.readable_dirs),
+    ):
+        if not Path(path).expanduser().is_dir():
+            yield f"{name}: {path} is no directory: commands do not have it"
+
+
+def _describe_git_dir(repo: Repo) -> Iterator[str]:
+    """Name a git directory that a file puts elsewhere; a linked work tree's is known to be its own."""
+    if repo.git_dir == repo.common_dir and not repo.git_dir.is_relative_to(repo.root):
+        yield f"the history of this work tree is in {repo.git_dir}, which the file .git names"
+
+
+def describe_tracked(repo: Repo) -> Iterator[str]:
+    """Name what is hidden and cannot be kept from a session, because git has it."""
+    if found := find_tracked_hidden(repo):
+        yield (
+            f"git tracks {list_paths(found)}: a session is not shown the file, but can read with git what was "
+            "committed; keep no secret in it"
+        )
+
+
+def _describe_experiment(settings: Settings) -> Iterator[str]:
+    """Say what of relay is switched off or replaced, so that the user does not take the run for an ordinary one."""
+    if settings.strategy != "reset":
+        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
+    if settings.ablate:
+        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
+
+
+class RunNotes:
+    """Writes the notes of `relay.store.last_run`. Mutable: holds what it has written of this run.
+
+    Args:
+        secret_values: Never written.
+    """
+
+    def __init__(self, repo: Repo, secret_values: tuple[str, ...]) -> None:
+        self._repo = repo
+        self._secret_values = secret_values
+        self._run: LastRun | None = None
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case RunStarted():
+                self._run = LastRun(
+                    began=time.time(), command=event.command, plan_path=event.plan_path, branch=event.branch
+                )
+                self._save()
+            case GateFinished():
+                self._take_gate(event)
+            case RunEnded() if self._run is not None:
+                self._run = replace(
+                    self._run,
+                    ended=time.time(),
+                    exit_code=event.exit_code,
+                    reason=event.reason,
+                    next_command=event.next_command,
+                    waits_for=event.waits_for,
+                )
+                self._save()
+            case _:
+                pass
+
+    def _take_gate(self, event: GateFinished) -> None:
+        gate = make_last_gate(event, at=time.time())
+        save_last_gate(self._repo, gate, self._secret_values)
+        if self._run is not None:
+            is_failure = not event.passed and not event.expected
+            self._run = replace(self._run, gate=gate if is_failure else None)
+
+    def _save(self) -> None:
+        if self._run is not None:
+            save_last_run(self._repo, self._run, self._secret_values)
+
+
+def make_last_gate(event: GateFinished, *, at: float) -> LastGate:
+    """Return what is kept of a gate."""
+    return LastGate(
+        at=at,
+        phase_id=event.phase_id,
+        passed=event.passed,
+        baseline=event.baseline,
+        expected=event.expected,
+        summary=event.summary,
+        checks=event.checks,
+    )
+
+
+def note_refusal(request: RunRequest, error: RelayError, *, hint: str, began: float) -> None:
+    """Keep what a run ended with that could not go on, or not begin; another relay's own notes are not written over."""
+    last = read_last_run(request.repo)
+    started = last is not None and last.ended is None and last.began >= began
+    if not started and error.kind is ErrorKind.REPOSITORY:
+        return  # the lock is another's, or there is nothing to write to
+    if last is None or not started:
+        last = LastRun(began=began, command=request.kind, plan_path=request.plan_path, branch=request.repo.branch or "")
+    ended = replace(last, ended=time.time(), exit_code=int(ExitCode.USER), reason=str(error), next_command=hint)
+    save_last_run(request.repo, ended, find_all_secrets(request))
+
+
 EVERY_S = 1.0
 """Shortest time between two lines; a command that says little for less is not told of."""
 _SLOWER = 60

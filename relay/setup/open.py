@@ -23,18 +23,16 @@ from relay.session.spend import Meter
 from relay.session.values import SessionKind
 from relay.session.warmth import Pace, Waits
 from relay.setup.account import Book, find_price_now
-from relay.setup.announcement import announce, describe_settings
-from relay.setup.checklist import check_apart, check_enclosed, require_all
 from relay.setup.context import RunContext, RunRequest
-from relay.setup.observers import Observers, Progress
-from relay.setup.policy import find_all_secrets, find_handed_secrets, get_hidden, get_unreadable
+from relay.setup.observers import Observers, Progress, announce, describe_settings
+from relay.setup.preconditions import check_apart, check_enclosed, require_all
 from relay.setup.repository import take_repository
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.runners import OpenRunners
 from relay.setup.session import Sessions
-from relay.setup.taping import OpenTape
-from relay.setup.workspace import open_workspace
-from relay.store.home import find_home
+from relay.setup.tape import OpenTape
+from relay.setup.workspace import find_all_secrets, find_handed_secrets, get_hidden, get_unreadable, open_workspace
+from relay.store.worktrees import find_home
 from relay.tools.workspace import Workspace
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.git.repository import Repo
     from relay.plan.model import Plan
-    from relay.store.situation import PlanSource
+    from relay.store.plan_state import PlanSource
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 """As the settings' own reader has it, which says what is wrong with a larger file."""
@@ -110,7 +110,7 @@ def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
     if "RELAY_UNREADABLE" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
         return repo
     from relay.plan.parse import find_plan_in
-    from relay.setup.policy import get_hidden
+    from relay.setup.workspace import get_hidden
 
     try:
         plan = find_plan_in(decode_text(read_start(plan_file, MAX_PLAN_BYTES) or b""))
@@ -186,7 +186,7 @@ def load_plan(place: Place) -> "Plan":
 
 def find_source(place: Place) -> "PlanSource":
     """Return the plan as the question where it stands needs it."""
-    from relay.store.situation import PlanSource
+    from relay.store.plan_state import PlanSource
 
     return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
 
@@ -208,7 +208,7 @@ def read_plan_text(place: Place) -> str:
 
 def _find_way_back(place: Place) -> Hint:
     from relay.gate.absence import find_near
-    from relay.store.texts import find_text
+    from relay.store.history import find_text
 
     repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:

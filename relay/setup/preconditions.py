@@ -1,22 +1,27 @@
-"""What has to hold before a session, each thing looked at in one place; `relay.setup.checklist` has the order.
+"""What has to hold before a session, each thing looked at in one place; `relay.setup.preconditions` has the order.
 
 A check changes nothing and asks no endpoint.
 """
 
+import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
-from relay.base.hints import Hint, TypedPath
+from relay.base.hints import Command, Hint, TypedPath
+from relay.base.replacement import replace_with_file
 from relay.base.tree import read_start
 from relay.base.values import dataclass
+from relay.base.walk import open_folder
 from relay.base.words import shorten
-from relay.config import Settings
+from relay.config import Settings, find_user_dir
+from relay.config.model_table import show_user_file
 from relay.gate.absence import may_be_made
 from relay.git.config_guard import read_config, read_version
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
@@ -27,21 +32,119 @@ from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
 from relay.plan.files import find_ledger_path
+from relay.runners.agents.home import find_family, find_login, get_installed
+from relay.runners.agents.profiles import Profile
 from relay.runners.base import RunnerKind
+from relay.runners.registry import list_profiles
 from relay.sandbox.run import Sandbox
 from relay.sandbox.toolchains import clean_search_path
 from relay.sandbox.veil import lift_veil
 from relay.session.prices import suggest_models
 from relay.session.spend import Meter
 from relay.setup.account import find_price_now, make_meter
-from relay.setup.approval import require_approval
 from relay.setup.context import RunRequest
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
+from relay.setup.runners import list_kinds
+from relay.store.branches import find_along
 from relay.store.completion import find_pending_move
-from relay.store.home import find_home
-from relay.store.legs import get_branch, read_leg
-from relay.store.own_branch import find_along
+from relay.store.legs import read_leg
+from relay.store.refs import get_branch
+from relay.store.worktrees import find_home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedLogin:
+    """A login that would do where there is no key."""
+
+    words: str
+    """Whose it is, and where."""
+    way: str
+    """What to type and to write so that relay uses it, in lines."""
+
+
+def find_unused_login(settings: Settings, environ: Mapping[str, str], runners: Collection[str]) -> UnusedLogin | None:
+    """Look for one, first with the agents that are going to run; nothing is read of it.
+
+    Args:
+        runners: Names of those that are going to run.
+    """
+    for profile in sorted(list_profiles(settings).values(), key=lambda profile: profile.name not in runners):
+        if profile.hosts and (place := find_login(profile, environ)):
+            where = f"~/{place}" if place.startswith(".") else place
+            way = _describe_way(profile, settings, environ, is_runner=profile.name in runners)
+            return UnusedLogin(words=f"you are logged in with {profile.title} ({where})", way=way)
+    return None
+
+
+def _describe_way(profile: Profile, settings: Settings, environ: Mapping[str, str], *, is_runner: bool) -> str:
+    try:
+        get_installed(profile, environ)
+        first = ""
+    except RunnerError:
+        first = f" {profile.package} and,"
+    name = profile.name
+    lines = [] if is_runner else [f'runner = "{name}"']
+    if not profile.is_lent:
+        own = name in settings.agents
+        lines.append(f'login = "tunnel"  # below [agents.{name}]' if own else f'agents.{name}.login = "tunnel"')
+    if find_family(settings.model) not in {"", *(way.family for way in profile.ways)}:
+        lines.append(f'model = "…"  # one of {profile.title}, and its limits and price: [models."…"]')
+    where = f"at the top of {show_user_file(environ)} (docs/agents.md says what then holds)"
+    return "\n".join((f"or with your login:{first} {where}", *lines))
+
+
+_FILE = "approved-setup.json"
+_MOST_BYTES = 1024 * 1024
+
+
+def find_unapproved(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the setup commands that are the repository's wish and that nobody has approved here yet."""
+    if "setup" not in settings.of_repository:
+        return ()
+    approved = _read(find_user_dir(environ)).get(str(root), ())
+    return tuple(command for command in settings.setup if command not in approved)
+
+
+def require_approval(root: Path, settings: Settings, environ: Mapping[str, str]) -> None:
+    """Refuse commands that nobody has read.
+
+    Raises:
+        ConfigError: There are some; names them and the way.
+    """
+    if left := find_unapproved(root, settings, environ):
+        raise ConfigError(
+            f"{settings.origins['setup']}: this repository wants to run with network before its first session: "
+            f"{'; '.join(left)}",
+            hint=("read what they run, then type ", Command(words=("run", "--approve-setup")), ", once"),
+        )
+
+
+def save_approval(root: Path, commands: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Keep that the user approves of these commands in this repository.
+
+    Raises:
+        ConfigError: There is no directory of the user's.
+    """
+    folder = find_user_dir(environ)
+    if folder is None:
+        raise ConfigError("an approval cannot be kept: HOME is not set", hint="RELAY_SETUP says the commands yourself")
+    known = _read(folder)
+    known[str(root)] = list(dict.fromkeys((*known.get(str(root), ()), *commands)))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_folder(folder, ()) as here:
+        replace_with_file(here, _FILE, json.dumps(known, indent=1).encode(), executable=None)
+
+
+def _read(folder: Path | None) -> dict[str, list[str]]:
+    """Return the approved commands by repository; what is there and makes no sense approves nothing."""
+    try:
+        data = read_start(folder / _FILE, _MOST_BYTES) if folder else None
+        values: Any = json.loads(data or b"{}")
+        return {str(root): [str(command) for command in commands] for root, commands in values.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
 
 _NAMED_CHARS = 200
 _WITHOUT_HOOKS = "RELAY_HOOKS=skip commits without your hooks"
@@ -145,8 +248,6 @@ def check_key(
         try:
             names = [*dict.fromkeys(name for kind in kinds if (name := kind.get_key(environ)))]
         except RunnerError as error:
-            from relay.setup.logins import find_unused_login
-
             if (login := find_unused_login(settings, environ, runners)) is None:
                 raise
             raise RunnerError(f"{error.message}; {login.words}", hint=(error.hint, "\n", login.way)) from None
@@ -343,3 +444,72 @@ def _advise(rules: Rules) -> str:
     if any(file.truncated or file.omitted for file in rules.files):
         return "shorten them, or raise rules_max_bytes"
     return "" if rules.files or rules.unread else "relay init writes one to start from"
+
+
+def check_all(request: RunRequest) -> Iterator[Finding]:
+    """Look at everything that a run requires, as far as it can be known without taking or opening anything."""
+    yield from check_apart(request)
+    yield from check_untaken(request)
+    yield from check_taken(request)
+    yield from check_enclosed(request)
+
+
+def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = None) -> Iterator[Finding]:
+    """Look at what git has no part in.
+
+    Args:
+        known: All runners there are; None: those that relay knows and the user's own.
+    """
+    repo, settings, environ = request.repo, request.settings, request.environ
+    kinds: list[RunnerKind] = []
+
+    def find_runners() -> str:
+        kinds.extend(list_kinds(request, known))
+        for kind in kinds:
+            kind.require(environ, settings)
+        return ", ".join(request.runners)
+
+    yield find_out(find_runners, name="runner")
+    yield check_program(repo.root, settings, environ)
+    if request.kind.commits_phases:
+        yield check_approval(repo, settings, environ)
+    if kinds:
+        yield check_key(kinds, environ, settings, request.runners)
+
+
+def check_untaken(request: RunRequest) -> Iterator[Finding]:
+    """Look whether the repository is fit to be taken."""
+    yield check_git(request.repo)
+    yield check_repository(request.repo)
+    yield check_plan_file(request.repo, request.plan_path)
+
+
+def check_taken(request: RunRequest, status: Status | None = None, meter: Meter | None = None) -> Iterator[Finding]:
+    """Look at what a run looks at once it has taken the repository.
+
+    Args:
+        status: How the work tree differs; None: nobody has taken it, and git is asked.
+        meter: The plan's; None: it is made.
+    """
+    repo = request.repo
+    yield check_identity(repo)
+    yield check_signature(repo)
+    if request.needs_clean:
+        yield check_clean(repo, request.plan_path, status)
+    yield check_caps(request, meter)
+
+
+def check_enclosed(request: RunRequest, sandbox: Sandbox | None = None) -> Iterator[Finding]:
+    """Look at what depends on what a sandbox shows; None: that is not known."""
+    if request.kind.commits_phases:
+        yield check_hooks(request.repo, request.settings, request.environ, sandbox)
+
+
+def require_all(findings: Iterable[Finding]) -> None:
+    """Stop at the first thing that is missing; what comes behind it is not looked at.
+
+    Raises:
+        RelayError: What the finding says.
+    """
+    for finding in findings:
+        require(finding)

@@ -9,15 +9,36 @@ from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear
 from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.sandbox.private_folder import find_folder, remove_left_overs
+from relay.session.events import RunPaused, RunResumed
 from relay.session.spend import Meter
 from relay.setup.account import find_price_now, make_meter
-from relay.setup.checklist import check_taken, check_untaken, require_all
-from relay.setup.context import RunRequest
+from relay.setup.context import RunContext, RunRequest
+from relay.setup.preconditions import check_taken, check_untaken, require_all
+from relay.store.branches import take_along
+from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
-from relay.store.lock import lock_worktree
-from relay.store.own_branch import take_along
-from relay.store.repair import repair_refs
+from relay.store.inbox import is_claim_over, is_paused
 from relay.store.steering_files import begin_watch, end_watch
+from relay.store.worktrees import lock_worktree
+
+_LOOK_S = 0.5
+"""How often a run that waits looks whether it may go on."""
+_CLAIM = (
+    "the claim on its phase ran out; it goes on when the worker has renewed it, and ends when another worker has it"
+)
+_PAUSE = "relay resume goes on, relay stop hands over"
+
+
+def wait_while_paused(ctx: RunContext) -> None:
+    """Return at once where nobody asked for a pause and no claim ran out, else when it is over, or a stop is asked."""
+    for lasts, why in ((is_claim_over, _CLAIM), (is_paused, _PAUSE)):
+        if not lasts(ctx.repo):
+            continue
+        began = time.monotonic()
+        ctx.observe(RunPaused(reason=why))
+        while lasts(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
+            ctx.sessions.waits.look()
+        ctx.observe(RunResumed(waited_s=time.monotonic() - began))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from relay.session.prices import Price
 from relay.session.spend import Meter
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.session.warmth import Pace, Waits
-from relay.setup.taping import OpenTape, TapedConversation, begin_tape
+from relay.setup.tape import OpenTape, TapedConversation, begin_tape
 
 
 class SessionResult(Protocol):

@@ -1,23 +1,172 @@
 """What the tools and commands of a run work on, in a sandbox that is proven to hold."""
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.errors import ConfigError
 from relay.base.interrupts import Interrupts
+from relay.base.redaction import find_secret_values, read_assignments
+from relay.base.secrecy import Hidden
 from relay.base.tree import read_start
 from relay.base.walk import open_ignored
-from relay.git.config_guard import find_tree_files
+from relay.config import Settings
+from relay.git.config_guard import find_tree_files, read_config
+from relay.git.hooks import get_hooks_dir
+from relay.git.repository import Repo
 from relay.plan.files import MAX_PLAN_BYTES, STATE_DIR, find_protected
+from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.openings import hold_doors
-from relay.sandbox.policy import Level
+from relay.sandbox.places import find_environments, find_real, is_socket, is_there
+from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.setup.context import RunRequest
-from relay.setup.policy import get_hidden, get_mechanism, get_unreadable, make_limits, make_policy
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
+from relay.store.worktrees import find_made_places, find_other_trees
 from relay.tools.workspace import Workspace
+
+
+def get_mechanism(settings: Settings) -> Mechanism:
+    """Return what the settings let hold commands: bubblewrap, unless the user chose otherwise."""
+    return Mechanism.BWRAP if settings.sandbox == "auto" else Mechanism(settings.sandbox)
+
+
+def make_policy(
+    repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str], plan_text: str = ""
+) -> Policy:
+    """Return what commands in this repository may touch.
+
+    Args:
+        plan_text: The virtual environments that it names are shown.
+
+    Raises:
+        ConfigError: See `get_unreadable`.
+        RepoError: See `get_hooks_dir` and `find_other_trees`.
+    """
+    others = find_other_trees(repo)
+    apart = (place for place in (*others, *find_made_places(repo, others)) if not place.is_relative_to(repo.root))
+    return Policy(
+        root=repo.root,
+        env=environ,
+        git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
+        protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
+        writable=_expand(settings, "writable_dirs", environ),
+        readable=(
+            get_hooks_dir(repo, read_config(repo)),
+            *_expand(settings, "readable_dirs", environ),
+            *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ, others),
+        ),
+        unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
+        apart=tuple(apart),
+        pass_env=settings.env,
+        writable_links=settings.writable_links,
+        network=settings.network.whole,
+        sockets=get_sockets(settings, environ),
+    )
+
+
+def get_sockets(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places of the setting `sockets`, links resolved.
+
+    Raises:
+        ConfigError: One of them is no socket, or nobody knows where it is.
+    """
+    return tuple(_get_socket(word, settings.origins.get("sockets", "default"), environ) for word in settings.sockets)
+
+
+def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
+    named = environ.get(f"{word.upper()}_HOST", "").removeprefix("unix://")
+    own = environ.get("XDG_RUNTIME_DIR", "")
+    known = {
+        "docker": (named, "/var/run/docker.sock", f"{own}/docker.sock"),
+        "podman": (f"{own}/podman/podman.sock", "/run/podman/podman.sock"),
+    }
+    places = known.get(word, (word,))
+    found = next((place for place in places if place.startswith("/") and is_there(Path(place))), None)
+    if found is None or not is_socket(found):
+        tried = ", ".join(place for place in places if place.startswith("/"))
+        raise ConfigError(f"{origin}: sockets: {word}: there is no socket at {tried}")
+    return find_real(Path(found))
+
+
+def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the paths of a setting.
+
+    Raises:
+        ConfigError: One begins with ``~/`` and there is no home directory.
+    """
+    places = []
+    for text in getattr(settings, name):
+        origin, home = settings.origins.get(name, name), environ.get("HOME", "")
+        if text.startswith("~/") and not home.startswith("/"):
+            raise ConfigError(f"{origin}: {name}: {text}: HOME is not set")
+        place = Path(f"{home}/{text[2:]}" if text.startswith("~/") else text)
+        places.append(place)
+    return tuple(places)
+
+
+def read_handed(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and values that gates (`env_file`) and tool servers get of relay, and sessions do not."""
+    data = None
+    if settings.env_file:
+        with contextlib.suppress(OSError):
+            data = read_start(root / settings.env_file, MIB)
+    given = ((name, environ.get(name, "")) for server in settings.mcp_servers.values() for name in server.env)
+    return (*given, *read_assignments((data or b"").decode(errors="replace")))
+
+
+def find_handed_secrets(request: RunRequest) -> tuple[str, ...]:
+    """Return the values among these that are secrets by their name, or their login: no session is told them."""
+    return find_secret_values(dict(read_handed(request.repo.root, request.settings, request.environ)))
+
+
+def find_all_secrets(request: RunRequest) -> tuple[str, ...]:
+    """Return these, and the secrets of the environment: nothing that relay keeps holds one."""
+    return (*find_secret_values(request.environ), *find_handed_secrets(request))
+
+
+def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
+    """Return the bounds of a command that may take so long."""
+    own = settings.command_memory_mib
+    return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
+
+
+def get_hidden(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Hidden:
+    """Return what is hidden inside of a repository.
+
+    Raises:
+        ConfigError: See `get_unreadable`.
+        GitError: See `find_other_trees`.
+    """
+    root = repo.root
+    places = _find_inside(root, (*get_unreadable(root, settings, environ), *find_other_trees(repo)))
+    return Hidden(places=tuple(place.relative_to(root).as_posix() for place in places))
+
+
+def _find_inside(root: Path, places: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(place for place in places if place.is_relative_to(root))
+
+
+def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places of the setting `unreadable`, absolute and with links resolved.
+
+    Raises:
+        ConfigError: One of them holds the whole repository, or is in a home directory that is not known.
+    """
+    places = []
+    for text in settings.unreadable:
+        home = environ.get("HOME", "")
+        if text.startswith("~/") and not home.startswith("/"):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text}: HOME is not set")
+        place = Path(os.path.realpath(root / (f"{home}/{text[2:]}" if text.startswith("~/") else text)))
+        if root.is_relative_to(place):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
+        places.append(place)
+    return tuple(places)
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from relay.git.message import Message, join_trailers, render_message
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.trees import ABSENT, FILE
-from relay.store import staging
+from relay.store import completion
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
-from relay.store.home import is_checked, note_checked
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
+from relay.store.worktrees import is_checked, note_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     """
     try:
         return _commit_paths(repo, request, hooks)
-    except staging.NotStagedError as error:
+    except completion.NotStagedError as error:
         return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
 
 
@@ -171,7 +171,7 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     identity = get_identity(repo).environment
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
-    staging.require_filters(guarded, (*paths, *request.replace))
+    completion.require_filters(guarded, (*paths, *request.replace))
     message = request.message
     ready = _Ready(
         request=request, index="", paths=paths, tree=request.tree, message=message, text=render_message(message)
@@ -184,7 +184,7 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
         checked = _run_hooks(repo, guarded, checked, hooks)
     if isinstance(checked, CommitOutcome):
         return checked
-    staging.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
+    completion.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), checked.index)
     return _write(repo, guarded, checked, identity, tree)
 
@@ -196,7 +196,7 @@ def _find_plain_tree(repo: Repo, guarded: Guarded, request: CommitRequest, paths
         return None
     there = objects.read_entries(repo, request.tree, paths) if request.tree else {}
     entries = {path: there.get(path, (ABSENT, repo.zero_id)) for path in paths}
-    return staging.write_plain_tree(repo, guarded, request.head, entries, request.replace)
+    return completion.write_plain_tree(repo, guarded, request.head, entries, request.replace)
 
 
 def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
@@ -206,10 +206,10 @@ def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[st
     from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
     Where hooks are lent a copy of the given files, that is what they have in the work tree.
     """
-    index = staging.stage_paths(repo, guarded, request.head, paths)
+    index = completion.stage_paths(repo, guarded, request.head, paths)
     given = request.replace.items()
     as_is = {path: data for path, data in given if request.adopt or read_file(repo.root, path) == data}
-    staging.put_files(repo, guarded, index, request.head, as_is)
+    completion.put_files(repo, guarded, index, request.head, as_is)
     return index
 
 
@@ -217,7 +217,7 @@ def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | Comm
     """Hold what is staged against what was checked: the user may edit while the gate runs."""
     if ready.tree is None:
         return ready
-    moved = staging.find_staged_otherwise(repo, guarded, ready.index, ready.paths, ready.tree)
+    moved = completion.find_staged_otherwise(repo, guarded, ready.index, ready.paths, ready.tree)
     return ready.end(CommitEnd.FILES_MOVED, paths=moved) if moved else ready
 
 
@@ -253,7 +253,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     request = replace(ready.request, replace={**ready.request.replace, **adopted})
     ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
     if rewritten or adopted:
-        staging.require_filters(guarded, rewritten)
+        completion.require_filters(guarded, rewritten)
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
         ready = replace(ready, index=index, paths=taken, tree=now.tree if rewritten else ready.tree)

@@ -4,24 +4,31 @@ No commit holds it and a gate may see it all the same; it is the user's, also wh
 ``.gitignore``. What git comes to ignore later is neither: a clean clone has nothing of it.
 """
 
+import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.message import Message
-from relay.git.names import with_parents
+from relay.git.names import parse_path, with_parents
+from relay.git.notes import read_note, write_note
+from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import FILE
-from relay.plan.files import STATE_DIR
+from relay.plan.files import STATE_DIR, find_ledger_path
 from relay.sandbox.links import GENERATED
+from relay.store.legs import OpenLeg, find_leg_changes
+from relay.store.snapshot import TreeSnapshot
+from relay.store.trailers import LEFTOVER
 
 MAX_LISTED = 1_000
 """Files of one ignored directory that are listed by name; of a larger one only the directory is known."""
@@ -139,3 +146,79 @@ def _was_there(repo: Repo, environment: Environment, marks: frozenset[str], path
         return _mark(os.lstat(repo.root / path)) in marks
     except OSError:
         return False
+
+
+def find_owned_paths(repo: Repo, plan_path: str, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
+    """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
+    changes = find_leg_changes(repo, leg, now)
+    environment = load_environment(repo, leg.environment)
+    user = find_user_paths(repo, leg) | find_earlier_paths(repo, environment, changes)
+    return select_owned(plan_path, leg, user, changes)
+
+
+def select_owned(plan_path: str, leg: OpenLeg, user: frozenset[str], changes: Iterable[PathChange]) -> tuple[str, ...]:
+    """Return the paths of those changes that are neither the user's nor of the files that only relay writes."""
+    # A plan that was renamed meanwhile has two names.
+    plans = {plan_path, leg.plan_path or plan_path}
+    others = {*user, *plans, *map(find_ledger_path, plans)}
+    return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
+
+
+def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
+    """Return what differed from HEAD when the leg began: the user's, and never committed.
+
+    Not among them is what the verify commands left behind just before: a session may change and commit that.
+    """
+    left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
+    changes = diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)
+    return frozenset(change.path for change in changes) - left
+
+
+LOCK_FILES = (
+    "Cargo.lock", "Gemfile.lock", "Pipfile.lock", "bun.lock", "bun.lockb", "composer.lock", "conda-lock.yml",
+    "deno.lock", "go.sum", "gradle.lockfile", "mix.lock", "npm-shrinkwrap.json", "package-lock.json",
+    "packages.lock.json", "pdm.lock", "pixi.lock", "pnpm-lock.yaml", "poetry.lock", "pubspec.lock", "pylock.toml",
+    "uv.lock", "yarn.lock",
+)  # fmt: skip
+"""Names of files that say exactly what is to be installed, in any folder; `requirements*.txt` is taken for one."""
+
+_REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
+_MOST_BYTES = 64 * 1024 * 1024
+_NOTE = "setup"
+
+
+def is_lock_file(path: str) -> bool:
+    """Say whether a path of the repository is the lock file of a package manager."""
+    name = path.rpartition("/")[2]
+    return name in LOCK_FILES or _REQUIREMENTS.fullmatch(name) is not None
+
+
+def digest_setup(repo: Repo, commands: Sequence[str]) -> str:
+    """Return a digest of commands and of every lock file as it is now."""
+    files = {path: _digest(repo, path) for path in sorted(_list_lock_files(repo))}
+    return hashlib.sha256(json.dumps([list(commands), files]).encode()).hexdigest()
+
+
+def _list_lock_files(repo: Repo) -> Iterator[str]:
+    out = guard(repo).git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return (path for path in set(map(os.fsdecode, out.split(b"\0")[:-1])) if is_lock_file(path))
+
+
+def _digest(repo: Repo, path: str) -> str:
+    try:
+        content = read_start(repo.root / path, _MOST_BYTES)
+    except OSError:
+        return "absent"
+    return "no file" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def is_set_up(repo: Repo, digest: str) -> bool:
+    """Say whether a setup of this digest has run here, and what it made still stands."""
+    lines = read_note(repo, _NOTE).splitlines()
+    return bool(lines) and lines[0] == digest and all((repo.root / name).is_dir() for name in lines[1:])
+
+
+def save_set_up(repo: Repo, digest: str) -> None:
+    """Note that a setup has run, with the environments that stand at the root now."""
+    made = sorted(name for name in GENERATED if (repo.root / name).is_dir())
+    write_note(repo, _NOTE, "\n".join((digest, *made)))

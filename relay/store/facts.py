@@ -11,17 +11,12 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.model import Plan
-from relay.store.completion import find_pending_move
-from relay.store.history import RelayCommit, read_relay_commits
-from relay.store.kept_refs import Kept
-from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
-from relay.store.plan_edit import PlanEdit
-from relay.store.plan_lineage import find_leg_phase
-from relay.store.resume import Facts, LegFacts
-from relay.store.session_ends import find_proposal
+from relay.store.completion import find_pending_move, hash_cleaned
+from relay.store.history import RelayCommit, find_text, read_relay_commits
+from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, find_proposal, read_leg
+from relay.store.plan_versions import PlanEdit, find_leg_phase
+from relay.store.resume import Facts, Kept, LegFacts
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.staging import hash_cleaned
-from relay.store.texts import find_text
 from relay.store.trailers import LEG_STATUSES, PLAN, REVIEWED, REWOUND, STATUS, parse_count
 
 

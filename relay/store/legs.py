@@ -14,7 +14,9 @@ trailers, so a ref fetched on another machine says as much as here.
 
 import hashlib
 import os
+import re
 from dataclasses import field, replace
+from datetime import UTC, datetime
 
 from relay.base.errors import RepoError
 from relay.base.hints import ANOTHER_RELAY, RUN, WHY
@@ -22,15 +24,31 @@ from relay.base.tree import find_boot_id
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
-from relay.git.message import CommitText, Message, read_text
-from relay.git.names import parse_path, render_path, render_ref_part
+from relay.git.message import CommitText, Message, list_loose_texts, read_text, read_texts
+from relay.git.names import parse_path, render_path
 from relay.git.repository import Repo
 from relay.git.status import PathChange
 from relay.session.usage import Spent, rank_spent
+from relay.session.values import SessionEnd
 from relay.store import trailers
-from relay.store.session_cost import drop_spent, find_spent
+from relay.store.refs import find_leg_ref, get_branch, next_ref
+from relay.store.session_spend import drop_spent, find_spent
 from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
+from relay.store.trailers import (
+    BASE,
+    BOOT,
+    DISCARDED,
+    ENDED,
+    ENVIRONMENT,
+    ERROR,
+    PLACE,
+    PROPOSED,
+    REPLACED,
+    SESSION,
+    SKIPPED,
+    WAIT_UNTIL,
+    WIP,
+)
 
 _UNBORN = "none"
 NOWHERE = "nowhere"
@@ -116,30 +134,6 @@ def find_place_id(repo: Repo) -> str:
     return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
 
 
-def get_branch(repo: Repo) -> str:
-    """Return the branch that HEAD names.
-
-    Raises:
-        RepoError: HEAD is detached.
-    """
-    branch = repo.branch
-    if branch is None:
-        raise RepoError("HEAD is detached; relay commits on a branch", hint="git switch -c <name>")
-    return branch
-
-
-def find_leg_ref(branch: str) -> str:
-    """Return the full name of the ref that holds a branch's open leg."""
-    return f"refs/relay/leg/{render_ref_part(branch)}"
-
-
-def next_ref(repo: Repo, kind: str, branch: str) -> str:
-    """Return the name of a ref that does not exist yet: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
-    prefix = f"refs/relay/{kind}/{render_ref_part(branch)}/"
-    numbers = [int(tail) for name in repo.list_refs(prefix) if (tail := name.removeprefix(prefix)).isdecimal()]
-    return f"{prefix}{max(numbers, default=0) + 1:06d}"
-
-
 def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -> OpenLeg:
     """Open a leg on the branch, with the work tree as it is now for its start.
 
@@ -190,7 +184,7 @@ def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
     """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one.
 
     Raises:
-        GitError: Git has lost it (see `relay.store.repair`).
+        GitError: Git has lost it (see `relay.store.checkpoints`).
     """
     branch = branch or repo.branch
     commit = refs.find_ref(repo, find_leg_ref(branch)) if branch else None
@@ -338,8 +332,122 @@ def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathC
 
     It leaves out what either snapshot did not hold, and paths whose bytes in `now` are not the work tree's. A change
     of the user's from before the leg is on both sides, so it does not show. Where the leg changed the same file
-    again, the path is in the result, and the caller decides about it (`relay.store.ownership`).
+    again, the path is in the result, and the caller decides about it (`relay.store.environment`).
     """
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
     unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
     return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
+
+
+_NOT_ITS_FAULT = frozenset({
+    SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET,
+    SessionEnd.AGENT_FAILED,
+})  # fmt: skip
+"""Ends that say nothing about the phase: they count neither as a leg of it nor as an attempt."""
+_NO_SUBJECT = "-"
+_ERROR_CHARS = 240
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_MOST_SNAPSHOTS = 20_000
+_MOST_READ = 32
+"""Snapshots that are read one by one; for more git is asked."""
+
+
+def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailers of a session's last snapshot.
+
+    Args:
+        item: The item it was at; empty when all are claimed.
+        error: The last error that it did not overcome; empty when there is none.
+    """
+    words = " ".join(error.split())
+    if len(words) > _ERROR_CHARS:
+        words = f"{words[: _ERROR_CHARS // 2]} … {words[-_ERROR_CHARS // 2 :]}"
+    return (ENDED, end), (ERROR, f"{item or 'all ticked'}: {words}" if words else "")
+
+
+def has_ended_with(leg: OpenLeg, source: str, words: str) -> bool:
+    """Return whether the leg's last session had ticked everything and ended with this error."""
+    (_, error) = render_end(SessionEnd.FINISHED, item="", error=f"{source}: {words}")
+    return error in leg.wip_trailers
+
+
+def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailer of a session that has finished its phase, and whose work was not committed."""
+    return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
+
+
+def find_proposal(leg: OpenLeg) -> str | None:
+    """Return the subject that the leg's last session proposed, empty for none; None when it left work to do."""
+    found = dict(leg.wip_trailers)
+    if PROPOSED not in found or DISCARDED in found:
+        return None
+    return "" if found[PROPOSED] == _NO_SUBJECT else found[PROPOSED]
+
+
+def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailer for a limit; nothing when its end (seconds since the epoch) is not known."""
+    if until is None:
+        return ()
+    return ((WAIT_UNTIL, f"{datetime.fromtimestamp(until, tz=UTC):{_TIME}} {model}"),)
+
+
+def find_reset(leg: OpenLeg, model: str) -> float | None:
+    """Return when the limit that the leg met resets, in seconds since the epoch; None without one for this model."""
+    found = find_wait_until(leg)
+    return found[0] if found is not None and found[1] == model else None
+
+
+def find_wait_until(leg: OpenLeg) -> tuple[float, str] | None:
+    """Return when a limit that the leg met resets, in seconds since the epoch, and the model it is a limit of."""
+    moment, _, limited = dict(leg.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
+    try:
+        return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp(), limited
+    except ValueError:
+        return None
+
+
+def is_refunded(leg: OpenLeg) -> bool:
+    """Say whether the leg's last session ended by what it could not help: a kill, a limit, an endpoint in trouble."""
+    return not leg.baton or dict(leg.wip_trailers).get(ENDED, "") in _NOT_ITS_FAULT
+
+
+def find_repeated_error(repo: Repo, leg: OpenLeg) -> tuple[int, str]:
+    """Return how many of the leg's last sessions in a row ended at the same item with the same error, and that error.
+
+    Numbers in errors are not compared: lines, times and process ids differ where nothing else does.
+    """
+    errors = _read_errors(repo, leg)
+    if not errors or not errors[0]:
+        return 0, ""
+    first = _NUMBER.sub("#", errors[0].partition(": ")[2])
+    item = errors[0].partition(": ")[0]
+    times = 0
+    for error in errors:
+        if error.partition(": ")[0] != item or _NUMBER.sub("#", error.partition(": ")[2]) != first:
+            break
+        times += 1
+    return times, errors[0]
+
+
+def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
+    """Return the errors of the sessions that ended by themselves, newest first; empty for one that ended without."""
+    if leg.last_wip is None:
+        return []
+    texts = _read_snapshots(repo, leg.last_wip.commit, leg.base_head)
+    # What is found later is stored with the words of the session that ended: each session counts once.
+    ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}
+    return [text.get(ERROR) for text in reversed(ended.values()) if text.get(ENDED) not in _NOT_ITS_FAULT]
+
+
+def _read_snapshots(repo: Repo, newest: str, base: str | None) -> tuple[CommitText, ...]:
+    """Return the snapshots of a leg, newest first."""
+    found: list[CommitText] = []
+    for text in list_loose_texts(repo, newest, _MOST_READ, first_parents=True):
+        if text.commit == base:
+            return tuple(found)
+        found.append(text)
+        if not text.parents:
+            return tuple(found)
+    revs = (newest, *((f"^{base}",) if base else ()))
+    return read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")

@@ -397,3 +397,44 @@ def _is_below(path: str, directories: Collection[str]) -> bool:
     """Return whether one of `directories` holds `path`; the root, as ``.``, holds its own files only."""
     parents = [str(parent) for parent in PurePosixPath(path).parents]
     return (parents == ["."] and "." in directories) or any(parent in directories for parent in parents[:-1])
+
+
+def begin_find_newer(repo: Repo, since: TreeSnapshot) -> Callable[[], tuple[str, ...]]:
+    """Begin to look for what does not look as a snapshot of this process saw it.
+
+    Returns:
+        What has to be called once, waits for git, and returns the paths.
+
+    Raises:
+        RepoError: Git cannot tell.
+    """
+    begun = begin_whole_status(repo, guard(repo))
+
+    def finish() -> tuple[str, ...]:
+        _, _, status = begun()
+        now = take_looks(repo, status, find_crowded(status.untracked))
+        differ = {path for path, _ in now.items() ^ since.seen.items()}
+        return tuple(sorted(differ.difference(since.replaced)))
+
+    return finish
+
+
+def is_newer(repo: Repo, since: TreeSnapshot, path: str) -> bool:
+    """Return whether a path does not look as a snapshot saw it; git status is asked where that is not enough.
+
+    Also where no snapshot holds it: git ignores it, or it is too large.
+
+    Raises:
+        RepoError: Git cannot tell.
+    """
+    if path in since.seen and not make_filter(since.skipped)(path):
+        return take_look(repo.root, path) != since.seen[path]
+    return bool(take_look(repo.root, path)) and not _is_as_in_head(repo, guard(repo), path)
+
+
+def _is_as_in_head(repo: Repo, guarded: Guarded, path: str) -> bool:
+    """Return whether a path that no snapshot had to store still needs none: tracked, and as committed."""
+    if any(entry.path == path for entry in read_flagged(repo, guarded.git)):
+        return False  # git's status is blind to it
+    args = ("--porcelain", "-z", "--untracked-files=all", "--ignored=traditional", "--no-renames")
+    return not guarded.git.run("status", *args, "--", path)

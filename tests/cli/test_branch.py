@@ -4,7 +4,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.store.own_branch import name_branch
+from relay.store.branches import name_branch
 
 PLAN = "# Add keys & *such*\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\

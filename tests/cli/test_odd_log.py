@@ -2,7 +2,7 @@
 
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.store.lock import lock_worktree
+from relay.store.worktrees import lock_worktree
 from tests.odd_lines import REAL, iter_odd_lines
 
 COMMANDS = (

@@ -376,7 +376,7 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
     """The lock's holder is named; nothing is guessed about the resume point."""
     from relay.git.repository import open_repo
     from relay.store.legs import LegStart, open_leg
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     repo = open_repo(planned, environ)
     open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
@@ -528,9 +528,9 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
     from relay.git.repository import open_repo
     from relay.session.usage import Spent
-    from relay.store.leg_snapshots import WipRecord, save_wip
+    from relay.store.checkpoints import WipRecord, save_wip
     from relay.store.legs import LegStart, open_leg
-    from relay.store.lock import lock_worktree
+    from relay.store.worktrees import lock_worktree
 
     (planned / "docs").mkdir()
     (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))

@@ -23,7 +23,7 @@ from relay.insight.telemetry.logs import RunLogs, list_own_logs
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
-from relay.store.lock import lock_worktree
+from relay.store.worktrees import lock_worktree
 from tests.cli.documents import read_document
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from relay.ledger import Ledger
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.step import commit_phase
 from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
-from relay.store.session_changes import watch_sessions
+from relay.store.extra_files import watch_sessions
 
 WHOLE = """
 sessions:

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.run.commit.autorun import Starter, find_starter, leads_out
+from relay.run.commit.disclosures import Starter, find_starter, leads_out
 from relay.session.events import Noticed
 
 STARTED = {

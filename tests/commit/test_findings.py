@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.run.review.finding import (
+from relay.run.review import (
     MAX_FINDINGS,
     Category,
     ReviewFinding,
@@ -18,8 +18,8 @@ from relay.run.review.finding import (
     read_findings,
     render_finding,
     render_finding_json,
+    render_sarif,
 )
-from relay.run.review.sarif import render_sarif
 
 GIVEN = {
     "file": "./a.py", "line": 3, "summary": "wrong  sum", "failure_scenario": "add 1\nand 1",

@@ -7,11 +7,11 @@ import pytest
 from relay.base.errors import ExitCode, RepoError
 from relay.cli.views.last_run import tell_failures
 from relay.git.repository import open_repo
-from relay.run.commit.hook_refusal import find_telling
+from relay.run.commit.hooks import find_telling
 from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
-from relay.setup.run_notes import make_last_gate
-from relay.store.own_branch import begin_branch
+from relay.setup.observers import make_last_gate
+from relay.store.branches import begin_branch
 from tests.scripted import Act, ScriptedRunner
 
 WORK: list[list[Sequence[Act | SessionOutcome]]] = [

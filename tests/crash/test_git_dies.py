@@ -20,9 +20,9 @@ from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.setup.place import get_place
 from relay.store.completion import finish_pending
-from relay.store.lock import lock_worktree
-from relay.store.plan_cost import read_plan_cost
+from relay.store.spend import read_plan_cost
 from relay.store.trailers import REWOUND
+from relay.store.worktrees import lock_worktree
 from tests.effort import THOROUGH
 from tests.scripted import ScriptedRunner
 

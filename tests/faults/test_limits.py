@@ -17,9 +17,8 @@ from relay.run.planning.planner import PlanTask
 from relay.session.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.store.leg_snapshots import WipRecord, save_wip
-from relay.store.legs import read_leg
-from relay.store.session_ends import find_repeated_error, render_end, render_wait
+from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.legs import find_repeated_error, read_leg, render_end, render_wait
 from relay.store.trailers import WAIT_UNTIL
 from tests.cli.documents import read_document
 

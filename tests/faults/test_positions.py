@@ -25,7 +25,7 @@ from relay.session.prices import PRICES, cost_usd
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.store.legs import read_leg
-from relay.store.planning_cost import read_plan_usage
+from relay.store.spend import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index

@@ -5,9 +5,9 @@ import pytest
 from relay.fleet.job_table import find_job_cost, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg
-from relay.store.session_cost import note_spent
+from relay.store.session_spend import note_spent
 
 
 def spend(usd, tokens=10):

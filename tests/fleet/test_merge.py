@@ -9,11 +9,11 @@ from relay.ledger import parse_ledger
 from relay.plan.parse import parse_plan
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
-from relay.store.branch_move import move_branch
+from relay.store.branches import move_branch
 from relay.store.history import read_plan_commits
-from relay.store.home import note_checked
 from relay.store.legs import read_leg
-from relay.store.plan_cost import read_plan_cost
+from relay.store.spend import read_plan_cost
+from relay.store.worktrees import note_checked
 from tests.conftest import Stage
 from tests.scripted import ScriptedRunner
 

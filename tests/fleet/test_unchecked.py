@@ -17,7 +17,7 @@ from relay.rehearsal.server import serve
 from relay.session.events import GateFinished, Noticed
 from relay.session.usage import Spent
 from relay.store import trailers
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.fleet.test_work import RED, Field, field, go

@@ -36,12 +36,11 @@ from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent
-from relay.store.home import find_made_places
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg
-from relay.store.lock import find_holder
-from relay.store.plan_cost import read_plan_cost
-from relay.store.unrecorded_cost import Whose, keep_spent
+from relay.store.spend import read_plan_cost
+from relay.store.spend_records import Whose, keep_spent
+from relay.store.worktrees import find_holder, find_made_places
 from rigs.crash.rig import PRICE
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.waiting import wait_until

@@ -14,9 +14,8 @@ from relay.git.lock_journal import declare_locks
 from relay.git.notes import write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
-from relay.store.home import find_home, find_made_places, find_other_trees, get_jobs_place
-from relay.store.lock import lock_worktree
-from relay.store.session_changes import find_changed, watch_sessions
+from relay.store.extra_files import find_changed, watch_sessions
+from relay.store.worktrees import find_home, find_made_places, find_other_trees, get_jobs_place, lock_worktree
 
 PLAN = """\
 # Two

@@ -3,7 +3,7 @@
 import json
 
 from relay.base.errors import ExitCode
-from relay.run.ends import find_done_plan
+from relay.run.loop import find_done_plan
 from relay.session.events import GateFinished, LegEnded, LegStarted
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner

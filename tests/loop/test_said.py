@@ -14,7 +14,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import LegStarted, ResponseReceived, RunPaused, RunResumed, WordsHeard
 from relay.store.inbox import is_paused, leave_words, read_words
-from relay.store.lock import find_holder, lock_worktree
+from relay.store.worktrees import find_holder, lock_worktree
 
 HAND_OVER = """
 sessions:

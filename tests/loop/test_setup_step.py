@@ -11,9 +11,9 @@ from relay.base.errors import ConfigError, ExitCode, RepoError
 from relay.config import Settings
 from relay.session.events import GateStarted, SetupFinished, SetupStarted
 from relay.session.values import SessionKind, SessionOutcome
-from relay.setup.approval import find_unapproved, require_approval, save_approval
 from relay.setup.installation import ensure_set_up
-from relay.store.dependencies import LOCK_FILES, is_lock_file
+from relay.setup.preconditions import find_unapproved, require_approval, save_approval
+from relay.store.environment import LOCK_FILES, is_lock_file
 from tests.scripted import Act, ScriptedRunner
 
 INSTALL = "mkdir -p node_modules && cat package-lock.json >> node_modules/installed"

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.planning.planner import PlanTask
-from relay.run.planning.questions import MAX_ROUNDS, Interview
-from relay.run.planning.submission import Accepted, Rejected, judge_plan
+from relay.run.planning.submission import MAX_ROUNDS, Accepted, Interview, Rejected, judge_plan
 from relay.session.events import Event, Noticed, QuestionAsked, WordsHeard
 from relay.tools.workspace import RefusedError
 from tests.planning.test_planner import read_results

@@ -7,9 +7,8 @@ import pytest
 from relay.base.errors import RepoError
 from relay.git.lock_journal import claim_collections, hold_collections
 from relay.session.usage import Spent, Usage
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, repair_refs, save_wip
 from relay.store.legs import LegStart, open_leg, read_leg
-from relay.store.repair import repair_refs
 
 START = LegStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 

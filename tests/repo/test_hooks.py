@@ -8,8 +8,8 @@ from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
 from relay.git.message import Message, read_text, render_message
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
+from relay.store.environment import find_user_paths
 from relay.store.legs import LegStart, open_leg
-from relay.store.ownership import find_user_paths
 from relay.store.snapshot import write_snapshot_tree
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))

@@ -11,19 +11,13 @@ from relay.git.message import read_text
 from relay.git.objects import find_blob_id
 from relay.session.usage import Spent, Usage
 from relay.store import snapshot, trailers
-from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.environment import find_user_paths
 from relay.store.legs import LegStart, close_leg, continue_leg, find_leg_changes, open_leg, read_leg
-from relay.store.ownership import find_user_paths
-from relay.store.planning_cost import (
-    PlanningRecord,
-    drop_plan_usage,
-    read_plan_usage,
-    read_written_plan,
-    save_plan_usage,
-    save_rejected_plan,
-)
-from relay.store.session_cost import note_spent
+from relay.store.session_spend import note_spent
 from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
+from relay.store.spend import PlanningRecord, read_plan_usage
+from relay.store.spend_records import drop_plan_usage, read_written_plan, save_plan_usage, save_rejected_plan
 
 
 def given(value):

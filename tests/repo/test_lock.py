@@ -20,12 +20,12 @@ from relay.git.refs import drop_ref, move_ref
 from relay.git.repository import open_repo
 from relay.store.completion import finish_pending
 from relay.store.legs import LegStart, open_leg
-from relay.store.lock import lock_worktree
+from relay.store.worktrees import lock_worktree
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from relay.store.lock import lock_worktree
+from relay.store.worktrees import lock_worktree
 from relay.git.refs import drop_ref
 from relay.git.repository import open_repo
 import subprocess

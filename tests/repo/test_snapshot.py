@@ -10,7 +10,7 @@ from relay.git.message import Message
 from relay.git.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
 from relay.git.status import ChangeKind
 from relay.store import snapshot
-from relay.store.restore import plan_restoration, run_restoration
+from relay.store.checkpoints import plan_restoration, run_restoration
 from relay.store.snapshot import KnownPaths, Skipped, TreeSnapshot, find_crowded, write_snapshot_tree
 
 STRANGE = [

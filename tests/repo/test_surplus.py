@@ -1,10 +1,9 @@
 """What a commit is compared with, read anew or from the commit before."""
 
-from relay.store import surplus
+from relay.store import extra_files
 from relay.store.environment import Environment
-from relay.store.session_changes import watch_sessions
+from relay.store.extra_files import Intent, find_surplus, watch_sessions
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.surplus import Intent, find_surplus
 
 
 def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
@@ -13,9 +12,11 @@ def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
     def look():
         intent = Intent(head=repo.head(), paths=(), drafts=())
         found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment())
-        surplus._known.clear()
+        extra_files._known.clear()
         assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()) == found
-        listed, asked = (read(repo, intent.head or "") for read in (surplus._list_commit, surplus._ask_for_folders))
+        listed, asked = (
+            read(repo, intent.head or "") for read in (extra_files._list_commit, extra_files._ask_for_folders)
+        )
         assert listed | {"": listed.get("", {})} == asked
         return found.paths
 

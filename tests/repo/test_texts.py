@@ -4,8 +4,8 @@ import pytest
 
 from relay.git import trees
 from relay.git.command import GitError
-from relay.store import texts
-from relay.store.texts import find_text
+from relay.store import history
+from relay.store.history import find_text
 
 
 @pytest.fixture(params=["loose", "packed"])
@@ -37,9 +37,9 @@ def test_a_text_is_what_git_says(full_box):
 
 def test_no_more_texts_are_kept_than_a_phase_asks_for(box):
     repo = box.open()
-    for n in range(texts._KEPT + 1):
+    for n in range(history._KEPT + 1):
         assert find_text(repo, "HEAD", f"none-{n}") is None
-    assert len(texts._known) == texts._KEPT
+    assert len(history._known) == history._KEPT
 
 
 def test_a_text_that_git_has_lost_is_not_absent(box):

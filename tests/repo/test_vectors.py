@@ -16,13 +16,12 @@ from relay.git.objects import diff_trees, read_blob
 from relay.git.signing import check_signing
 from relay.git.status import read_status
 from relay.session.usage import Spent
+from relay.store.checkpoints import WipRecord, plan_restoration, run_restoration, save_wip
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.completion import finish_commit
 from relay.store.fingerprint import take_fingerprint
 from relay.store.history import read_relay_commits
-from relay.store.leg_snapshots import WipRecord, save_wip
 from relay.store.legs import LegStart, close_leg, open_leg, read_leg
-from relay.store.restore import plan_restoration, run_restoration
 from relay.store.snapshot import write_snapshot_tree
 
 HOOKS = (

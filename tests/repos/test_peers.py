@@ -13,7 +13,7 @@ from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.session.events import LegStarted, RunStarted
-from relay.store.lock import lock_worktree
+from relay.store.worktrees import lock_worktree
 from tests.scripts import HELLO
 
 HALF = """

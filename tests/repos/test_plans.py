@@ -7,8 +7,7 @@ from relay.base.hints import AT_ROOT
 from relay.git.message import read_texts
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, open_leg, read_leg
-from relay.store.session_ends import _read_snapshots
+from relay.store.legs import LegStart, _read_snapshots, open_leg, read_leg
 
 HELLO = """
   - turns:

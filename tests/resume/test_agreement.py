@@ -12,10 +12,9 @@ from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.session.events import LegStarted, RunEnded
 from relay.store.legs import LegStart, open_leg
-from relay.store.lock import lock_worktree
+from relay.store.plan_state import PlanSource, find_done, gather_standing
 from relay.store.resume import ResumeCase
-from relay.store.situation import PlanSource, find_done
-from relay.store.standing import gather_standing
+from relay.store.worktrees import lock_worktree
 from tests.conftest import PLAN
 from tests.resume.conftest import LUNCH
 from tests.resume.test_operations import read_everything

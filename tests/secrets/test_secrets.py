@@ -25,7 +25,7 @@ from relay.base.redaction import (
     redact,
 )
 from relay.git.repository import open_repo
-from relay.run.commit.disclosure import find_disclosures
+from relay.run.commit.disclosures import find_disclosures
 
 WORD = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

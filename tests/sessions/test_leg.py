@@ -9,8 +9,7 @@ from relay.base.interrupts import Interrupts, Urgency
 from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
-from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
-from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.candidate import PendingPlan, PhaseCommit, Proposal, Refused
 from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
 from relay.run.leg.start import Handover
 from relay.runners.base import SessionSpec

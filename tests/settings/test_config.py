@@ -18,7 +18,7 @@ from relay.config.model_table import render_model_table
 from relay.config.network import Network
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import find_price, parse_price
-from relay.setup.announcement import describe_settings
+from relay.setup.observers import describe_settings
 from relay.store.steering_files import find_steering
 
 

@@ -7,8 +7,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.config import Settings, load_settings
 from relay.runners.registry import RUNNERS
-from relay.setup.logins import find_unused_login
-from relay.setup.preconditions import State, check_key
+from relay.setup.preconditions import State, check_key, find_unused_login
 
 WAY = """\
 Error: no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set; you are logged in with Claude Code \

@@ -16,12 +16,12 @@ from relay.git.repository import open_repo
 from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
 from relay.session.values import SessionKind
-from relay.setup import checklist, preconditions, repository
 from relay.setup import open as opening
-from relay.setup.checklist import check_all
+from relay.setup import preconditions, repository
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import (
     State,
+    check_all,
     check_clean,
     check_hooks,
     check_key,
@@ -405,7 +405,7 @@ def test_a_run_requires_the_list_alone_and_each_thing_of_it_is_tried_above(stage
     )
     assert [finding.name for finding in check_all(request)] == [*BROKEN]
 
-    known = vars(checklist) | vars(preconditions)
+    known = vars(preconditions) | vars(preconditions)
     parts, *required = (
         {name for name in re.findall(r"\bcheck_\w+", inspect.getsource(code)) if name in known}
         for code in (check_all, opening, repository)

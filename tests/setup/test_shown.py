@@ -12,7 +12,7 @@ from relay.config import load_settings
 from relay.git.repository import open_repo
 from relay.sandbox.places import find_environments
 from relay.session.values import SessionKind, SessionOutcome
-from relay.setup.policy import make_policy
+from relay.setup.workspace import make_policy
 from tests.scripted import Act, ScriptedRunner
 
 

@@ -31,11 +31,11 @@ from relay.sandbox.run import Sandbox
 from relay.session.events import GateFinished, GateStarted
 from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext
-from relay.setup.policy import read_handed
+from relay.setup.workspace import read_handed
+from relay.store.branches import PREFIX, name_branch
 from relay.store.environment import Environment
-from relay.store.own_branch import PREFIX, name_branch
+from relay.store.extra_files import Intent, Surplus, find_surplus, read_committed
 from relay.store.snapshot import TreeSnapshot
-from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
 
 _NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})

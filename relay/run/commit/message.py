@@ -6,11 +6,10 @@ from relay.gate.model import Outcome
 from relay.git.message import Message, disarm
 from relay.git.names import render_path
 from relay.plan.model import Item
-from relay.run.commit.candidate import Candidate
-from relay.run.commit.file_commit import SUBJECT_CHARS, list_other_subjects, render_subject
+from relay.run.commit.candidate import Candidate, PendingPlan
 from relay.run.commit.gates import GateRun
-from relay.run.commit.landing_leg import find_merged, render_merge
-from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.plan_commit import SUBJECT_CHARS, list_other_subjects, render_subject
+from relay.run.commit.readiness import find_merged, render_merge
 from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.trailers import AMENDED, LEG

@@ -18,8 +18,10 @@ from relay.git.repository import Repo
 from relay.git.trees import ABSENT
 from relay.prompts.texts import ReviewBriefing
 from relay.run.commit.candidate import Candidate, Refused
-from relay.run.commit.landing_leg import find_merged, is_untouched
-from relay.run.review.finding import (
+from relay.run.commit.readiness import find_merged, is_untouched
+from relay.run.review import (
+    Incomplete,
+    Reviewers,
     ReviewFinding,
     compute_digest,
     list_confirmed,
@@ -27,9 +29,9 @@ from relay.run.review.finding import (
     render_finding,
     render_finding_json,
     render_numbered,
+    review,
     show_findings,
 )
-from relay.run.review.session import Incomplete, Reviewers, review
 from relay.session.events import Noticed, Observe, ReviewFinished
 from relay.session.prices import Price, worst_cost_usd
 from relay.session.usage import Spent
@@ -37,10 +39,9 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions
 from relay.store import trailers
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.history import read_plan_commits
-from relay.store.leg_snapshots import WipRecord, save_wip
-from relay.store.legs import LegStart, OpenLeg, continue_leg
-from relay.store.session_ends import render_wait
+from relay.store.legs import LegStart, OpenLeg, continue_leg, render_wait
 from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
 from relay.tools.workspace import Workspace
 

@@ -22,10 +22,8 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
-from relay.run.commit.autorun import describe_autoruns
 from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit.disclosure import find_disclosures, render_refusal
-from relay.run.commit.doubts import Doubts, check_phantom, find_doubts
+from relay.run.commit.disclosures import describe_autoruns, find_disclosures, render_refusal
 from relay.run.commit.gates import (
     GateRun,
     GateTask,
@@ -36,25 +34,39 @@ from relay.run.commit.gates import (
     run_phase_gate,
     take_back,
 )
-from relay.run.commit.hook_refusal import explain_hook, render_hook_gate
-from relay.run.commit.landing_leg import check_marks
+from relay.run.commit.hooks import explain_hook, render_hook_gate
 from relay.run.commit.message import list_subjects, make_commit_message
-from relay.run.commit.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
+from relay.run.commit.omissions import (
+    Delivery,
+    Doubts,
+    check_phantom,
+    describe_surplus,
+    find_doubts,
+    find_ignored_files,
+    find_left_out,
+    render_left_out,
+)
 from relay.run.commit.plan_commit import tick_edited_plan
-from relay.run.commit.readiness import list_own
+from relay.run.commit.readiness import check_marks, list_own
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.session.events import Committed, Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.environment import Environment, find_earlier_paths, load_environment, read_environment
+from relay.store.environment import (
+    Environment,
+    find_earlier_paths,
+    find_user_paths,
+    load_environment,
+    read_environment,
+    select_owned,
+)
+from relay.store.extra_files import Intent
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
-from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import has_moved
 from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
-from relay.store.surplus import Intent
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_GATE_RUNS = 3

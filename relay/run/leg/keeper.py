@@ -4,34 +4,128 @@ After every tool that has changed something a snapshot is stored, so that a cras
 was doing. The session is driven elsewhere (`relay.run.leg.session`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from relay.base.redaction import redact
 from relay.base.tree import Look, read_file, replace_file, take_look
+from relay.base.words import list_some
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.trees import FILE
-from relay.ledger import Stamp
+from relay.ledger import Claim, ClaimStatus, Judgement, Ledger, Stamp, append_entry, judge
 from relay.ledger.model import render_stamp_time
+from relay.ledger.snapshot import describe_belief
 from relay.prompts.texts import render_baton, render_said_notice
-from relay.run.commit.pending_plan import PendingPlan
-from relay.run.leg.claim_watch import ClaimWatch
-from relay.run.leg.plan_view import render_plan
-from relay.run.leg.start import Handover
+from relay.run.commit.candidate import PendingPlan
+from relay.run.leg.start import Handover, render_plan
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
-from relay.setup.context import RunContext
-from relay.setup.pause import wait_while_paused
+from relay.setup.context import PlanFiles, RunContext
+from relay.setup.repository import wait_while_paused
+from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
+from relay.store.environment import find_owned_paths
 from relay.store.inbox import drop_words, read_words
-from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
-from relay.store.newer_files import begin_find_newer, is_newer
-from relay.store.ownership import find_owned_paths
-from relay.store.session_ends import render_wait
-from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
+from relay.store.legs import render_wait
+from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
+from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
-from relay.tools.notes import LegNotes
+from relay.tools.notes import LegNotes, Record
+
+MAX_TOLD = 5
+"""Claims named at once; more say that the file is cited as a whole."""
+MAX_BESIDE = 3
+"""Claims about the same place that are shown beside a new one."""
+
+
+class ClaimWatch:
+    """Puts records into the notes' ledger and says what they and the session's edits mean for other claims.
+
+    Mutable: it remembers what it has told.
+
+    Args:
+        notes: Whose ledger grows.
+        read_time: Says when it is, as `Stamp.at` has it.
+    """
+
+    def __init__(self, files: PlanFiles, notes: LegNotes, stamp: Stamp, *, read_time: Callable[[], str]) -> None:
+        self._repo = files.repo
+        self._own = (files.plan_path, files.ledger_path)
+        self._notes = notes
+        self._stamp = stamp
+        self._read_time = read_time
+        self._recorded = 0
+        # What was stale before is not this session's doing; the first message has said it.
+        self._told = set(find_changed_sources(files.repo, notes.ledger.sources))
+
+    def take_records(self) -> str:
+        """Put new findings into the ledger, with the content that each was read from: later it may be another.
+
+        Returns:
+            Their ids, and which claims about the same places they stand beside; empty without any.
+        """
+        words = [self._take(record) for record in self._notes.records[self._recorded :]]
+        self._recorded = len(self._notes.records)
+        return "\n".join(words)
+
+    def find_doubts(self, paths: Iterable[str] | None) -> str:
+        """Say which claims the session has put in doubt since this was last asked, each once.
+
+        Args:
+            paths: What may have changed; None for anything.
+        """
+        ledger, known = self._notes.ledger, None if paths is None else set(paths)
+        cited = [s for s in ledger.sources if s not in self._told and (known is None or s.path in known)]
+        changed = find_changed_sources(self._repo, cited)
+        if not changed:
+            return ""
+        self._told |= changed.keys()
+        judgement = judge(ledger, changed)
+        lines = [line for claim in ledger.claims.values() if (line := _describe_doubt(claim, judgement))]
+        if not lines:
+            return ""
+        shown = list_some(lines, MAX_TOLD, joint="\n")
+        return f"relay: this changed what claims rest on. Before you tick, `record` what replaces them:\n{shown}"
+
+    def _take(self, record: Record) -> str:
+        ledger, session = self._notes.ledger, self._stamp.session
+        stamp = replace(self._stamp, at=ledger.make_time(self._read_time(), record.replaces))
+        claim = Claim(
+            id=ledger.make_id("c", (session, stamp.at, record.claim, record.because)),
+            claim=record.claim,
+            because=record.because,
+            kind=record.kind,
+            replaces=record.replaces,
+            sources=cite_sources(self._repo, record.sources, self._own),
+            stamp=stamp,
+        )
+        beside = _find_beside(ledger, claim)
+        self._notes.ledger = append_entry(ledger, claim)
+        shown = "".join(f"\n{describe_belief(other, judge(ledger, {})[other.id])}" for other in beside)
+        advice = "; one that cannot hold with it belongs into `replaces`" if beside else ""
+        return f"Recorded as {claim.id}." + (f" On the same place{advice}:{shown}" if beside else "")
+
+
+def _find_beside(ledger: Ledger, claim: Claim) -> list[Claim]:
+    """Return what holds already about a place that a new claim cites, the best entrenched kinds first."""
+    paths = {source.path for source in claim.sources}
+    judgement = judge(ledger, {})
+    beside = [
+        other
+        for other in ledger.claims.values()
+        if judgement[other.id].status is not ClaimStatus.OUT
+        and other.id not in claim.replaces
+        and not paths.isdisjoint(source.path for source in other.sources)
+    ]
+    order = list(type(claim.kind))
+    return sorted(beside, key=lambda other: order.index(other.kind))[:MAX_BESIDE]
+
+
+def _describe_doubt(claim: Claim, judgement: Judgement) -> str:
+    belief = judgement[claim.id]
+    return describe_belief(claim, belief) if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED} else ""
+
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
 """Tools that change the pending plan and so deserve a snapshot."""
@@ -240,7 +334,7 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; what looking around has cost, `relay.store.session_cost` notes."""
+        """Snapshot what a call changed; what looking around has cost, `relay.store.session_spend` notes."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:

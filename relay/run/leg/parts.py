@@ -16,7 +16,7 @@ from relay.run.leg.session import LegParts
 from relay.run.leg.start import Handover
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
-from relay.store.presence import list_beside
+from relay.store.refs import list_beside
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 

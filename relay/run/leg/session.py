@@ -25,7 +25,7 @@ from relay.run.leg.start import Handover
 from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
-from relay.store.session_ends import render_end, render_proposal, render_wait
+from relay.store.legs import render_end, render_proposal, render_wait
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
 

@@ -15,32 +15,40 @@ from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger import ClaimStatus, Ledger, Topic, judge, render_snapshot
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
+from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
-from relay.run.commit.hook_trial import require_hooks
-from relay.run.commit.landing_leg import find_note, is_untouched, list_commands
+from relay.run.commit.hooks import require_hooks
 from relay.run.commit.message import BATON_TITLE
-from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import find_plan, read_ledger
-from relay.run.commit.readiness import get_commands, list_own, require_programs, require_room, require_still_room
+from relay.run.commit.readiness import (
+    find_note,
+    get_commands,
+    is_untouched,
+    list_commands,
+    list_own,
+    require_programs,
+    require_room,
+    require_still_room,
+)
 from relay.run.commit.review import read_rounds
-from relay.run.review.finding import render_numbered
+from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
-from relay.session.events import Noticed, Observe
+from relay.session.events import Noticed, Observe, PlanShown
 from relay.session.gauge import assign_line
+from relay.session.shapes import BoxState, ShownItem, ShownPhase
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.store.environment import Environment, load_environment, read_environment, save_environment
+from relay.store.extra_files import Intent
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
-from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, keep_snapshot, open_leg
-from relay.store.plan_lineage import find_phases
-from relay.store.session_ends import is_refunded
+from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
+from relay.store.plan_versions import find_phases
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
-from relay.store.surplus import Intent
 from relay.store.trailers import (
     ATTEMPT,
     BASELINE,
@@ -56,6 +64,32 @@ from relay.store.trailers import (
     parse_said,
     render_said,
 )
+
+
+def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
+    """Return the event that shows a plan.
+
+    Args:
+        plan: As drafted; boxes that sessions have claimed are ticked in it.
+        committed: As HEAD has it; what is ticked here is done.
+    """
+    done = committed.done_ids
+    phases = tuple(
+        ShownPhase(id=phase.id, title=phase.title, items=[_render_item(item, done) for item in phase.items])
+        for phase in plan.phases
+    )
+    return PlanShown(phases=phases)
+
+
+def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
+    return ShownItem(id=item.id, text=item.text, state=_find_state(item, done), paths=list(item.paths))
+
+
+def _find_state(item: Item, done: frozenset[str]) -> BoxState:
+    if item.id in done:
+        return "done"
+    return "claimed" if item.done else "optional" if item.optional else "open"
+
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20

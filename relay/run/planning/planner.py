@@ -33,21 +33,30 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
-from relay.run.planning.questions import ASSUMPTIONS, Interview
 from relay.run.planning.sizes import measure_phases
-from relay.run.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
+from relay.run.planning.submission import (
+    ASSUMPTIONS,
+    Interview,
+    Judge,
+    Rejected,
+    Submissions,
+    judge_appended,
+    judge_plan,
+    judge_split,
+)
 from relay.runners.base import Callbacks, Session
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
-from relay.setup.pause import wait_while_paused
+from relay.setup.repository import wait_while_paused
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import list_differences, take_fingerprint
+from relay.store.history import find_text
 from relay.store.inbox import drop_words, read_words
-from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
-from relay.store.session_cost import drop_spent
-from relay.store.texts import find_text
+from relay.store.session_spend import drop_spent
+from relay.store.spend import PlanningRecord
+from relay.store.spend_records import begin_planning, save_plan_usage, save_rejected_plan
 from relay.tools.specs import ASK, SUBMIT_PLAN
 from relay.tools.toolbox import build_reader_tools, refuse_secrets
 

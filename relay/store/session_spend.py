@@ -2,7 +2,7 @@
 
 One file for each session in ``.git/relay/spent/``, a line for each change, of which the last whole one counts: it says
 what the session has cost from its beginning, so nothing is ever added twice. The session's leg, or the record of its
-planning, says what was spent before it (`relay.store.legs`, `relay.store.planning_cost`).
+planning, says what was spent before it (`relay.store.legs`, `relay.store.spend`).
 """
 
 import contextlib

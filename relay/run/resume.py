@@ -1,0 +1,336 @@
+"""Putting in order what a run that was killed, a power loss or a busy user left, before a session starts.
+
+`relay.store.plan_state.ask` says what there is to do and changes nothing; only `settle` does it.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from relay.base.errors import RepoError
+from relay.base.hints import RUN
+from relay.git.names import list_paths, render_path
+from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
+from relay.git.trees import ABSENT
+from relay.ledger import Ledger, merge_entries
+from relay.plan.files import decode_text, encode_text, find_ledger_path
+from relay.plan.merge import merge_plans
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
+from relay.run.commit.plan_commit import (
+    commit_ledger_edit,
+    ensure_plan_committed,
+    find_plan,
+    make_source,
+    read_ledger,
+    tick_edited_plan,
+)
+from relay.run.commit.readiness import is_untouched, list_commands
+from relay.run.commit.review import find_author
+from relay.run.commit.step import commit_leg
+from relay.run.leg.start import MAX_LEFTOVERS, get_leg_phase, read_baseline, read_number, read_pending, render_plan
+from relay.session.events import Noticed, Observe
+from relay.setup.context import PlanFiles, RunContext
+from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
+from relay.store.completion import finish_commit
+from relay.store.environment import find_owned_paths
+from relay.store.extra_files import watch_sessions
+from relay.store.facts import is_current
+from relay.store.history import RelayCommit
+from relay.store.legs import OpenLeg, close_leg, find_proposal, has_ended_with
+from relay.store.plan_state import Situation, ask, find_obstacle
+from relay.store.plan_versions import find_claims, find_leg_phase, find_ticks_of_leg
+from relay.store.refs import find_leg_ref
+from relay.store.resume import LegFacts, ResumeCase, ResumePoint
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.spend_records import give_up_leg
+from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
+
+
+def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
+
+    Args:
+        discarded: Files of the leg's that were taken out of the work tree. All its claims are dropped then: which item
+            a file belonged to is not known.
+    """
+    record = _make_record(files, leg)
+    if discarded:
+        drafts = dict(record.replace or {})
+        if saved := drafts.get(files.plan_path):
+            plan = parse_plan(decode_text(saved))
+            drafts[files.plan_path] = encode_text(plan.untick(find_ticks_of_leg(files.repo, leg, plan)).text)
+        marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
+        record = replace(record, items=(), replace=drafts, trailers=(*record.trailers, *marks))
+    return save_wip(files.repo, leg, record)
+
+
+def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
+    """Return what the leg's last snapshot says besides the files, for the next snapshot."""
+    draft = {}
+    if leg.last_wip is not None:
+        paths = (files.plan_path, files.ledger_path)
+        draft = {path: blob for path in paths if (blob := read_blob(files.repo, leg.last_wip.commit, path)) is not None}
+    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED, PROPOSED})
+    return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
+
+
+def withdraw_proposal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
+    """Keep with the baton why a leg's work was not committed; it is proposed no more."""
+    record = _make_record(files, leg)
+    marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
+    return save_wip(files.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
+
+
+def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
+    """Keep what is found, then put back what is missing of the newest snapshot.
+
+    After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
+    refs; in another work tree there is nothing of the session's yet. What was written since then stays.
+
+    The ref moves before a file is written, and to what the work tree is going to be: if relay is killed meanwhile,
+    the next run finds that snapshot as the newest one, and does the rest.
+    """
+    wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
+    record = _make_record(files, leg)
+    found = write_snapshot_tree(files.repo, replace=record.replace)
+    restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=leg.base_tree)
+    restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
+    # Both in one move of the ref: what was found stays reachable as the parent of what is restored.
+    kept = save_snapshots(files.repo, leg, record, found, restored)
+    run_restoration(files.repo, restoration, leg.base_head, leg.merges)
+    for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(leg)):
+        observe(Noticed(text=words, warning=True))
+    return kept
+
+
+def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: bool) -> Iterator[str]:
+    commit = kept.last_wip.commit[:12] if kept.last_wip else ""
+    if restoration.changes and was_lost:
+        names = list_paths([change.path for change in restoration.changes])
+        words = (
+            f"{len(restoration.changes)} file(s) put back to the last checkpoint of session {kept.session_id}: {names}"
+        )
+        yield f"{words}; as they were found: git show {commit}~1:<file>"
+    if restoration.left:
+        names = list_paths(restoration.left)
+        yield f"left as found, since somebody may have written it after that checkpoint: {names}"
+    if restoration.blocked:
+        names = list_paths(restoration.blocked)
+        words = f"not put back, since something that git ignores stands there: {names}"
+        yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
+
+
+def carry_over(
+    files: PlanFiles, plan: Plan, leg: OpenLeg, observe: Observe, *, discarded: tuple[str, ...] = ()
+) -> OpenLeg:
+    """Put an open leg on the commit that HEAD is at now, with the work, claims, amendments and baton it had.
+
+    What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
+    new start. Claims are taken over where the phase, wherever it stands by now, still has the item in the same words,
+    and unless work of the leg's was `discarded`, as `save_found` says.
+    """
+    leg = save_found(files, leg, discarded=discarded)
+    head, last = files.repo.head(), leg.last_wip
+    if head is None or last is None:
+        return leg
+    gone = (ABSENT, files.repo.zero_id)
+    own = (files.plan_path, files.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
+    reset = (*find_owned_paths(files.repo, files.plan_path, leg, last), *own)
+    entries = read_entries(files.repo, head, reset)
+    base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
+    plan = _amend_again(files, plan, leg, last.commit, observe)
+    kept = find_claims(files.repo, leg, files.plan_path, plan)
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, leg, head, last.commit))
+    drafts = pending.render_files(files.plan_path, files.ledger_path)
+    marks = tuple(pair for pair in leg.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
+    if _meets(files, leg, head, reset):
+        marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
+    record = WipRecord(spend=leg.spend, items=kept, replace=drafts, baton=leg.baton, trailers=marks)
+    carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(files.repo, leg, plan))
+    return save_wip(files.repo, carried, record)
+
+
+def _amend_again(files: PlanFiles, plan: Plan, leg: OpenLeg, last: str, observe: Observe) -> Plan:
+    """Return HEAD's plan with the items, notes and questions that the leg's sessions added; no claim is ticked."""
+    before, drafted = find_plan(files, leg.base_head), find_plan(files, last)
+    if before is None or drafted is None:
+        return plan
+    merged = merge_plans(before, plan, drafted.untick(find_ticks_of_leg(files.repo, leg, drafted)))
+    for words in merged.left:
+        observe(Noticed(text=f"phase {leg.phase_id} was amended, and so was its plan: {words}", warning=True))
+    return merged.plan
+
+
+def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
+    """Return HEAD's ledger with what the leg's sessions recorded: others may have written there meanwhile."""
+    before = read_ledger(files, leg.base_head).entries
+    drafted = read_ledger(files, last).entries
+    return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
+
+
+def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
+    """Return whether others' commits changed a file that the leg has changed otherwise: a session has to look at it."""
+    last = leg.last_wip.tree if leg.last_wip else leg.base_tree
+    theirs = {change.path for change in diff_trees(files.repo, leg.base_head or files.repo.empty_tree, head)}
+    still_open = {change.path for change in diff_trees(files.repo, head, last)}
+    return bool(theirs & still_open & set(paths) - {files.plan_path, files.ledger_path})
+
+
+def settle(ctx: RunContext) -> Situation:
+    """Do what has to be done before a session; where a commit was made or a leg was closed, git is asked again.
+
+    The rest is made good as the lock is taken (`relay.setup.repository`), for planning and landing too: processes and
+    locks that a killed relay left, refs that name what is lost, and the files and index of a commit or a move of the
+    branch that was cut off. Until then git says something else than what happened.
+
+    Returns:
+        Where the plan stands, which is somewhere to go on from, with the leg as the next session takes it up.
+
+    Raises:
+        RelayError: Something that the user has to change first.
+    """
+    situation = ask(make_source(ctx.files), ctx.repo, is_locked=True)
+    kept, point = situation.kept, require_point(situation, ctx.plan_path)
+    # First: until that commit is finished, files and index that are behind it look like changes of the user's.
+    if kept.leg is not None and kept.leg_commit is not None:
+        _finish(ctx, kept.leg, kept.leg_commit)
+        return settle(ctx)
+    if kept.foreign is not None:
+        give_up_leg(ctx.repo, kept.foreign)
+        return settle(ctx)
+    if ensure_plan_committed(ctx).text != situation.plan.text:
+        return settle(ctx)  # the user edited it since the question was asked
+    if commit_ledger_edit(ctx):
+        return settle(ctx)
+    if kept.leg is None or situation.facts is None:
+        return situation
+    if point.case is ResumeCase.MOVED_ON and not situation.goes_on:
+        _give_up(ctx, kept.leg, point)
+        return settle(ctx)
+    leg = _take_up(ctx, situation.plan, kept.leg, situation.facts, point)
+    return replace(situation, kept=replace(kept, leg=leg))
+
+
+def require_point(situation: Situation, plan_path: str) -> ResumePoint:
+    """Return where a run goes on.
+
+    Raises:
+        RelayError: Nowhere, until the user has changed something.
+    """
+    if situation.point is not None:
+        return situation.point
+    raise find_obstacle(situation, plan_path) or RepoError(situation.running)
+
+
+def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: ResumePoint) -> OpenLeg:
+    """Return the leg as the next session finds it, with all that is in the work tree kept in a snapshot."""
+    if point.case is ResumeCase.MOVED_ON:
+        ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
+        return carry_over(ctx.files, plan, leg, ctx.observe, discarded=facts.discarded)
+    if point.case is ResumeCase.POWER_LOSS:
+        return restore_saved(ctx.files, leg, ctx.observe)
+    if facts.saved or point.case is ResumeCase.UNTOUCHED:
+        return leg
+    return save_found(ctx.files, leg, discarded=facts.discarded)
+
+
+def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
+    """Do what follows a commit that an earlier process made and did not live to finish."""
+    replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
+    if is_current(ctx.repo, commit):
+        for words in finish_commit(ctx.repo, commit.commit, replaced):
+            ctx.observe(Noticed(text=words, warning=True))
+        tick_edited_plan(ctx.files, commit.commit, commit.items)
+    close_leg(ctx.repo, leg)
+    ctx.meter.record()
+
+
+def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
+    """Close a leg whose phase is done or gone; its work must not become the next phase's by accident.
+
+    Raises:
+        RepoError: Its uncommitted work is still in the work tree.
+    """
+    # Saved before anything is refused or closed: the user may clear the work tree next.
+    kept = save_found(ctx.files, leg)
+    if owned := _find_uncommitted(ctx.files, kept):
+        shown = list_paths(owned)
+        leave = f"To leave it where it is, its cost uncounted: git update-ref -d {find_leg_ref(leg.branch)}"
+        raise RepoError(
+            f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
+            hint=("commit it or put it away, then ", RUN, f"; all of it is kept under {leg.wip_ref}. {leave}"),
+        )
+    ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
+    give_up_leg(ctx.repo, kept)
+    ctx.meter.record()  # what it has cost has a ref of its own
+
+
+def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:
+    """Return the leg's own files that are not as HEAD has them; its newest snapshot is of the work tree as it is."""
+    if leg.last_wip is None:
+        return []
+    changes = diff_trees(files.repo, files.repo.head() or files.repo.empty_tree, leg.last_wip.tree)
+    open_paths = {change.path for change in changes}
+    return [path for path in find_owned_paths(files.repo, files.plan_path, leg, leg.last_wip) if path in open_paths]
+
+
+def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
+    """Commit what the leg's last session proposed; None when it proposed nothing, or work of the phase is left.
+
+    Args:
+        plan: As HEAD has it.
+        leg: With its newest snapshot, which is the work tree as it is.
+    """
+    subject = find_proposal(leg)
+    if subject is None:
+        return None
+    pending = read_pending(ctx.files, plan, leg)
+    phase = get_leg_phase(pending, leg)
+    if phase.open_items:
+        return None
+    then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
+    words = f"session {find_author(leg)} has finished phase {phase.id}; {then}"
+    if is_untouched(leg):
+        whose = "was done elsewhere and" if leg.is_unchecked else "is"
+        words = f"phase {phase.id} {whose} merged with what others have landed; its gate, and theirs, are run on that"
+    ctx.observe(Noticed(text=words))
+    candidate = Candidate(
+        phase=phase,
+        leg=leg,
+        number=read_number(leg),
+        pending=pending,
+        evidence={},
+        touched=frozenset(),
+        commands=list_commands(ctx.repo, ctx.settings, leg, plan, phase),
+        baseline=read_baseline(leg),
+        subject=subject,
+        status="done",
+        baton="",
+        in_session=False,
+    )
+    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+        made = _commit_twice(ctx, candidate)
+    if isinstance(made, PhaseCommit):
+        ctx.observe(render_plan(pending.plan, committed=pending.plan))
+        return made
+    if is_untouched(leg) and made.for_model and not made.again:
+        # Its next session is to know what it has to repair: it did not see this gate.
+        withdraw_proposal(ctx.files, leg, made.for_model)
+        ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
+        return replace(made, for_review=True)
+    if made.once and has_ended_with(leg, "gate", made.for_user):
+        return replace(made, for_model="")  # its session was told, and so would the next one be
+    return made
+
+
+def _commit_twice(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
+    """Commit, and once more where that may well help; then a session is not asked to repair what is the machine's."""
+    made = commit_leg(ctx, candidate)
+    if isinstance(made, PhaseCommit) or not made.again or ctx.interrupts.finish_turn:
+        return made
+    if ctx.repo.head() != candidate.leg.base_head:
+        return made
+    ctx.observe(Noticed(text=f"{made.for_user}; it is tried once more", warning=True))
+    made = commit_leg(ctx, candidate)
+    return replace(made, for_model="") if isinstance(made, Refused) and made.again else made

@@ -1,1 +1,0 @@
-"""Before a session: what a killed run, a power loss or a busy person left is kept, put back, committed or closed."""

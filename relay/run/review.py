@@ -1,0 +1,366 @@
+"""The two sessions of a review: one looks for what is wrong, a fresh one tries to refute it.
+
+Neither writes anything, sees what the author said, or knows that the other one is a session of the same kind.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from relay.base.values import dataclass
+from relay.prompts.texts import (
+    ReviewBriefing,
+    render_no_review_reminder,
+    render_refuter_message,
+    render_refuter_system,
+    render_review_notice,
+    render_reviewer_message,
+    render_reviewer_system,
+)
+from relay.runners.base import Callbacks, Session
+from relay.session.shapes import ShownFinding
+from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
+from relay.setup.session import Sessions, SessionTask
+from relay.tools.output import ToolAnswer
+from relay.tools.specs import JUDGE_FINDINGS, REPORT_FINDINGS
+from relay.tools.toolbox import build_reader_tools, refuse_secrets
+from relay.tools.workspace import Workspace
+
+MAX_FINDINGS = 32
+"""Of one round. Source: the ReportFindings tool of Claude Code."""
+MAX_CHARS = 1_000
+"""Of a text of a finding."""
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    IMPORTANT = "important"
+    """Wrong results, lost data, a security hole, a broken promise: repaired before the commit."""
+    NIT = "nit"
+    """Reported, never repaired."""
+
+
+class Category(StrEnum):
+    """What a finding is about."""
+
+    CORRECTNESS = "correctness"
+    SECURITY = "security"
+    TESTS = "tests"
+    """A test that was deleted, weakened or cannot fail; always important."""
+    MISSING = "missing"
+    """Something that the phase asks for and that is not there."""
+    OTHER = "other"
+
+
+class ReviewVerdict(StrEnum):
+    """What the second session made of a finding."""
+
+    CONFIRMED = "confirmed"
+    """It found the place and a scenario that fails."""
+    REFUTED = "refuted"
+    UNEXAMINED = "unexamined"
+    """A nit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewFinding:
+    """One thing that a reviewer says is wrong."""
+
+    file: str
+    line: int
+    """1-based; 0 where the finding is about the whole file."""
+    summary: str
+    failure_scenario: str
+    """What somebody does, and what goes wrong then."""
+    category: Category
+    severity: Severity
+    verdict: ReviewVerdict = ReviewVerdict.UNEXAMINED
+    reason: str = ""
+    """The second session's."""
+
+
+def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[ReviewFinding, ...]:
+    """Read what a tool was called with; its schema has been checked, its values not.
+
+    Raises:
+        ValueError: With words for the model: a value that is not allowed.
+    """
+    if len(given) > MAX_FINDINGS:
+        raise ValueError(f"{len(given)} findings; report the {MAX_FINDINGS} that matter most")
+    return tuple(_read_finding(number, entry) for number, entry in enumerate(given, 1))
+
+
+def _read_finding(number: int, entry: Mapping[str, Any]) -> ReviewFinding:
+    try:
+        category, severity = Category(entry["category"]), Severity(entry["severity"])
+    except ValueError as error:
+        allowed = f"category: {', '.join(Category)}; severity: {', '.join(Severity)}"
+        raise ValueError(f"finding {number}: {error}. Allowed: {allowed}") from None
+    if category is Category.TESTS:
+        severity = Severity.IMPORTANT
+    names = ("file", "summary", "failure_scenario")
+    file, summary, scenario = (" ".join(str(entry[name]).split())[:MAX_CHARS] for name in names)
+    if not (file and summary and scenario):
+        raise ValueError(f"finding {number}: {', '.join(names)} must not be empty")
+    return ReviewFinding(
+        file=file.removeprefix("./"),
+        line=max(0, entry["line"]),
+        summary=summary,
+        failure_scenario=scenario,
+        category=category,
+        severity=severity,
+    )
+
+
+def choose_for_refutation(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
+    """Return what a second session looks at: the important ones, also in a file that the change only breaks."""
+    return tuple(finding for finding in findings if finding.severity is Severity.IMPORTANT)
+
+
+def apply_verdicts(
+    findings: Sequence[ReviewFinding], asked: Sequence[ReviewFinding], verdicts: Sequence[Mapping[str, Any]]
+) -> tuple[ReviewFinding, ...]:
+    """Return all findings with what was made of them; what was asked and got no verdict is refuted.
+
+    Args:
+        asked: Those that the second session was given, numbered from 1.
+        verdicts: ``{"number", "confirmed", "reason"}`` each; the last one for a number counts.
+    """
+    found = {entry["number"]: entry for entry in verdicts}
+    judged: dict[ReviewFinding, ReviewFinding] = {}
+    for number, finding in enumerate(asked, 1):
+        entry = found.get(number, {"confirmed": False, "reason": "no verdict"})
+        reason = " ".join(str(entry["reason"]).split())[:MAX_CHARS]
+        # Without a scenario of its own the second session has only agreed.
+        verdict = ReviewVerdict.CONFIRMED if entry["confirmed"] and reason else ReviewVerdict.REFUTED
+        judged[finding] = replace(finding, verdict=verdict, reason=reason)
+    return tuple(judged.get(finding, finding) for finding in findings)
+
+
+def list_confirmed(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
+    """Return those that have to be repaired."""
+    return tuple(finding for finding in findings if finding.verdict is ReviewVerdict.CONFIRMED)
+
+
+def render_finding(finding: ReviewFinding) -> str:
+    """Return a finding as one line for a person."""
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return f"{place}: {finding.summary} — {finding.failure_scenario}"
+
+
+def render_numbered(findings: Sequence[ReviewFinding]) -> str:
+    """Return findings for a model, numbered from 1."""
+    lines = []
+    for number, finding in enumerate(findings, 1):
+        lines.append(f"{number}. [{finding.category}] {render_finding(finding)}")
+        if finding.reason:
+            lines.append(f"   Confirmed: {finding.reason}")
+    return "\n".join(lines)
+
+
+def show_findings(findings: Sequence[ReviewFinding]) -> tuple[ShownFinding, ...]:
+    """Return findings as the event of a review has them."""
+    return tuple(json.loads(render_finding_json(finding)) for finding in findings)
+
+
+def render_finding_json(finding: ReviewFinding) -> str:
+    """Return a finding as one line of JSON."""
+    return json.dumps(asdict(finding), ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_finding_json(text: str) -> ReviewFinding | None:
+    """Undo `render_finding_json`; None for what is not relay's."""
+    try:
+        body = json.loads(text)
+        return ReviewFinding(
+            file=str(body["file"]),
+            line=int(body["line"]),
+            summary=str(body["summary"]),
+            failure_scenario=str(body["failure_scenario"]),
+            category=Category(body["category"]),
+            severity=Severity(body["severity"]),
+            verdict=ReviewVerdict(body["verdict"]),
+            reason=str(body["reason"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def compute_digest(findings: Sequence[ReviewFinding]) -> str:
+    """Return twelve hexadecimal digits of what was found, the same for the same findings in the same order."""
+    text = "\n".join(map(render_finding_json, findings))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+
+
+_LEVELS = {ReviewVerdict.CONFIRMED: "error", ReviewVerdict.UNEXAMINED: "note"}
+_RULES = {
+    Category.CORRECTNESS: "The change does something wrong.",
+    Category.SECURITY: "The change opens a hole.",
+    Category.TESTS: "A test was deleted, weakened or cannot fail.",
+    Category.MISSING: "Something that was asked for is not there.",
+    Category.OTHER: "Something else.",
+}
+
+
+def render_sarif(findings: Sequence[ReviewFinding], *, version: str, name: str) -> dict[str, Any]:
+    """Return a log with one run.
+
+    Args:
+        findings: Refuted ones are left out: code hosts would show them as open, whatever the log says of them.
+        version: relay's own.
+        name: Of what was reviewed. A further log of that name takes the place of this one.
+    """
+    shown = [finding for finding in findings if finding.verdict is not ReviewVerdict.REFUTED]
+    rules = [{"id": category.value, "shortDescription": {"text": text}} for category, text in _RULES.items()]
+    driver = {"name": "relay", "version": version, "rules": rules}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "automationDetails": {"id": f"relay review/{name.replace('/', '-')}/"},
+                "results": [_render_result(finding) for finding in shown],
+            }
+        ],
+    }
+
+
+def _render_result(finding: ReviewFinding) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file, errors="surrogateescape")}}
+    place["region"] = {"startLine": finding.line or 1}  # code hosts show none without a line
+    said = f"{finding.category.value}\n{finding.file}\n{finding.summary}".encode("utf-8", "backslashreplace")
+    return {
+        "ruleId": finding.category.value,
+        "level": _LEVELS[finding.verdict],
+        "message": {"text": f"{finding.summary}\n{finding.failure_scenario}"},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"relayFinding/v1": hashlib.sha256(said).hexdigest()},
+        "properties": {"severity": finding.severity.value, "verdict": finding.verdict.value},
+    }
+
+
+TakenT = TypeVar("TakenT")
+_REASONS = {
+    REPORT_FINDINGS.name: "A fresh session looks for faults in the change.",
+    JUDGE_FINDINGS.name: "Another one tries to refute what was found.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewers:
+    """Who reviews, and where."""
+
+    sessions: Sessions
+    """On the plan's account, with the reviewer's model."""
+    workspace: Workspace
+    """Its sandbox is read-only."""
+    runner: str
+    """Who is wished to run the sessions; empty where the settings say it."""
+    rules: str
+    """The repository's, for the model."""
+    secret_values: tuple[str, ...]
+    new_id: Callable[[], str]
+    phase_id: str
+    """Of the phase that is reviewed; empty for another range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incomplete:
+    """A review that came to no end."""
+
+    end: SessionEnd
+    detail: str
+    """One line for the user."""
+    retry_at: float | None = None
+    """As `SessionOutcome` has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HandIn:
+    """How a session of a review ended; a `relay.setup.session.SessionResult`."""
+
+    kind: str
+    end: SessionEnd
+    detail: str
+    retry_at: float | None
+
+
+def review(reviewers: Reviewers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
+    """Have a change looked at, and what is found refuted where that can be done.
+
+    Returns:
+        The findings with what was made of each, in the order they were reported.
+    """
+    system = render_reviewer_system(reviewers.rules)
+    message = render_reviewer_message(briefing)
+    found = _ask(reviewers, "review", system, message, REPORT_FINDINGS, lambda given: read_findings(given["findings"]))
+    if isinstance(found, Incomplete):
+        return found
+    asked = choose_for_refutation(found)
+    if not asked:
+        return found
+    system = render_refuter_system(reviewers.rules)
+    message = render_refuter_message(render_numbered(asked))
+    verdicts = _ask(reviewers, "refutation", system, message, JUDGE_FINDINGS, lambda given: tuple(given["verdicts"]))
+    return verdicts if isinstance(verdicts, Incomplete) else apply_verdicts(found, asked, verdicts)
+
+
+def _ask(  # two private callers
+    reviewers: Reviewers,
+    title: str,
+    system: str,
+    message: str,
+    tool: ToolSpec,
+    read: Callable[[Mapping[str, Any]], TakenT],
+) -> TakenT | Incomplete:
+    """Have one session hand something in; what it hands in last counts."""
+    taken: list[TakenT] = []
+
+    def take(given: Mapping[str, Any]) -> ToolAnswer:
+        try:
+            taken.append(read(given))
+        except ValueError as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        return ToolAnswer(text="Thank you.", ends_session=True)
+
+    def drive(session: Session) -> _HandIn:
+        outcome = session.advance(message)
+        if outcome.end is SessionEnd.FINISHED and not taken:
+            outcome = session.advance(render_no_review_reminder(tool.name))
+        return _HandIn(
+            kind="done" if taken else "failed",
+            end=outcome.end,
+            detail=_describe(outcome) if not taken else "",
+            retry_at=outcome.retry_at,
+        )
+
+    toolbox = build_reader_tools(reviewers.workspace, (tool, take))
+    task = SessionTask(
+        session_id=reviewers.new_id(),
+        title=title,
+        phase_id=reviewers.phase_id,
+        reason=_REASONS[tool.name],
+        system=system,
+        tools=toolbox.specs,
+        callbacks=Callbacks(
+            run_tool=refuse_secrets(toolbox.run, reviewers.secret_values),
+            render_soft_notice=lambda *_: render_review_notice(tool.name),
+        ),
+        runner=reviewers.runner,
+    )
+    ended = reviewers.sessions.run(task, drive)
+    if taken:
+        return taken[-1]
+    return Incomplete(
+        end=ended.end, detail=f"the {title} did not come to an end: {ended.detail}", retry_at=ended.retry_at
+    )
+
+
+def _describe(outcome: SessionOutcome) -> str:
+    return outcome.detail or "its session handed nothing in"

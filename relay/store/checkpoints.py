@@ -1,0 +1,441 @@
+"""Saving what an open leg has done: a snapshot on top of its last one, with what its session notes."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from relay.base.errors import RepoError
+from relay.base.hints import ANOTHER_RELAY
+from relay.base.secrecy import is_covered
+from relay.base.tree import find_stat, remove_file, replace_file
+from relay.base.values import dataclass
+from relay.git import objects, refs
+from relay.git.config_guard import Guarded, guard
+from relay.git.identity import RELAY_IDENTITY
+from relay.git.lock_journal import claim_collections
+from relay.git.message import CommitText, Message, make_line, read_texts
+from relay.git.names import render_path
+from relay.git.repository import Repo
+from relay.git.status import ChangeKind, PathChange
+from relay.git.trees import ABSENT, SYMLINK
+from relay.session.usage import Spent
+from relay.store import trailers
+from relay.store.legs import OpenLeg, read_leg, render_skipped
+from relay.store.session_spend import find_spent
+from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.trailers import REPLACED, WIP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What it takes to have a snapshot back in the work tree; nothing is done yet."""
+
+    tree: str
+    """The work tree as it will be, to be kept under a ref before a file is written: only then can it be repeated."""
+    changes: tuple[PathChange, ...]
+    """What is going to be written or removed."""
+    left: tuple[str, ...]
+    """Paths that differ and stay as they are: they were written after the snapshot, not lost."""
+    blocked: tuple[str, ...]
+    """Paths that stay as they are because a file that git ignores is in their place, and no snapshot holds it."""
+
+
+def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, base: str) -> Restoration:
+    """Find out what has to be put back so that no work of `wanted` is missing.
+
+    It leaves alone submodules, paths that either snapshot left out, and paths whose bytes in a snapshot were not the
+    work tree's.
+
+    Args:
+        found: A snapshot of the work tree as it is now.
+        wanted: What to restore; taken over the same HEAD.
+        base: Tree that the session started from: what it has in common with `wanted` is not the session's work.
+    """
+    between = objects.diff_trees(repo, found.tree, wanted.tree)
+    others = {*found.replaced, *wanted.replaced}
+    # Git makes no such tree, but may have fetched one: what is written there decides what git runs.
+    others |= {change.path for change in between if is_covered(change.path, ("**/.git",))}
+    others |= find_unheld(repo, repo.head(), [change.path for change in between], found.skipped, wanted.skipped)
+    differing = [change for change in between if not (change.is_submodule or change.path in others)]
+    at_base = {change.path: change for change in objects.diff_trees(repo, base, found.tree)}
+    lost = [change for change in differing if _is_lost(repo, change, since_base=at_base.get(change.path))]
+    removed = {change.path for change in lost if change.kind == ChangeKind.DELETED}
+    blocked = {change.path for change in lost if change.path not in removed and _is_blocked(repo, change, removed)}
+    changes = tuple(change for change in lost if change.path not in blocked)
+    chosen = {change.path for change in lost}
+    return Restoration(
+        tree=_write_tree(repo, found.tree, changes),
+        changes=changes,
+        left=tuple(change.path for change in differing if change.path not in chosen),
+        blocked=tuple(sorted(blocked)),
+    )
+
+
+def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) -> None:
+    """Write and remove the files; may be repeated.
+
+    Args:
+        restoration: What to do; what it was planned from is kept under a ref by the caller.
+        commits: What its snapshots were taken over, and what was merged there; None for an unborn branch.
+    """
+    guarded = guard(repo)
+    changes = restoration.changes
+    paths = [change.path for change in changes]
+    cleaned = {pair for commit in commits if commit for pair in objects.read_entries(repo, commit, paths).items()}
+    # Removals first: a directory may have to make room for a file.
+    for change in sorted(changes, key=lambda change: change.kind != ChangeKind.DELETED):
+        if change.kind == ChangeKind.DELETED:
+            remove_file(repo.root, change.path)
+        else:
+            _write(repo, guarded, change, is_cleaned=(change.path, (change.mode, change.object_id)) in cleaned)
+
+
+def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -> bool:
+    """Say whether the snapshot's state of a path was lost, rather than replaced on purpose since.
+
+    Args:
+        change: From what was found to what is wanted.
+        since_base: From the base to what was found; None when these are equal: then the session's work is missing.
+    """
+    # Nothing is there, or what was there before the session: the work is put back over nothing new.
+    if change.kind == ChangeKind.ADDED or since_base is None:
+        return True
+    is_work = change.kind != ChangeKind.DELETED and (change.mode, change.object_id) != (
+        since_base.old_mode,
+        since_base.old_object_id,
+    )
+    return is_work or _is_torn(repo, change)
+
+
+def _is_torn(repo: Repo, change: PathChange) -> bool:
+    """Say whether a file looks as a power cut leaves it: empty, or zeros from some point to its end."""
+    if change.old_mode == SYMLINK:
+        return False
+    data = objects.load_blob(repo, change.old_object_id)
+    rest = data.rstrip(b"\0")
+    if not rest or rest == data or change.kind == ChangeKind.DELETED:
+        return not rest
+    return objects.load_blob(repo, change.object_id).startswith(rest)
+
+
+def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> bool:
+    """Say whether writing the path would take something away that `found` does not hold."""
+    for parent in list(PurePosixPath(change.path).parents)[:-1]:
+        above = find_stat(repo.root, str(parent))
+        if above is not None and not stat.S_ISDIR(above.st_mode) and str(parent) not in removed:
+            return True
+    there = find_stat(repo.root, change.path)
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        return not _will_be_empty(repo, change.path, removed)
+    return there is not None and change.kind == ChangeKind.ADDED
+
+
+def _will_be_empty(repo: Repo, directory: str, removed: Collection[str]) -> bool:
+    """Say whether a directory goes with the files that are removed."""
+    for place, below, files in os.walk(repo.root / directory):
+        here = Path(place)
+        names = (*files, *(name for name in below if (here / name).is_symlink()))
+        if not (below or files) or any(
+            (here / name).relative_to(repo.root).as_posix() not in removed for name in names
+        ):
+            return False
+    return True
+
+
+def _write_tree(repo: Repo, start: str, changes: Sequence[PathChange]) -> str:
+    """Store the tree `start` with the changes made."""
+    gone = [(change.path, ABSENT, repo.zero_id) for change in changes if change.kind == ChangeKind.DELETED]
+    new = [(change.path, change.mode, change.object_id) for change in changes if change.kind != ChangeKind.DELETED]
+    return objects.write_paths_tree(repo, (*gone, *new), start=start)
+
+
+def _write(repo: Repo, guarded: Guarded, change: PathChange, *, is_cleaned: bool) -> None:
+    """Write raw bytes; a blob that is a commit's was cleaned, so it goes through git's own conversion back."""
+    if is_cleaned and change.mode != SYMLINK:
+        data = guarded.git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
+    else:
+        data = objects.load_blob(repo, change.object_id)
+    replace_file(repo.root, change.path, data, change.mode)
+
+
+_SNAPSHOTS, _LEGS = "refs/relay/wip/", "refs/relay/leg/"
+
+
+class StayReason(StrEnum):
+    """Why a snapshot stays."""
+
+    OPEN = "of an open phase"
+    UNMERGED = "of work that no branch has a commit of"
+    YOUNG = "younger than that"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldSnapshot:
+    """The snapshots of a leg, under one ref."""
+
+    ref: str
+    commit: str
+    session: str
+    """Of its last session."""
+    time: int
+    """Of the newest, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sorting:
+    """All snapshots, as far as they are old."""
+
+    old: tuple[OldSnapshot, ...]
+    """What may go."""
+    kept: Counter[StayReason]
+    """How many stay, and why."""
+
+
+def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
+    """Tell what may go from what has to stay; changes nothing.
+
+    Args:
+        before: Seconds since the epoch; what is newer stays.
+    """
+    found = _list_snapshots(repo)
+    if not found:
+        return Sorting(old=(), kept=Counter())
+    # A leg names the ref of its snapshots, of whatever branch and work tree it is.
+    needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(_LEGS).values())}
+    args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}: ", "--")
+    merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
+    judged = [(snapshot, _find_reason(snapshot, needed, merged, before)) for snapshot in found]
+    return Sorting(
+        old=tuple(snapshot for snapshot, reason in judged if reason is None),
+        kept=Counter(reason for _, reason in judged if reason is not None),
+    )
+
+
+def drop_snapshots(repo: Repo, old: Collection[OldSnapshot]) -> int:
+    """Remove the refs of snapshots, each only if it still is what was looked at; return how many went.
+
+    The caller holds the work tree's lock. The objects stay until git's own collection.
+    """
+    return sum(refs.drop_ref(repo, snapshot.ref, snapshot.commit) for snapshot in old)
+
+
+def _list_snapshots(repo: Repo) -> list[OldSnapshot]:
+    listed = repo.list_refs(_SNAPSHOTS)
+    texts = {text.commit: text for text in _read_all(repo, listed.values())}
+    return [
+        OldSnapshot(ref=ref, commit=commit, session=texts[commit].get(trailers.SESSION), time=texts[commit].time)
+        for ref, commit in listed.items()
+        if commit in texts
+    ]
+
+
+def _read_all(repo: Repo, commits: Iterable[str]) -> Iterable[CommitText]:
+    """Return commits in one call of git; none without any, where git would take HEAD."""
+    asked = "\n".join(commits)
+    return read_texts(repo.git, "--no-walk", "--stdin", stdin=f"{asked}\n".encode()) if asked else ()
+
+
+def _find_reason(
+    snapshot: OldSnapshot, needed: Collection[str], merged: Collection[str], before: float
+) -> StayReason | None:
+    """Return why a snapshot stays; None when it may go."""
+    if snapshot.ref in needed:
+        return StayReason.OPEN
+    if not snapshot.session or snapshot.session not in merged:
+        return StayReason.UNMERGED
+    return StayReason.YOUNG if snapshot.time >= before else None
+
+
+_COST = frozenset({trailers.USAGE, trailers.COST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipRecord:
+    """What goes into a snapshot besides the files."""
+
+    spend: Spent
+    items: tuple[str, ...] = ()
+    baton: str = ""
+    replace: Mapping[str, bytes] | None = None
+    """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
+    paths: tuple[str, ...] | None = None
+    """The only paths that changed since the last snapshot of this leg; None when unknown."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back with the open leg."""
+
+
+def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
+    """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
+
+    Raises:
+        RepoError: The snapshot cannot be stored, or another process moved the leg's snapshot ref.
+    """
+    last = leg.last_wip
+    known = KnownPaths(paths=record.paths, previous=last) if last else None
+    with repo.storing_together() as together:
+        found = write_snapshot_tree(together, replace=record.replace, known=known)
+        if last and _is_noted(repo, leg, record, found):
+            return replace(leg, last_wip=Snapshot.of(found, last.commit))
+        return save_snapshots(together, leg, record, found)
+
+
+def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> bool:
+    """Return whether the last snapshot says all of this but the cost, which `relay.store.session_spend` has."""
+    said = tuple((key, value) for key, value in leg.wip_trailers if key not in _COST)
+    lines = _make_lines(_list_trailers(leg, record, found))
+    return (
+        leg.last_wip is not None
+        and (leg.last_wip.tree, leg.baton) == (found.tree, record.baton)
+        and said == tuple((key, value) for key, value in lines if key not in _COST)
+        and find_spent(repo, leg.session_id) is not None
+    )
+
+
+def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
+    """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
+
+    Raises:
+        RepoError: Another process moved the leg's snapshot ref.
+    """
+    last = leg.last_wip
+    claim_collections(repo)
+    for snapshot in snapshots:
+        leg = _write_snapshot(repo, leg, record, snapshot)
+    if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
+        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint=ANOTHER_RELAY)
+    return leg
+
+
+def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> OpenLeg:
+    """Store a snapshot that no ref holds yet."""
+    kept = _list_trailers(leg, record, found)
+    message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
+    parent = leg.last_wip.commit if leg.last_wip else leg.commit
+    commit = objects.write_commit(repo, found.tree, (parent,), message)
+    return replace(
+        leg,
+        last_wip=Snapshot.of(found, commit),
+        spend=record.spend,
+        items=record.items,
+        baton=record.baton,
+        wip_trailers=_make_lines(kept),
+    )
+
+
+def _list_trailers(leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> tuple[tuple[str, str], ...]:
+    return (
+        (trailers.PLAN, render_path(leg.plan_path)),
+        (trailers.PHASE, leg.phase_id),
+        (trailers.SESSION, leg.session_id),
+        (trailers.ITEMS, " ".join(record.items)),
+        *trailers.render_spent(record.spend),
+        *render_skipped(found.skipped),
+        *((REPLACED, render_path(path)) for path in found.replaced),
+        *leg.carried,
+        *record.trailers,
+    )
+
+
+def _make_lines(kept: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return trailers as they are read back."""
+    return tuple((key, line) for key, value in kept if (line := make_line(value)))
+
+
+_ROOT = "refs/relay/"
+
+_MOST_READ = 50
+"""Objects whose files are read: for more, starting git takes less time."""
+
+_Commits = Mapping[str, CommitText]
+"""Every commit of relay's own that git still has, by its id; no ref need hold it."""
+
+
+def repair_refs(repo: Repo) -> tuple[str, ...]:
+    """Look at every ref under ``refs/relay/``, and at all that the open leg's newest snapshot holds.
+
+    Returns:
+        A sentence for each ref that named something lost, and what was done about it.
+
+    Raises:
+        GitError: Git cannot say what is missing.
+    """
+    held = repo.list_refs(_ROOT)
+    gone = _find_gone(repo, held.values())
+    lost = [ref for ref in held if held[ref] in gone]
+    if not lost and (newest := _find_newest(repo)) and newest in held and not _is_whole(repo, held[newest]):
+        lost = [newest]
+    if not lost:
+        return ()
+    own = _read_own(repo)
+    return tuple(_repair(repo, ref, held[ref], own) for ref in lost)
+
+
+def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:
+    """Return those of the objects that git does not have; of many, and of packed ones, it says so by name."""
+    names = frozenset(objects)
+    asked = names if len(names) > _MOST_READ else [name for name in names if repo.read_object(name) is None]
+    stdin = "".join(f"{name}\n" for name in asked).encode()
+    lines = repo.git.run("cat-file", "--batch-check", stdin=stdin).decode().splitlines() if stdin else []
+    return frozenset(line.removesuffix(" missing") for line in lines if line.endswith(" missing"))
+
+
+def _find_newest(repo: Repo) -> str | None:
+    leg = read_leg(repo)
+    return leg.wip_ref if leg and leg.last_wip else None
+
+
+def _is_whole(repo: Repo, commit: str) -> bool:
+    """Return whether git has every tree and file of a commit; what a branch has is not looked at."""
+    out = repo.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", commit, "--not", "--branches")
+    return not any(line.startswith(b"?") for line in out.splitlines())
+
+
+def _read_own(repo: Repo) -> dict[str, CommitText]:
+    lines = repo.git.run("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    commits = b"".join(line.removeprefix(b"commit ") + b"\n" for line in lines if line.startswith(b"commit "))
+    who = f"<{RELAY_IDENTITY['GIT_AUTHOR_EMAIL']}>"
+    found = read_texts(repo.git, "--no-walk=unsorted", "-F", f"--author={who}", "--stdin", stdin=commits)
+    return {text.commit: text for text in found}
+
+
+def _repair(repo: Repo, ref: str, old: str, own: _Commits) -> str:
+    words = f"{ref} named {old[:10]}, which git has lost or not whole (git gc or prune, while relay was at work?)"
+    if not ref.startswith((_SNAPSHOTS, _LEGS)):
+        return f"{words}; git update-ref -d {ref} drops it"
+    found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_leg(repo, ref, own)
+    moved = refs.drop_ref(repo, ref, old) if found is None else refs.move_ref(repo, ref, found, old)
+    if not moved:
+        raise RepoError(f"{ref} was moved by somebody else", hint=ANOTHER_RELAY)
+    if found is None:
+        return f"{words}: nothing of it was found, and it is gone; the work tree is as it was"
+    return f"{words}: it is at {found[:10]} now, the newest before it that is whole; the work tree is as it was"
+
+
+def _find_snapshot(repo: Repo, ref: str, old: str, own: _Commits) -> str | None:
+    """Return the newest whole snapshot of the leg whose snapshots the ref holds."""
+    chains = [chain for commit in own if commit != old and (chain := _follow(commit, ref, own))]
+    for chain in sorted(chains, key=len, reverse=True):
+        if _is_whole(repo, chain[0]):
+            return chain[0]
+    return None
+
+
+def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
+    """Return a snapshot and those before it, back to its leg; nothing when it is none, or of another ref's leg."""
+    chain: list[str] = []
+    while commit in own and not own[commit].get(WIP):
+        chain.append(commit)
+        commit = next(iter(own[commit].parents), "")
+    return tuple(chain) if commit in own and own[commit].get(WIP) == ref else ()
+
+
+def _find_leg(repo: Repo, ref: str, own: _Commits) -> str | None:
+    """Return the newest commit that opened or went on with the branch's newest leg."""
+    branch = ref.removeprefix(_LEGS)
+    legs = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
+    legs.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)
+    return next((text.commit for text in legs if _is_whole(repo, text.commit)), None)

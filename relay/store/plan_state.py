@@ -1,0 +1,371 @@
+"""Where a run goes on, and what it does first: the one answer for `relay status`, ``--dry-run`` and `relay run`.
+
+`ask` changes nothing: no ref, no file of the work tree, nothing in the user's index.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from relay.base.errors import LockedError, PlanError, RelayError, RepoError
+from relay.base.hints import Command, Hint, TypedPath
+from relay.base.values import dataclass
+from relay.git.names import parse_ref_part, render_ref_part
+from relay.git.repository import Repo
+from relay.plan.model import Phase, Plan, Violation
+from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
+from relay.session.usage import Spent
+from relay.store.plan_versions import EditKind, PlanEdit, find_edit, parse_at
+from relay.store.refs import LEGS, has_kept_refs
+from relay.store.resume import Facts, Kept, LegFacts, ResumePoint, find_resume_point
+
+if TYPE_CHECKING:
+    from relay.git.message import CommitText
+    from relay.git.repository import Repo
+    from relay.store.history import RelayCommit
+    from relay.store.legs import OpenLeg
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSource:
+    """The plan that is asked about, and how to read it as the file has it."""
+
+    plan_name: str
+    """Relative to the repository's root; absolute for one outside of it."""
+    load: Callable[[], Plan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Where a plan stands, and what a run would do."""
+
+    edit: PlanEdit
+    """The plan, and what a run does about its file."""
+    kept: Kept
+    """What relay keeps for the branch. A leg of another plan is in the way when it holds work; else a run closes it."""
+    point: ResumePoint | None = None
+    """None when a run would be refused, or cannot be foreseen: `obstacle`, `kept`, `edit` or `running` says why."""
+    facts: LegFacts | None = None
+    """The open leg's, which `point` rests on."""
+    obstacle: str = ""
+    """What of git's has to be ended first, and how."""
+    running: str = ""
+    """Who is at work here."""
+
+    def get_point(self) -> ResumePoint:
+        """Return where a run goes on.
+
+        Raises:
+            LookupError: Nowhere; `relay.run.resume.require_point` tells the user why.
+        """
+        if self.point is None:
+            raise LookupError(self.obstacle or self.running)
+        return self.point
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as a run goes by it."""
+        return self.edit.plan
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run puts its next session on the open leg."""
+        point, leg = self.point, self.facts
+        return bool(point and leg and not self.kept.leg_commit and leg.phase_id and point.phase_id == leg.phase_id)
+
+
+def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situation:
+    """Ask git and the work tree where the plan stands.
+
+    Args:
+        is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg uses the
+            private index, which belongs to the lock's holder; without it, the lock is taken here when it is free.
+
+    Raises:
+        PlanError: There is no plan, or it cannot be used.
+    """
+    kept = _read_kept(repo, source, is_locked=is_locked)
+    with ExitStack() as stack:
+        if not is_locked and (kept.leg or kept.foreign):
+            from relay.store.worktrees import lock_worktree
+
+            try:
+                stack.enter_context(lock_worktree(repo))
+            except LockedError as error:
+                edit = PlanEdit(kind=EditKind.NONE, plan=source.load())
+                return Situation(edit=edit, kept=kept, running=str(error))
+            kept = _read_kept(repo, source, is_locked=True)  # as whoever held the lock left it
+        return _answer(source, repo, kept)
+
+
+def find_done(source: PlanSource, repo: "Repo") -> Plan | None:
+    """Return the plan where `ask` finds it done and nothing left to be done; the caller holds the work tree's lock.
+
+    An open leg says no by itself: the work tree is not compared with it.
+
+    Raises:
+        PlanError: There is no plan, or it cannot be used.
+    """
+    kept = _read_kept(repo, source, is_locked=True)
+    if kept.leg is not None or kept.move is not None:
+        return None
+    found = _answer(source, repo, kept)
+    return found.plan if found.plan.done and found.point and found.edit.kind is EditKind.NONE else None
+
+
+def _read_kept(repo: "Repo", source: PlanSource, *, is_locked: bool) -> Kept:
+    if not is_locked and not has_kept_refs(repo):
+        return Kept()
+    from relay.store.facts import read_kept
+
+    return read_kept(repo, source.plan_name)
+
+
+def _answer(source: PlanSource, repo: "Repo", kept: Kept) -> Situation:
+    edit = _read_edit(source, repo, kept)
+    if edit.plan.done and edit.kind is EditKind.NONE:
+        kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's leg
+    refused = Situation(edit=edit, kept=kept, obstacle=_find_obstacle(repo))
+    if refused.obstacle or (edit.kind is EditKind.REFUSED and not kept.leg_commit):
+        return refused
+    if kept.foreign is not None and _has_work(repo, kept.foreign, source.plan_name):
+        return refused
+    facts = Facts(plan=edit.plan, head=None, boot_id="", leg=None)
+    if kept.leg is not None:
+        from relay.store.facts import read_facts
+
+        facts = read_facts(repo, edit, kept, source.plan_name)
+    return replace(refused, facts=facts.leg, point=_put_first(find_resume_point(facts), kept.move))
+
+
+def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
+    shown = source.load()
+    if kept.unfinished is not None:
+        from relay.store.facts import find_projected
+
+        if (text := find_projected(repo, source.plan_name, kept.unfinished, shown)) is not None:
+            return PlanEdit(kind=EditKind.NONE, plan=parse_at(text, source.plan_name))
+    ticked = kept.leg_commit.items if kept.leg_commit is not None and kept.leg_commit is kept.unfinished else ()
+    return find_edit(repo, source.plan_name, shown, ticked=ticked)
+
+
+def _find_obstacle(repo: "Repo") -> str:
+    from relay.git.index import check_state
+
+    if (words := check_state(repo)) or repo.branch:
+        return words or ""
+    legs = [parse_ref_part(ref.removeprefix(LEGS)) for ref in repo.list_refs(LEGS)]
+    back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in legs[:1])
+    return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
+
+
+def _has_work(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
+    """Return whether anything was done in a leg."""
+    from relay.store.environment import find_owned_paths
+    from relay.store.snapshot import write_snapshot_tree
+
+    return leg.last_wip is not None or bool(find_owned_paths(repo, plan_name, leg, write_snapshot_tree(repo)))
+
+
+def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
+    """Say that a run finishes a move of the branch before anything else, when there is one."""
+    if move is None:
+        return point
+    from relay.store.trailers import PHASE, REWOUND, STATUS
+
+    is_rewind = move.get(STATUS) == REWOUND
+    what = f"rewind to before phase {move.get(PHASE)}" if is_rewind else f"move of the files to {move.commit[:10]}"
+    return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")
+
+
+def find_obstacle(situation: Situation, plan_name: str) -> RelayError | None:
+    """Return what has to be ended, undone or written before a run can go on; None where nothing has.
+
+    Another relay at work is none: it is waited for.
+    """
+    if situation.obstacle:
+        return RepoError(situation.obstacle)
+    if is_example(situation.plan):
+        return PlanError(EXAMPLE, path=plan_name, hint=INSTEAD)
+    if (point := situation.point) is not None:
+        stands = point.phase_id or situation.plan.done
+        return None if stands else find_disorder(situation.plan, plan_name)
+    if situation.edit.violations:
+        return make_refusal(plan_name, situation.edit.violations)
+    if (leg := situation.kept.foreign) is None:
+        return None
+    return RepoError(
+        f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
+        hint=("`", Command(words=("run",), plan_path=leg.plan_path), "` goes on with it"),
+    )
+
+
+def find_disorder(plan: Plan, plan_name: str, phase: Phase | None = None) -> PlanError | None:
+    """Return why phases can never have their turn, as `relay check` says it; None where all can have it.
+
+    Args:
+        phase: The one that is asked about; None for the first that cannot.
+    """
+    from relay.plan.check import check_order
+
+    found = next((one for one in check_order(plan) if phase is None or one.line == phase.line), None)
+    return PlanError(found.message, path=plan_name, line=found.line) if found else None
+
+
+def make_refusal(plan_name: str, violations: tuple[Violation, ...]) -> PlanError:
+    """Return that the plan was edited in a way that relay does not commit."""
+    places = (f"{plan_name}:{violation.line}" if violation.line else plan_name for violation in violations)
+    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
+    return PlanError(
+        f"{plan_name} was edited in a way that relay does not commit by itself:\n  {words}",
+        hint=("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_name)),
+    )
+
+
+_LEG = "refs/relay/leg/"
+_BRANCHES = "refs/heads/"
+
+
+def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
+    """Say of each open leg that a run takes along, or that no branch leads to any more, and how to give that up.
+
+    Args:
+        here: HEAD's branch; None when HEAD is detached.
+    """
+    legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
+    if not legs:
+        return ()
+    from relay.store.branches import find_along
+
+    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)}
+    along = {leg.branch: leg.phase_id for leg in find_along(repo)}
+    gone = [(branch, ref) for branch, ref in legs.items() if branch not in {*branches, *along, here}]
+    then = f"where its work is in the files here, relay run takes it along to {here}"
+    return (
+        *(f"phase {phase_id} is open on {branch}, at this commit: {then}" for branch, phase_id in along.items()),
+        *(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone),
+    )
+
+
+def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
+    words = f"a phase is open on {branch}, a branch that does not exist any more"
+    give_up = f"git update-ref -d {quote(ref)}"
+    if here is None or not is_free:
+        return f"{words}. To give it up: {give_up}"
+    take = f"git update-ref {quote(_LEG + render_ref_part(here))} {quote(ref)} && {give_up}"
+    return f"{words}. If that is {here} now: {take}. To give it up: {give_up}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseStanding:
+    """What the branch says of one phase."""
+
+    phase_id: str
+    spent: Spent
+    """Of its commits, and of its open leg."""
+    commits: tuple[str, ...]
+    """Commit ids, oldest first; not those that a revert has undone, whose cost is spent all the same."""
+    claimed: tuple[str, ...] = ()
+    """Items that the open leg claims and no commit has."""
+    is_open: bool = False
+    """Whether it has an open leg."""
+    doubts: tuple[str, ...] = ()
+    """What its commits say against boxes that they tick."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a plan stands."""
+
+    plan_name: str
+    branch: str | None
+    """None when HEAD is detached."""
+    situation: Situation
+    """What a run would do."""
+    phases: tuple[PhaseStanding, ...]
+    """One for each phase of the plan, in its order."""
+    spent: Spent
+    """Of everything, planning and what was rewound included."""
+    rewound: Spent
+    """The part of it that `relay rewind` left on another branch."""
+    questions: tuple[str, ...] = ()
+    """What sessions left the user to answer, and what they assumed: a line each."""
+    orphans: tuple[str, ...] = ()
+    """A sentence for each phase that is open on a branch that is gone."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as a run goes by it."""
+        return self.situation.plan
+
+    @property
+    def obstacle(self) -> Hint:
+        """What has to be ended before a run can go on, and how; empty when nothing has."""
+        error = find_obstacle(self.situation, self.plan_name)
+        if error is None:
+            return ""
+        return (str(error), "; ", error.hint) if error.hint else str(error)
+
+
+def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
+    """Gather where the plan stands, and what it has cost.
+
+    Raises:
+        PlanError: There is no plan, or it cannot be used.
+    """
+    from relay.store.plan_versions import find_questions
+    from relay.store.spend import read_plan_cost
+
+    branch = repo.branch
+    situation = ask(source, repo)
+    kept = situation.kept
+    leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
+    cost = read_plan_cost(repo, source.plan_name)
+    return Standing(
+        plan_name=source.plan_name,
+        branch=branch,
+        situation=situation,
+        phases=tuple(_stand_phases(source, repo, situation, cost.commits, leg)),
+        spent=cost.spent + leg.spend if leg else cost.spent,
+        rewound=cost.rewound,
+        questions=find_questions(repo, leg, source.plan_name, situation.plan),
+        orphans=describe_orphans(repo, branch),
+    )
+
+
+def read_questions(source: PlanSource, repo: "Repo") -> tuple[str, ...]:
+    """Return what sessions left the user to answer, at the end of a run; nothing where the plan cannot be read."""
+    from relay.store.legs import read_leg
+    from relay.store.plan_versions import find_questions
+
+    try:
+        return find_questions(repo, read_leg(repo), source.plan_name, source.load())
+    except PlanError:  # the next command says what is wrong with it
+        return ()
+
+
+def _stand_phases(
+    source: PlanSource, repo: "Repo", situation: Situation, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None"
+) -> Iterator[PhaseStanding]:
+    """Say of each phase what was done and spent for it, whatever its number was then."""
+    from relay.store.history import add_spent, list_doubts, read_undone
+    from relay.store.plan_versions import find_claims, find_leg_phase, find_phases
+    from relay.store.trailers import REWOUND
+
+    plan, plan_path = situation.plan, source.plan_name
+    phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
+    gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)
+    open_id = find_leg_phase(repo, leg, plan) if leg else ""
+    for phase in plan.phases:
+        own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
+        spent, is_open = add_spent(own), phase.id == open_id
+        yield PhaseStanding(
+            phase_id=phase.id,
+            spent=spent + leg.spend if leg is not None and is_open else spent,
+            commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
+            claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
+            is_open=is_open,
+            doubts=list_doubts(own, gone),
+        )
