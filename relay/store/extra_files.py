@@ -13,7 +13,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
@@ -22,7 +21,6 @@ from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.names import render_path, with_parents
 from relay.git.notes import read_note, write_note
-from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
@@ -279,11 +277,7 @@ def _is_other(found: os.stat_result, is_changed: _Test) -> bool:
 
 _Folders = dict[str, dict[str, str]]
 """Of each directory that holds files, ``name: mode``; the root is the empty name."""
-_MOST_KEPT = 200_000
-"""Files; with 100,000 it is 16 MB."""
 _NO_NAMES: dict[str, str] = {}
-_known: dict[tuple[Path, str], _Folders] = {}
-"""Of one commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,27 +377,6 @@ def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
 
 
 def _list_commit(repo: Repo, commit: str) -> _Folders:
-    """Return what a commit holds; that of the last one is kept, which a phase has for its start and its end."""
-    key = (repo.common_dir, commit)
-    if key not in _known or has_replacements(repo.common_dir):
-        folders = _read_on(repo, commit)
-        folders = _ask_for_folders(repo, commit) if folders is None else folders
-        _known.clear()
-        if sum(map(len, folders.values())) > _MOST_KEPT:
-            return folders
-        _known[key] = folders
-    return _known[key]
-
-
-def _read_on(repo: Repo, commit: str) -> _Folders | None:
-    """Return the files of a commit by how it differs from the last commit read; None when none was read here."""
-    for (place, known), folders in _known.items():
-        if place == repo.common_dir:
-            return _put(folders, {change.path: change.mode for change in objects.diff_trees(repo, known, commit)})
-    return None
-
-
-def _ask_for_folders(repo: Repo, commit: str) -> _Folders:
     out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(path)", commit)
     folders: _Folders = {}
     modes: dict[str, str] = {}  # each once, and not with each file

@@ -133,10 +133,13 @@ class Bench:
                 return said
             named = _NAMED.findall(out)
             assert named, said
-            program, *given = shlex.split(named[-1])
-            words = tuple(given) if program == "relay" else WAYS[self.way]
-            if program == "git":
-                self.git(*given)
+            words = WAYS[self.way]
+            for command in named[-1].split(" && "):
+                program, *given = shlex.split(command)
+                if program == "git":
+                    self.git(*given)
+                else:
+                    words = tuple(given)
         raise AssertionError(said)
 
 

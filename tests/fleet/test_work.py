@@ -522,7 +522,7 @@ def test_a_clone_that_has_gone_apart_from_the_remote_is_told_to_rebase(field):
     field.stage.git("push", "-q", str(field.away), "main")
     with pytest.raises(RepoError, match="and lacks others") as caught:
         go(field.task(root, SimpleNamespace(base_url="")))
-    assert caught.value.hint == "git pull --rebase origin main; git push origin main"
+    assert caught.value.hint == "git pull --rebase origin main && git push origin main"
 
 
 def test_a_phase_that_stopped_keeps_nobody_back(field):

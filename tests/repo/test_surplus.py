@@ -1,23 +1,16 @@
-"""What a commit is compared with, read anew or from the commit before."""
+"""What a commit is compared with."""
 
-from relay.store import extra_files
 from relay.store.environment import Environment
 from relay.store.extra_files import Intent, find_surplus, watch_sessions
 from relay.store.snapshot import write_snapshot_tree
 
 
-def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
+def test_each_commit_is_compared_with_the_work_tree(box):
     repo = box.open()
 
     def look():
         intent = Intent(head=repo.head(), paths=(), drafts=())
         found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment())
-        extra_files._known.clear()
-        assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()) == found
-        listed, asked = (
-            read(repo, intent.head or "") for read in (extra_files._list_commit, extra_files._ask_for_folders)
-        )
-        assert listed | {"": listed.get("", {})} == asked
         return found.paths
 
     box.write("a/b/c", "1\n")
@@ -35,17 +28,6 @@ def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
     box.write("new", "y\n")
     box.commit()
     assert look() == ()
-
-
-def test_a_commit_is_not_read_on_from_one_of_another_repository(box, new_box):
-    """Its objects may be here under the same names, and have ids of another length."""
-    other = new_box("--object-format=sha256")
-    other.write("a", "1\n")
-    other.commit()
-    for one in (box, other, box):
-        repo = one.open()
-        intent = Intent(head=repo.head(), paths=(), drafts=())
-        assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()).paths == ()
 
 
 def test_what_sessions_change_where_a_commit_has_files_too(box):

@@ -39,7 +39,7 @@ def test_no_more_texts_are_kept_than_a_phase_asks_for(box):
     repo = box.open()
     for n in range(history._KEPT + 1):
         assert find_text(repo, "HEAD", f"none-{n}") is None
-    assert len(history._known) == history._KEPT
+    assert len(history._known_texts) == history._KEPT
 
 
 def test_a_text_that_git_has_lost_is_not_absent(box):
