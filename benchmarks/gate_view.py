@@ -19,10 +19,9 @@ from processes import git, make_repository
 
 from relay.gate.stage import Layout, build_stage
 from relay.git.repository import Repo, open_repo
-from relay.store import extra_files
-from relay.store.environment import Environment, read_environment
+from relay.store.environment import read_environment
 from relay.store.extra_files import Intent, SessionChanges, SessionSpan, Surplus, find_surplus, read_committed
-from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
 
 HERE = Path(__file__).resolve().parent
 FILES_IN_A_FOLDER = 100
@@ -51,8 +50,7 @@ def measure(root: Path, rounds: int) -> dict[str, float]:
     steps: dict[str, Callable[[], object]] = {
         "git status": lambda: git(root, "status", "--porcelain"),
         "list": lambda: read_environment(repo),
-        "compare": lambda: compare_first(repo, intent, now, environment),
-        "compare, known": lambda: find_surplus(repo, intent, now, environment),
+        "compare": lambda: find_surplus(repo, intent, now, environment),
         "packages": lambda: SessionChanges(root=str(root), spans=spans).look("node_modules"),
         "lay out": lambda: lay_out(repo, found),
     }
@@ -63,12 +61,6 @@ def measure(root: Path, rounds: int) -> dict[str, float]:
             step()
             taken[name].append((time.perf_counter() - begin) * 1e3)
     return {name: statistics.median(times) for name, times in taken.items()}
-
-
-def compare_first(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> Surplus:
-    """Compare as the first gate of a run does."""
-    extra_files._known.clear()  # noqa: SLF001  # as in a new process
-    return find_surplus(repo, intent, now, environment)
 
 
 def lay_out(repo: Repo, found: Surplus) -> None:
