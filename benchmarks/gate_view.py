@@ -2,8 +2,8 @@
 
     python benchmarks/gate_view.py [--files 1000,10000,100000] [--packages N] [--rounds N] [--quick] [--out DIR]
 
-*list* is what git ignores, as a phase begins; *compare* is the work tree against the commit, the first time and with
-the commit's names known from the phase's start; *packages* is the look for what sessions changed in `node_modules`;
+*list* is what git ignores, as a phase begins; *compare* is the work tree against the commit; *packages* is the look for
+what sessions changed in `node_modules`;
 *lay out* is what stands in the work tree's place where files differ.
 Each round does all of them in turn, so that a busy machine slows all alike. Writes ``gate_view.md``.
 """
