@@ -87,7 +87,7 @@ def render_report(sizes: dict[int, dict[str, float]], packages: int, rounds: int
 
 {table}
 
-*List* is done once for a phase, *compare* for each gate: for the first of a run, and with the commit's names known.
+*List* is done once for a phase, *compare* for each gate.
 *Packages* is done for each gate once a session has run, and not for those that a layer keeps as they are.
 *Lay out* is done where the work tree is not what the commit is going to hold.
 """
