@@ -19,7 +19,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -62,19 +61,17 @@ def compile_rule(pattern: str) -> re.Pattern[str]:
 
 @cache
 def load_foreign() -> tuple[Rule, ...]:
-    """Return the rules of others, for what relay's own do not know."""
+    """Return gitleaks' rules for what relay's own do not know."""
     data = json.loads(Path(__file__).with_name("gitleaks.json").read_text(encoding="utf-8"))
-    return tuple(_load(rule) for rule in data["rules"])
-
-
-def _load(rule: dict[str, str | float | list[str]]) -> Rule:
-    words = rule["keywords"]
-    return Rule(
-        kind=f"a secret ({rule['id']})",
-        anchors=tuple(words) if isinstance(words, list) else (),
-        pattern=str(rule["pattern"]),
-        any_case=True,
-        entropy=float(str(rule["entropy"])),
+    return tuple(
+        Rule(
+            kind=f"a secret ({rule['id']})",
+            anchors=tuple(rule["keywords"]),
+            pattern=rule["pattern"],
+            any_case=True,
+            entropy=rule["entropy"],
+        )
+        for rule in data["rules"]
     )
 
 
@@ -82,16 +79,8 @@ def _rule(kind: str, anchors: str, pattern: str, *, stops: bool = True) -> Rule:
     names = tuple(anchors.split())
     # What is distinct by itself may stand behind a letter or a digit; else also behind a line end inside of a string.
     distinct = stops and all(len(name) >= _MIN_KEYWORD and re.search(r"[_.:-]", name) for name in names)
-    # Its first character first: that of most places in a text is another.
-    first = _find_first(pattern)
-    bounded = rf"{first}(?:(?<![A-Za-z0-9]{first})|(?<=\\[nrt]{first})){pattern[len(first) :]}"
+    bounded = rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){pattern}"
     return Rule(kind=kind, anchors=names, pattern=pattern if distinct else bounded, stops=stops)
-
-
-def _find_first(pattern: str) -> str:
-    """Return what a pattern has for the first character, one of its own or a set; empty where it is neither."""
-    end = pattern.find("]") + 1 if pattern.startswith("[") else int(pattern[0].isalnum() or pattern[0] == "-")
-    return "" if pattern[end] in "{+*?" else pattern[:end]
 
 
 OWN = (
@@ -257,9 +246,8 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
         text: Of a file or a message.
         environ_values: As `find_secret_values` gave them.
     """
-    lowered = text.lower()
     places = {(start, FROM_ENVIRONMENT) for start, _ in _find_values(text, environ_values)}
-    rules = find_rules(text, lowered)
+    rules = _find_rules(text)
     places |= {(start, rule.kind) for rule in OWN if rule.stops and rule in rules for start, _ in _match(rule, text)}
     others = {(start, rule.kind) for rule in rules.difference(OWN) for start, _ in _match(rule, text)}
     if not (places or others):
@@ -277,7 +265,7 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
 
 def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
     """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
-    spans = {span for rule in find_rules(text, text.lower()) for span in _match(rule, text)}
+    spans = {span for rule in _find_rules(text) for span in _match(rule, text)}
     return _replace(text, {*_find_values(text, environ_values), *spans})
 
 
@@ -286,46 +274,10 @@ def hide_values(text: str, values: Iterable[str]) -> str:
     return _replace(text, _find_values(text, values))
 
 
-def find_rules(text: str, lowered: str) -> set[Rule]:
-    """Return the rules that have an anchor in the text; one pass for nearly all: every event is looked through."""
-    known = _list_anchors()
-    found = {character for character in known.characters if character in lowered}
-    match = known.pattern.search(lowered)
-    while match:
-        found.add(match[0])
-        match = known.pattern.search(lowered, match.start() + 1)  # another one may begin inside of it
-    there = (entry for start in found for entry in known.by_start[start])
-    return {rule for anchor, any_case, rules in there if anchor in (lowered if any_case else text) for rule in rules}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Anchors:
-    """The anchors of all rules, by what they begin with in lower case; a longer one stands with a shorter such."""
-
-    by_start: Mapping[str, list[tuple[str, bool, tuple[Rule, ...]]]]
-    """Each anchor, whether it stands for any case, and its rules."""
-    characters: tuple[str, ...]
-    """Those of the beginnings that are one character, which stands in most texts, and often."""
-    pattern: re.Pattern[str]
-    """Finds any other in a lowered text."""
-
-
-@cache
-def _list_anchors() -> _Anchors:
-    found: dict[tuple[str, bool], tuple[Rule, ...]] = {}
-    for rule in (*OWN, *load_foreign()):
-        for anchor in rule.anchors:
-            found[anchor, rule.any_case] = (*found.get((anchor, rule.any_case), ()), rule)
-    starts: dict[str, list[tuple[str, bool, tuple[Rule, ...]]]] = {}
-    start = "\0"  # begins none
-    for (anchor, any_case), rules in sorted(found.items(), key=lambda entry: entry[0][0].lower()):
-        start = start if anchor.lower().startswith(start) else anchor.lower()
-        starts.setdefault(start, []).append((anchor, any_case, rules))
-    # By first letters: at most places of a text none begins.
-    groups = groupby((start for start in starts if len(start) > 1), key=lambda start: start[0])
-    words = (f"{re.escape(first)}(?:{'|'.join(re.escape(word[1:]) for word in group)})" for first, group in groups)
-    characters = tuple(start for start in starts if len(start) == 1)
-    return _Anchors(by_start=starts, characters=characters, pattern=re.compile("|".join(words)))
+def _find_rules(text: str) -> set[Rule]:
+    """Return the rules with an anchor in the text; 0.1 ms for an event, 40 ms for a megabyte."""
+    texts = {True: text.lower(), False: text}
+    return {rule for rule in (*OWN, *load_foreign()) if any(map(texts[rule.any_case].__contains__, rule.anchors))}
 
 
 def redact_for_strangers(text: str, environ: Mapping[str, str]) -> str:

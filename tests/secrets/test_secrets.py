@@ -14,14 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.redaction import (
-    OWN,
     REDACTED,
     Rule,
     Suspect,
-    find_rules,
     find_secret_values,
     find_secrets,
-    load_foreign,
     redact,
 )
 from relay.git.repository import open_repo
@@ -292,22 +289,6 @@ def test_nothing_that_was_redacted_is_found_again(before, token, after):
 
     assert find_secrets(redact(line)) == ()
     json.loads(redact(line))
-
-
-ANCHORS = sorted({anchor for rule in (*OWN, *load_foreign()) for anchor in rule.anchors})
-SPELLINGS = st.sampled_from((str, str.lower, str.upper, lambda anchor: anchor[:-1], lambda anchor: anchor[1:]))
-
-
-@given(st.lists(st.builds(lambda spell, anchor: spell(anchor), SPELLINGS, st.sampled_from(ANCHORS)) | st.text()))
-def test_a_rule_is_tried_where_one_of_its_anchors_stands_also_inside_of_another(parts):
-    """One pass looks for all of them; which a text has, it says itself."""
-    text = "".join(parts)
-    sides = {True: text.lower(), False: text}
-    rules = (*OWN, *load_foreign())
-
-    wanted = {rule for rule in rules if any(anchor in sides[rule.any_case] for anchor in rule.anchors)}
-
-    assert find_rules(text, text.lower()) == wanted
 
 
 @pytest.mark.parametrize(
