@@ -92,38 +92,24 @@ def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
 
 _KINDS = {kind: -place for place, kind in enumerate(Kind)}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
-    """Where a claim stands among others."""
-
-    is_persons: bool
-    kind: Kind
-    support: int
-    """How many claims rest on it, directly or in turn."""
-    has_source: bool
-    words: tuple[str, str, str, str]
-    """When it was said, what, why, and its id, which decides only between two that say the very same."""
-
-    @property
-    def key(self) -> tuple[bool, int, int, bool, tuple[str, str, str, str]]:
-        """Sorts the claims, those that are given up first in front; among equals the older one is."""
-        return self.is_persons, _KINDS[self.kind], self.support, self.has_source, self.words
+Rank = tuple[bool, int, int, bool, tuple[str, str, str, str]]
+"""Whether a person said it, its kind, how many claims rest on it, directly or in turn, whether it has a source, and
+when it was said, what, why, and its id, which decides only between two that say the very same."""
 
 
 def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
-    """Return the rank of each claim.
+    """Return the rank of each claim: the claim that is given up first has the least; among equals the older one.
 
     A person's word counts more than a session's, then the kind, what rests on it, and whether it names a source.
     """
     support = _count_support(claims)
     return {
-        name: Rank(
-            is_persons=claim.stamp.is_persons,
-            kind=claim.kind,
-            support=support[name],
-            has_source=bool(claim.sources),
-            words=(claim.stamp.at, claim.claim, claim.because, name),
+        name: (
+            claim.stamp.is_persons,
+            _KINDS[claim.kind],
+            support[name],
+            bool(claim.sources),
+            (claim.stamp.at, claim.claim, claim.because, name),
         )
         for name, claim in claims.items()
     }
@@ -283,7 +269,7 @@ def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels
     makes no contradiction whole. So nothing is out because of what is out itself, and no id decides.
     """
     ranks = rank_claims(network.claims)
-    place = {name: number for number, name in enumerate(sorted(ranks, key=lambda name: ranks[name].key))}
+    place = {name: number for number, name in enumerate(sorted(ranks, key=ranks.__getitem__))}
     ordered = sorted(nogoods, key=lambda n: (sorted(-place.get(name, -1) for name in n.claims), n.because, n.id))
     inside, _ = _label(network, ())
     whole = broken = [nogood for nogood in ordered if _is_broken(nogood, inside)]

@@ -1,14 +1,14 @@
 """The ledger file: its text to a checked `Ledger`, and further entries as lines at its end."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from relay.base.errors import LedgerError
 from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, get_line, read_events
 from relay.ledger.citation import SYMBOL
-from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp, get_sources
+from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
 
 _LIMITS = YamlLimits(
     chars=2 * 1024 * 1024,
@@ -91,13 +91,15 @@ _SOURCE = {
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _STAMP = ("phase", "session", "at")
-_EVENTS = {
-    "claim": (("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
-    "retract": (("of", "because"), ()),
-    "confirm": (("of", "because"), ("sources",)),
-    "nogood": (("id", "because", "claims"), ()),
+_EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
+    "claim": (Claim, ("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
+    "retract": (Retraction, ("of", "because"), ()),
+    "confirm": (Confirmation, ("of", "because"), ("sources",)),
+    "nogood": (Nogood, ("id", "because", "claims"), ()),
 }
-"""Event to the keys that it must and may have, besides those that say who and when."""
+"""An event's class, and the keys that it must and may have besides those of its stamp."""
+_ORDER = ("id", "of", "kind", "claim", "because", "rests_on", "replaces", "claims", "sources")
+"""Of the keys in a line, behind ``event`` and before those of the stamp."""
 _IDS = frozenset({"rests_on", "replaces", "claims"})
 
 
@@ -133,20 +135,11 @@ def build_entry(raw: Any, line: int) -> Entry:
     event = raw.get("event") if isinstance(raw, dict) else None
     if not isinstance(event, str) or event not in _EVENTS:
         raise fail(line, f"found an entry of no known kind; allowed: a mapping with event: {', '.join(_EVENTS)}")
-    needed, optional = _EVENTS[event]
+    made, needed, optional = _EVENTS[event]
     if unknown := sorted(raw.keys() - {"event", *needed, *optional, *_STAMP}):
         raise fail(line, f"found the key {unknown[0]!r}; allowed: event, {', '.join((*needed, *optional, *_STAMP))}")
     fields = {key: _read_field(raw, key, line) for key in (*needed, *optional) if key in raw or key in needed}
-    stamp = _read_stamp(raw, line)
-    match event:
-        case "claim":
-            return Claim(**fields, stamp=stamp)
-        case "retract":
-            return Retraction(**fields, stamp=stamp)
-        case "confirm":
-            return Confirmation(**fields, stamp=stamp)
-        case _:
-            return Nogood(**fields, stamp=stamp)
+    return made(**fields, stamp=_read_stamp(raw, line))
 
 
 def _read_field(raw: Mapping[str, Any], key: str, line: int) -> Any:
@@ -256,43 +249,22 @@ def _identify(entry: Entry) -> str | Entry:
 
 def _render_entry(entry: Entry) -> str:
     """Write one entry as one line, every text quoted."""
-    texts, lists = _list_fields(entry)
-    pairs = [_pair(key, value) for key, value in (*texts.items(), ("because", entry.because))]
-    pairs += [f"{key}: [{', '.join(map(_quote, names))}]" for key, names in lists.items() if names or key == "claims"]
-    return f"- {{{', '.join([*pairs, *_list_sources(get_sources(entry)), *_list_stamp(entry.stamp)])}}}"
+    event = next(name for name, (made, *_) in _EVENTS.items() if isinstance(entry, made))
+    fields = {"event": event, **{key: getattr(entry, key, "") for key in _ORDER}}
+    stamp = {key: getattr(entry.stamp, key) for key in _STAMP}
+    return f"- {_render_fields({**fields, **stamp}, kept={'because', 'claims'} if event == 'nogood' else {'because'})}"
 
 
-def _list_fields(entry: Entry) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """Return the texts that stand before the reason, and the lists of ids behind it."""
-    match entry:
-        case Claim():
-            texts = {"event": "claim", "id": entry.id, "kind": str(entry.kind), "claim": entry.claim}
-            return texts, {"rests_on": entry.rests_on, "replaces": entry.replaces}
-        case Retraction():
-            return {"event": "retract", "of": entry.of}, {}
-        case Confirmation():
-            return {"event": "confirm", "of": entry.of}, {}
-        case Nogood():
-            return {"event": "nogood", "id": entry.id}, {"claims": entry.claims}
+def _render_fields(fields: Mapping[str, Any], *, kept: Collection[str] = ()) -> str:
+    """Write what is not empty as a mapping."""
+    pairs = (f"{key}: {_render_value(value)}" for key, value in fields.items() if value or key in kept)
+    return f"{{{', '.join(pairs)}}}"
 
 
-def _pair(key: str, value: str) -> str:
-    return f"{key}: {_quote(value)}"
-
-
-def _list_sources(sources: tuple[Source, ...]) -> list[str]:
-    return [f"sources: [{', '.join(map(_render_source, sources))}]"] if sources else []
-
-
-def _render_source(source: Source) -> str:
-    place = (("path", source.path), ("symbol", source.symbol), ("lines", source.lines))
-    fields = (*place, ("blob", source.blob), ("text", source.text), ("copies", source.copies))
-    return f"{{{', '.join(_pair(key, value) for key, value in fields if value)}}}"
-
-
-def _list_stamp(stamp: Stamp) -> list[str]:
-    fields = (("phase", stamp.phase), ("session", stamp.session), ("at", stamp.at))
-    return [_pair(key, value) for key, value in fields if value]
+def _render_value(value: Any) -> str:
+    if isinstance(value, Source):
+        return _render_fields({key: getattr(value, key) for key in _SOURCE})
+    return f"[{', '.join(map(_render_value, value))}]" if isinstance(value, tuple) else _quote(value)
 
 
 def _quote(text: str) -> str:

@@ -74,7 +74,7 @@ def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str
 def _rank(ledger: Ledger, judgement: Judgement, topic: Topic) -> list[Claim | Nogood]:
     claims, ranks = ledger.claims, rank_claims(ledger.claims)
     near = {claim.id for claim in claims.values() if topic.covers(claim)}
-    ordered: list[Claim | Nogood] = sorted(claims.values(), key=lambda claim: ranks[claim.id].key, reverse=True)
+    ordered: list[Claim | Nogood] = sorted(claims.values(), key=lambda claim: ranks[claim.id], reverse=True)
     known: list[Claim | Nogood] = [*judgement.contradictions, *ordered]
 
     def place(entry: Claim | Nogood) -> tuple[bool, int]:

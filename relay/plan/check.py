@@ -353,16 +353,16 @@ def _check_runners(outline: Outline, heads: set[int]) -> Iterator[Violation]:
     """Name lines that say who runs a phase and are not acted on."""
     for at, section in enumerate(outline.sections):
         lines = read_runner_lines(section)
-        named = [line for line in lines if line.name]
+        named = [line for line in lines if line.names]
         for line in lines:
-            if not line.name:
+            if not line.names:
                 shown = shorten(line.prose, _SHOWN_CHARS)
                 yield _warning(line.line, f"`Runner: {shown}` is read as prose, because that is no name of a runner")
             elif at not in heads:
                 yield _warning(
                     line.line,
                     "`Runner:` counts below a phase's own heading only; the front matter says it for all "
-                    f"phases: `relay: {{runner: {line.name}}}`",
+                    f"phases: `relay: {{runner: {line.names[0]}}}`",
                 )
             elif line is not named[0]:
                 yield _error(line.line, f"this phase names a runner in line {named[0].line} already; keep one of them")

@@ -14,7 +14,7 @@ from relay.plan.edit import append_items, append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import find_plan_in
-from relay.plan.transitions import Side, check_transition, find_key, make_side
+from relay.plan.transitions import Run, Side, check_transition, find_key, make_side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,6 @@ class PlanMerge:
     plan: Plan
     left: tuple[str, ...] = ()
     """A sentence for each change of the one side's that the other's does not allow; the other's stands."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rewrite:
-    """Parts of the common plan, and what one side has in their place."""
-
-    before: range
-    after: range
 
 
 def merge_plans(base: Plan, tip: Plan, own: Plan) -> PlanMerge:
@@ -78,10 +70,10 @@ def _match(one: Side, other: Side) -> Iterator[tuple[str, int, int, int, int]]:
     yield from SequenceMatcher(None, _find_keys(one), _find_keys(other), autojunk=False).get_opcodes()
 
 
-def _find_changes(base: Side, own: Side) -> tuple[_Rewrite, ...]:
+def _find_changes(base: Side, own: Side) -> tuple[Run, ...]:
     """Return what a side has rewritten, put in or taken out; ticks and notes are no such change."""
     return tuple(
-        _Rewrite(before=range(start, stop), after=range(first, last))
+        Run(before=range(start, stop), after=range(first, last))
         for tag, start, stop, first, last in _match(base, own)
         if tag != "equal"
     )
@@ -97,7 +89,7 @@ def _find_kept(base: Side, tip: Side) -> dict[int, int]:
     }
 
 
-def _find_place(change: _Rewrite, kept: Mapping[int, int]) -> range | None:
+def _find_place(change: Run, kept: Mapping[int, int]) -> range | None:
     """Return the parts that a change is about, where others left all of them as they were; None where not."""
     before = change.before
     if not before:
@@ -109,7 +101,7 @@ def _find_place(change: _Rewrite, kept: Mapping[int, int]) -> range | None:
     return range(places[0], places[-1] + 1)
 
 
-def _splice(tip: Side, own: Side, taken: Mapping[_Rewrite, range]) -> Plan | None:
+def _splice(tip: Side, own: Side, taken: Mapping[Run, range]) -> Plan | None:
     """Put one side's parts in the place of the other's; None where that cannot be read as a plan."""
     pieces, given = ([side.plan.text[part.start : part.end] for part in side.parts] for side in (tip, own))
     for change, place in sorted(taken.items(), key=lambda pair: pair[1].start, reverse=True):
@@ -174,7 +166,7 @@ def _is_legal(tip: Plan, merged: Plan) -> bool:
     return not check_transition(opened, merged, may_tick=merged.done_ids)
 
 
-def _describe(sides: Sequence[Side], change: _Rewrite) -> str:
+def _describe(sides: Sequence[Side], change: Run) -> str:
     base, _, own = sides
     named = _list_phases(base, change.before) or _list_phases(own, change.after)
     names = ", ".join(phase.id for phase in named)

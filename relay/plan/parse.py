@@ -17,7 +17,6 @@ from relay.plan.model import Item, Phase, Plan, fold_number, number_items, numbe
 from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.spans import parse_number
 from relay.plan.statements import (
-    RunnerLine,
     find_paths,
     read_after_lines,
     read_file_list,
@@ -52,7 +51,8 @@ def parse_plan(text: str) -> Plan:
     gates = _Gates(outline, extents)
     phases: list[Phase] = []
     for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
-        section, runner = sections[extent.head], _find_runner(sections[extent.head])
+        section = sections[extent.head]
+        runner = next((line for line in read_runner_lines(section) if line.names), None)
         phases.append(
             Phase(
                 id=phase_id,
@@ -66,8 +66,8 @@ def parse_plan(text: str) -> Plan:
                 own_verify=gates.find_own(extent),
                 files=_read_files(sections[extent.head : extent.stop]),
                 after=_find_after(section, known, phases[-1].id if phases else None),
-                runner=runner.name,
-                runner_line=runner.line,
+                runner=runner.names[0] if runner else "",
+                runner_line=runner.line if runner else 0,
                 tool_lines=read_tools(section),
                 in_list=section.level == ITEM_LEVEL,
             )
@@ -118,14 +118,8 @@ def _find_after(section: Section, known: Mapping[str, str], above: str | None) -
     stated = [line for line in read_after_lines(section) if not line.prose]
     if not stated:
         return () if above is None else (above,)
-    named = (known.get(fold_number(number), number) for line in stated for number in line.numbers)
+    named = (known.get(fold_number(number), number) for line in stated for number in line.names)
     return tuple(dict.fromkeys(named))
-
-
-def _find_runner(section: Section) -> RunnerLine:
-    """Return what the first line says that names one."""
-    unsaid = RunnerLine(line=0, name="", prose="")
-    return next((line for line in read_runner_lines(section) if line.name), unsaid)
 
 
 class _Gates:

@@ -204,25 +204,14 @@ class VerifyLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AfterLine:
-    """What one ``After:`` line says."""
+class NamingLine:
+    """What one ``After:`` or ``Runner:`` line says."""
 
     line: int
-    numbers: tuple[str, ...]
-    """The phases named; empty for ``After: none``."""
+    names: tuple[str, ...]
+    """Numbers of phases, none for ``After: none``; or the runner."""
     prose: str
-    """The words, when they name no phase by number; such a line is not acted on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerLine:
-    """What one ``Runner:`` line says."""
-
-    line: int
-    name: str
-    """Who runs the phase; empty when the words are no name, and the line is not acted on."""
-    prose: str
-    """The words then."""
+    """The words where they name nothing; such a line is not acted on."""
 
 
 def find_statement(text: str) -> str | None:
@@ -261,16 +250,21 @@ def _find_listed(entries: Sequence[Entry]) -> frozenset[int]:
     return frozenset(listed)
 
 
-def read_after_lines(section: Section) -> tuple[AfterLine, ...]:
+def read_after_lines(section: Section) -> tuple[NamingLine, ...]:
     """Return the ``After:`` lines of one section; ``After:`` above an example is not one."""
-    found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "after")
-    return tuple(_read_after(entry) for entry in found if _rest(entry.text))
+    return tuple(_read_after(line, rest) for line, rest in _iter_statements(section, "after"))
 
 
-def read_runner_lines(section: Section) -> tuple[RunnerLine, ...]:
+def read_runner_lines(section: Section) -> tuple[NamingLine, ...]:
     """Return the ``Runner:`` lines of one section."""
-    found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "runner")
-    return tuple(_read_runner(entry) for entry in found if _rest(entry.text))
+    return tuple(_read_runner(line, rest) for line, rest in _iter_statements(section, "runner"))
+
+
+def _iter_statements(section: Section, word: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the rest of each line that begins with a word and a colon and says more."""
+    for entry in section.entries:
+        if _is_line(entry) and find_statement(entry.text) == word and (rest := _rest(entry.text)):
+            yield entry.line, rest
 
 
 def read_tools(section: Section) -> tuple[tuple[str, int], ...]:
@@ -345,19 +339,16 @@ def _spans(text: str) -> tuple[str, ...]:
     return tuple(span.content.strip() for span in find_code_spans(text) if span.content.strip())
 
 
-def _read_after(entry: Entry) -> AfterLine:
-    rest = " ".join(_rest(entry.text).rstrip(".").split())
+def _read_after(line: int, rest: str) -> NamingLine:
+    rest = " ".join(rest.rstrip(".").split())
     if rest.casefold() in _NOTHING:
-        return AfterLine(line=entry.line, numbers=(), prose="")
+        return NamingLine(line=line, names=(), prose="")
     targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(rest) if part]
-    if not targets or None in targets:
-        return AfterLine(line=entry.line, numbers=(), prose=rest)
-    return AfterLine(line=entry.line, numbers=tuple(t[1] for t in targets if t), prose="")
+    names = tuple(target[1] for target in targets if target)
+    return NamingLine(line=line, names=names if all(targets) else (), prose="" if names and all(targets) else rest)
 
 
-def _read_runner(entry: Entry) -> RunnerLine:
-    rest = _rest(entry.text)
-    spans = _spans(rest)
-    name = (spans[0] if spans else rest.rstrip(".")).casefold()
+def _read_runner(line: int, rest: str) -> NamingLine:
+    name = next(iter(_spans(rest)), rest.rstrip(".")).casefold()
     known = re.fullmatch(RUNNER_NAME, name) is not None
-    return RunnerLine(line=entry.line, name=name if known else "", prose="" if known else rest)
+    return NamingLine(line=line, names=(name,) if known else (), prose="" if known else rest)

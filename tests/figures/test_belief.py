@@ -40,7 +40,13 @@ def test_how_much_rests_on_a_claim_counts_each_once_directly_or_in_turn() -> Non
     made = (say("a"), say("b", rests_on="a gone"), say("c", rests_on="a a"), say("d", rests_on="b c"), say("e"))
     for order in (made, made[::-1]):
         ranks = rank_claims({claim.id: claim for claim in order})
-        assert {name: rank.support for name, rank in sorted(ranks.items())} == {"a": 3, "b": 1, "c": 1, "d": 0, "e": 0}
+        assert {name: support for name, (_, _, support, *_) in sorted(ranks.items())} == {
+            "a": 3,
+            "b": 1,
+            "c": 1,
+            "d": 0,
+            "e": 0,
+        }
 
 
 def test_a_retraction_takes_out_what_rests_on_it() -> None:

@@ -283,7 +283,7 @@ def test_phases_runs_and_what_proves_a_tick() -> None:
         "r",
     )
     assert [(check.command, check.exit_code, check.output_sha256) for check in tick.checks] == [("make test", 0, "ab")]
-    assert [(file.path, file.added, file.deleted) for file in tick.files] == [("a.py", 3, 1), ("z", None, None)]
+    assert [tuple(file.values()) for file in tick.files] == [("a.py", 3, 1), ("z", None, None)]
     # The plan was shown once, all boxes open: two ticked for six cents, so three to go cost nine.
     assert found.forecast
     assert (found.forecast.phases, found.forecast.items, found.forecast.low_usd) == (2, 3, None)

@@ -57,10 +57,17 @@ def test_by_hand():
     same = ((0, 20_000), (21_000, 59_000), (81_000, 14_000))
     assert found.line_tokens == LINE
     assert found.was == Course(
-        peak_tokens=98_000, prompt_tokens=322_000, usd=price(*same, (96_000, 1_000), (20_000, 10_000))
+        peak_tokens=98_000,
+        prompt_tokens=322_000,
+        usd=price(*same, (96_000, 1_000), (20_000, 10_000)),
+        context_tokens=31_000,
     )
     assert found.least == Course(
-        resets=1, peak_tokens=96_000, prompt_tokens=248_000, usd=price(*same, (0, 26_000), (27_000, 0))
+        resets=1,
+        peak_tokens=96_000,
+        prompt_tokens=248_000,
+        usd=price(*same, (0, 26_000), (27_000, 0)),
+        context_tokens=28_000,
     )
     assert (found.most.resets, found.most.prompt_tokens) == (1, 195_000 + 51_000 + 52_000)
     assert dict(found.bands) == {

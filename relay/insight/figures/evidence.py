@@ -2,7 +2,7 @@
 
 from relay.base.values import dataclass
 from relay.session.gauge import Band
-from relay.session.shapes import ShownFinding
+from relay.session.shapes import ChangedFile, ShownFinding
 
 READ_SHARE = 0.1
 """Price of a read from the cache, as part of that of input, where no price is known."""
@@ -26,16 +26,6 @@ class CheckEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
-    """What a commit did to one file."""
-
-    path: str
-    added: int | None
-    """Lines; None for a binary file."""
-    deleted: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TickEvidence:
     """A commit that ticked items, with what proved them."""
 
@@ -53,7 +43,7 @@ class TickEvidence:
     """Of the items, as the plan was shown last; empty where it was not."""
     checks: tuple[CheckEvidence, ...]
     """Of the last gate of the phase before the commit; empty where there was none."""
-    files: tuple[FileChange, ...]
+    files: tuple[ChangedFile, ...]
     """Empty in older logs."""
 
 

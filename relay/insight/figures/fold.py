@@ -427,9 +427,9 @@ class Fold:
 
     def _commit(self, record: LoggedEvent, event: Committed) -> None:
         phase = self._get_phase(event.phase_id) if event.phase_id else None
-        files = phase.commit(event) if phase else ()
         if phase:
-            phase.touch((change.path for change in files), self._own_files)
+            phase.commit(event)
+            phase.touch((change["path"] for change in event.files), self._own_files)
         sums = [self._leg.sum] if self._leg else [self._get_run(record).sum, *([phase.sum] if phase else [])]
         for found in sums:
             found.count("ticks", len(event.items))
@@ -447,7 +447,7 @@ class Fold:
                     items=event.items,
                     texts=tuple(phase.items.get(item, "") for item in event.items) if phase else (),
                     checks=phase.checks if phase else (),
-                    files=files,
+                    files=tuple(event.files) if phase else (),
                 )
             )
 

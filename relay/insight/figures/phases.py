@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from relay.insight.figures.evidence import CheckEvidence, FileChange, PhaseWork
+from relay.insight.figures.evidence import CheckEvidence, PhaseWork
 from relay.insight.figures.tallies import Sum
 from relay.insight.figures.values import PhaseFigures
 from relay.session.events import Committed, GateFinished
-from relay.session.shapes import CheckResult, ShownPhase
+from relay.session.shapes import ShownPhase
 
 MOST_PATHS = 20_000
 """Files of a phase that are remembered."""
@@ -59,7 +59,16 @@ class PhaseTally:
         self.sum.wait("gates_s", event.duration_s)
         if event.baseline:
             return
-        self.checks = tuple(map(_read_check, event.checks))
+        self.checks = tuple(
+            CheckEvidence(
+                command=check["command"],
+                status=check["status"],
+                exit_code=check["exit_code"],
+                duration_s=check["duration_s"],
+                output_sha256=check.get("output_sha256", ""),
+            )
+            for check in event.checks
+        )
         red = not event.passed and not event.expected
         self._gates += 1
         self._red_gates += red
@@ -76,12 +85,11 @@ class PhaseTally:
         """Note that a session is over."""
         self._given_back = False
 
-    def commit(self, event: Committed) -> tuple[FileChange, ...]:
-        """Take a commit of the phase; return what it did to files."""
+    def commit(self, event: Committed) -> None:
+        """Take a commit of the phase."""
         self._ticked.update(dict.fromkeys(event.items))
         self._commits.append(event.commit)
         self.is_done = self.is_done or event.status == "done"
-        return tuple(FileChange(**change) for change in event.files)
 
     @property
     def figures(self) -> PhaseFigures:
@@ -107,16 +115,6 @@ class PhaseTally:
                 commits=tuple(self._commits),
             ),
         )
-
-
-def _read_check(check: CheckResult) -> CheckEvidence:
-    return CheckEvidence(
-        command=check["command"],
-        status=check["status"],
-        exit_code=check["exit_code"],
-        duration_s=check["duration_s"],
-        output_sha256=check.get("output_sha256", ""),
-    )
 
 
 def find_strayed(touched: Iterable[str], declared: Iterable[str]) -> tuple[str, ...]:

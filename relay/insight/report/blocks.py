@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
@@ -90,8 +91,8 @@ class Ink(StrEnum):
     S8 = "s8"
 
 
-SERIES = (Ink.S1, Ink.S2, Ink.S3, Ink.S4, Ink.S5, Ink.S6, Ink.S7, Ink.S8)
 _INKS = tuple(Ink)
+SERIES = _INKS[_INKS.index(Ink.S1) :]
 _DYE = re.compile(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
 
 
@@ -157,9 +158,22 @@ class Plot:
     """A drawing with what its colours mean."""
 
     draw: "Callable[[], Markup]"
-    """Of `relay.insight.report.plots`; in a terminal nothing is drawn, and the library that draws need not be there."""
+    """Draws on the first call only. A terminal calls it never, so it works without the library that draws."""
     legend: tuple[tuple[Ink, str], ...]
     caption: str
+
+
+def make_plot(kind: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
+    """Make a plot that ``draw_<kind>`` of `relay.insight.report.plots` draws, from what it takes."""
+
+    @cache
+    def draw() -> "Markup":
+        from relay.insight.report import plots
+
+        drawing: Markup = getattr(plots, f"draw_{kind}")(*drawn, **options)
+        return drawing
+
+    return Plot(draw=draw, legend=legend, caption=caption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

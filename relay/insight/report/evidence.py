@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_span
-from relay.insight.figures.evidence import FileChange, ReviewEvidence, TickEvidence
+from relay.insight.figures.evidence import ReviewEvidence, TickEvidence
 from relay.insight.figures.values import Figures, LegFigures
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
@@ -25,6 +25,7 @@ from relay.insight.report.blocks import (
 )
 from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, Nogood
 from relay.ledger.belief import find_half_life, find_lives, find_uses
+from relay.session.shapes import ChangedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +183,11 @@ def _iter_rows(tick: TickEvidence) -> Iterator[tuple[str, ...]]:
         yield (*head, check.command, check.status, code, render_duration(check.duration_s), cut_id(check.output_sha256))
 
 
-def sum_changes(files: Sequence[FileChange]) -> str:
+def sum_changes(files: Sequence[ChangedFile]) -> str:
     """Write ``+30 −2 in 2 files``."""
     if not files:
         return NOTHING
-    added, deleted = (
-        sum(n for n in found if n is not None) for found in zip(*((f.added, f.deleted) for f in files), strict=True)
-    )
+    added, deleted = (sum(file[name] or 0 for file in files) for name in ("added", "deleted"))
     return f"+{added} −{deleted} in {count(len(files), 'file')}"
 
 
@@ -208,13 +207,13 @@ def _fold_files(ticks: Sequence[TickEvidence]) -> Details:
     rows = [
         (
             cut_id(tick.commit),
-            change.path,
-            "binary" if change.added is None else f"+{render_number(change.added)}",
-            "" if change.deleted is None else f"−{render_number(change.deleted)}",
+            change["path"],
+            "binary" if change["added"] is None else f"+{render_number(change['added'])}",
+            "" if change["deleted"] is None else f"−{render_number(change['deleted'])}",
         )
         for tick in ticks
         for change in tick.files
     ]
     columns = "`Commit`, `File`, #Added, #Deleted"
-    paths = len({change.path for tick in ticks for change in tick.files})
+    paths = len({change["path"] for tick in ticks for change in tick.files})
     return Details(title=f"What changed in {count(paths, 'file')}", tables=(make_table("Files", columns, rows),))

@@ -1,8 +1,6 @@
 """The sections on context: the saw-tooth, phases and their sessions, hand-offs, the cache."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING
 
 from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.evidence import DRIFT_WARNING, FreshStart
@@ -15,6 +13,7 @@ from relay.insight.report.blocks import (
     Plot,
     Table,
     cut_id,
+    make_plot,
     make_table,
     render_length,
     render_number,
@@ -25,9 +24,6 @@ from relay.insight.report.blocks import (
     render_time,
     render_turns,
 )
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 MOST_FOLDS = 60
 """Phases that can be unfolded; those beyond have their line in the table."""
@@ -59,16 +55,13 @@ def show_context(figures: Figures) -> Chapter:
 def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
     """Draw sessions, marked below by phase or, within one, by number, with room for so many tokens at least."""
     marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
-    label = f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures"
-
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report.plots import draw_contexts
-
-        return draw_contexts(legs, marks, name=name, label=label, most=most)
-
-    return Plot(
-        draw=draw,
+    return make_plot(
+        "contexts",
+        legs,
+        marks,
+        name=name,
+        label=f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures",
+        most=most,
         legend=_TEETH,
         caption="Left to right: turns; the number below says which session begins." if by_leg else PHASES_BELOW,
     )
@@ -254,12 +247,8 @@ def _plot_cache(legs: Sequence[LegFigures]) -> tuple[Plot, ...]:
     if not legs:
         return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
-
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report.plots import draw_cache
-
-        return draw_cache(legs, mark_phases(legs), name="cache-plot", label=label)
-
     legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
-    return (Plot(draw=draw, legend=legend, caption=PHASES_BELOW),)
+    plot = make_plot(
+        "cache", legs, mark_phases(legs), name="cache-plot", label=label, legend=legend, caption=PHASES_BELOW
+    )
+    return (plot,)

@@ -1,8 +1,6 @@
 """The sections on tokens by source, on money by phase and by decision, and on tools."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from relay.base.words import count, render_duration, render_tokens, render_usd
 from relay.insight.figures.tallies import TokenSource, name_tool_source
@@ -17,15 +15,12 @@ from relay.insight.report.blocks import (
     Plot,
     Span,
     cut_id,
+    make_plot,
     make_table,
     render_number,
     render_per_decision,
     render_share,
 )
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 _ROWS = 8
 """Tools with a line of their own; calls of others share one."""
@@ -72,14 +67,10 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
         return ()
     lines = list(dict.fromkeys([*rows, *(span.row for span in spans)]))
 
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report.plots import draw_spans
-
-        return draw_spans(spans, lines, name="tools-plot", label="When each tool ran; the table has its sums")
-
+    label = "When each tool ran; the table has its sums"
     caption = "Left to right: minutes since the first call. The shortest calls are drawn longer than they were."
-    return (Plot(draw=draw, legend=((Ink.S1, "answered"), (Ink.BAD, "with an error")), caption=caption),)
+    legend = ((Ink.S1, "answered"), (Ink.BAD, "with an error"))
+    return (make_plot("spans", spans, lines, name="tools-plot", label=label, legend=legend, caption=caption),)
 
 
 def show_reads(figures: Figures) -> Chapter:
@@ -164,23 +155,8 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
     bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
     label = "Tokens of all prompts by source, by phase; the table has their sums"
-    return Plot(
-        draw=_draw_bars(bars, label, name=name, most=most),
-        legend=tuple((ink, group) for group, ink in inks.items()),
-        caption=_BELOW,
-    )
-
-
-def _draw_bars(
-    bars: Sequence[Bar], label: str, *, name: str, dollars: bool = False, most: float = 0
-) -> "Callable[[], Markup]":
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report.plots import draw_bars
-
-        return draw_bars(bars, dollars=dollars, name=name, label=label, most=most)
-
-    return draw
+    legend = tuple((ink, group) for group, ink in inks.items())
+    return make_plot("bars", bars, dollars=False, name=name, label=label, most=most, legend=legend, caption=_BELOW)
 
 
 def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
@@ -208,7 +184,7 @@ def _stack(phase: PhaseFigures, groups: Mapping[str, str], inks: Mapping[str, In
 def show_cost(figures: Figures) -> Chapter:
     """Show what each phase and each decision cost."""
     phases = [phase for phase in figures.phases if phase.totals.spent.cost_usd is not None and phase.totals.turns]
-    plots = (_plot_costs(phases), _plot_decisions(phases)) if phases else ()
+    plots = _plot_money(phases) if phases else ()
     totals = figures.totals
     lead = (
         f"{render_per_decision(totals)} per decision. A decision is explicit: a tick, a record, an "
@@ -242,18 +218,18 @@ def show_cost(figures: Figures) -> Chapter:
     return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
 
 
-def _plot_costs(phases: Sequence[PhaseFigures]) -> Plot:
-    bars = [
-        Bar(label=phase.phase_id or NOTHING, parts=((Ink.S1, phase.totals.spent.cost_usd or 0.0),)) for phase in phases
-    ]
-    draw = _draw_bars(bars, "Cost of each phase; the table of phases has it", name="cost-plot", dollars=True)
-    return Plot(draw=draw, legend=((Ink.S1, "cost of the phase"),), caption=_BELOW)
+def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
+    def plot(ink: Ink, what: str, costs: Sequence[float | None], label: str, caption: str) -> Plot:
+        bars = [
+            Bar(label=phase.phase_id or NOTHING, parts=((ink, usd or 0.0),))
+            for phase, usd in zip(phases, costs, strict=True)
+        ]
+        name = f"{what.replace(' ', '-')}-plot"
+        return make_plot("bars", bars, dollars=True, name=name, label=label, legend=((ink, what),), caption=caption)
 
-
-def _plot_decisions(phases: Sequence[PhaseFigures]) -> Plot:
-    bars = [
-        Bar(label=phase.phase_id or NOTHING, parts=((Ink.S5, phase.totals.usd_per_decision or 0.0),))
-        for phase in phases
-    ]
-    draw = _draw_bars(bars, "Cost per decision of each phase", name="decision-plot", dollars=True)
-    return Plot(draw=draw, legend=((Ink.S5, "cost per decision"),), caption=f"{_BELOW} No bar: no decision.")
+    costs, each = zip(*((p.totals.spent.cost_usd, p.totals.usd_per_decision) for p in phases), strict=True)
+    said = "Cost per decision of each phase"
+    return (
+        plot(Ink.S1, "cost of the phase", costs, "Cost of each phase; the table of phases has it", _BELOW),
+        plot(Ink.S5, "cost per decision", each, said, f"{_BELOW} No bar: no decision."),
+    )

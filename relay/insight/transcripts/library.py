@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
+from relay.base.walk import list_names
 from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
@@ -30,9 +31,9 @@ LEAST_ORIENTATION_TOKENS, MOST_ORIENTATION_TOKENS = 5_000, 30_000
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Course:
-    """One way through the same turns."""
+    """One way through the same turns. Mutable: it grows turn by turn."""
 
     resets: int = 0
     peak_tokens: int = 0
@@ -41,6 +42,19 @@ class Course:
     """Of all prompts together."""
     usd: float | None = 0.0
     """None when the price of a model is unknown."""
+    context_tokens: int = 0
+    """After the last turn."""
+
+    def go(self, usage: Usage, rates: Rates | None, *, prompt: int, read: int) -> None:
+        """Take a turn whose prompt comes from the cache up to `read` tokens."""
+        self.prompt_tokens += prompt
+        self.context_tokens = prompt + usage.output_tokens
+        self.peak_tokens = max(self.peak_tokens, self.context_tokens)
+        if rates is None or self.usd is None:
+            self.usd = None
+            return
+        cost = read * rates.read + (prompt - read) * rates.write_5m + usage.output_tokens * rates.output
+        self.usd += cost / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,45 +70,6 @@ class Relayed:
     """With fresh sessions that read much."""
     bands: tuple[tuple[Band, int], ...]
     """Turns of the conversation in each band, emptiest first: of the fill as it was, relative to a relay's line."""
-
-
-class _CourseTally:
-    """Adds up one way. Mutable.
-
-    Args:
-        orientation_tokens: What a fresh session reads; None: there are no resets, contexts are as they were.
-    """
-
-    def __init__(self, orientation_tokens: int | None) -> None:
-        self._orientation = orientation_tokens
-        self.context = 0
-        self._resets = self._peak = self._prompts = 0
-        self._usd: float | None = 0.0
-
-    @property
-    def way(self) -> Course:
-        """What it comes to so far."""
-        return Course(resets=self._resets, peak_tokens=self._peak, prompt_tokens=self._prompts, usd=self._usd)
-
-    def go(self, usage: Usage, rates: Rates | None, *, prompt: int, read: int) -> None:
-        """Take a turn whose prompt comes from the cache up to `read` tokens."""
-        self._prompts += prompt
-        self.context = prompt + usage.output_tokens
-        self._peak = max(self._peak, self.context)
-        if rates is None or self._usd is None:
-            self._usd = None
-            return
-        written = prompt - read
-        cost = read * rates.read + written * rates.write_5m + usage.output_tokens * rates.output
-        self._usd += cost / _MILLION
-
-    def relay(self, usage: Usage, rates: Rates | None, *, new: int, first: int, line: int) -> None:
-        """Take a turn that adds `new` tokens, in a fresh session where the context has reached the line."""
-        if self.context >= line:
-            self._resets += 1
-            self.go(usage, rates, prompt=first + (self._orientation or 0) + new, read=0)
-        else:
-            self.go(usage, rates, prompt=self.context + new, read=self.context)
 
 
 class RelayedTally:
@@ -119,8 +94,7 @@ class RelayedTally:
     """
 
     def __init__(self) -> None:
-        self._was = _CourseTally(None)
-        self._ways = (_CourseTally(LEAST_ORIENTATION_TOKENS), _CourseTally(MOST_ORIENTATION_TOKENS))
+        self._was, self._least, self._most = Course(), Course(), Course()
         self._inside = self._fresh = False
         self._bands = Counter[Band]()
         self._first: int | None = None
@@ -145,23 +119,29 @@ class RelayedTally:
     @property
     def figures(self) -> Relayed:
         """What it comes to so far."""
-        least, most = self._ways
         bands = tuple((band, self._bands[band]) for band in Band)
-        return Relayed(line_tokens=self._line, was=self._was.way, least=least.way, most=most.way, bands=bands)
+        return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most, bands=bands)
 
     def _turn(self, usage: Usage, rates: Rates | None, line: int) -> None:
-        prompt, before = usage.prompt_tokens, self._was.context
+        prompt, before = usage.prompt_tokens, self._was.context_tokens
         self._line = line
         if self._first is None:
             self._first = prompt
-            for walk in (self._was, *self._ways):
-                walk.go(usage, rates, prompt=prompt, read=0)
+            for course in (self._was, self._least, self._most):
+                course.go(usage, rates, prompt=prompt, read=0)
             return
         first = self._first
         new = 0 if self._fresh else max(0, prompt - before)
         self._was.go(usage, rates, prompt=prompt, read=min(prompt, first if self._fresh else before))
-        for walk in self._ways:
-            walk.relay(usage, rates, new=new, first=first, line=line)
+        for course, orientation in (
+            (self._least, LEAST_ORIENTATION_TOKENS),
+            (self._most, MOST_ORIENTATION_TOKENS),
+        ):
+            context = course.context_tokens
+            is_reset = context >= line
+            course.resets += is_reset
+            known = first + orientation if is_reset else context
+            course.go(usage, rates, prompt=known + new, read=0 if is_reset else context)
 
 
 MOST_LISTED = 50
@@ -289,7 +269,13 @@ def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]
     claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
     codex = Path(environ.get("CODEX_HOME") or home / ".codex") / "sessions"
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share") / "opencode/opencode.db"
-    found = [*_list_claude(claude, root), *_list_codex(codex, root), *_list_opencode(data, root)]
+    name = name_project(root)
+    folders = [name, *(found for found in sorted(list_names(claude)) if found.startswith(f"{name}-"))]
+    found = [
+        *_list_files(Format.CLAUDE, (path for folder in folders for path in _glob(claude / folder, "*.jsonl")), root),
+        *_list_files(Format.CODEX, _glob(codex, "*/*/*/rollout-*.jsonl"), root),
+        *_list_opencode(data, root),
+    ]
     return sorted(found, key=lambda one: one.updated, reverse=True)[:MOST_LISTED]
 
 
@@ -298,20 +284,12 @@ def name_project(root: Path) -> str:
     return re.sub(r"[^A-Za-z0-9]", "-", str(root))
 
 
-def _list_claude(projects: Path, root: Path) -> Iterator[Transcript]:
-    name = name_project(root)
-    folders = [name, *(found for found in _list_names(projects) if found.startswith(f"{name}-"))]
-    files = [path for folder in folders for path in _glob(projects / folder, "*.jsonl")]
+def _list_files(format_: Format, files: Iterable[Path], root: Path) -> Iterator[Transcript]:
+    """Yield the transcripts among files whose conversation was about the directory or one below it."""
     for path, updated, size in _rank(files):
-        head = _find_head(path, Format.CLAUDE)
-        if _is_below(get_text(head, "cwd"), root):
-            yield Transcript(format=Format.CLAUDE, path=path, updated=updated, size_bytes=size)
-
-
-def _list_codex(sessions: Path, root: Path) -> Iterator[Transcript]:
-    for path, updated, size in _rank(_glob(sessions, "*/*/*/rollout-*.jsonl")):
-        if _is_below(get_text(get_map(_find_head(path, Format.CODEX), "payload"), "cwd"), root):
-            yield Transcript(format=Format.CODEX, path=path, updated=updated, size_bytes=size)
+        head = _find_head(path, format_)
+        if _is_below(get_text(head if format_ is Format.CLAUDE else get_map(head, "payload"), "cwd"), root):
+            yield Transcript(format=format_, path=path, updated=updated, size_bytes=size)
 
 
 def _list_opencode(path: Path, root: Path) -> Iterator[Transcript]:
@@ -333,13 +311,6 @@ def _find_head(path: Path, wanted: Format) -> Mapping[str, object]:
 
 def _is_below(cwd: str, root: Path) -> bool:
     return cwd == str(root) or cwd.startswith(f"{root}/")
-
-
-def _list_names(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return []
 
 
 def _glob(folder: Path, pattern: str) -> Iterator[Path]:
