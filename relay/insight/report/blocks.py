@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
@@ -161,19 +160,6 @@ class Plot:
     """Draws on the first call only. A terminal calls it never, so it works without the library that draws."""
     legend: tuple[tuple[Ink, str], ...]
     caption: str
-
-
-def make_plot(kind: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
-    """Make a plot that ``draw_<kind>`` of `relay.insight.report.plots` draws, from what it takes."""
-
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report import plots
-
-        drawing: Markup = getattr(plots, f"draw_{kind}")(*drawn, **options)
-        return drawing
-
-    return Plot(draw=draw, legend=legend, caption=caption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

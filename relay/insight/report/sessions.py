@@ -1,6 +1,8 @@
 """The sections on context: the saw-tooth, phases and their sessions, hand-offs, the cache."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.evidence import DRIFT_WARNING, FreshStart
@@ -13,7 +15,6 @@ from relay.insight.report.blocks import (
     Plot,
     Table,
     cut_id,
-    make_plot,
     make_table,
     render_length,
     render_number,
@@ -24,6 +25,23 @@ from relay.insight.report.blocks import (
     render_time,
     render_turns,
 )
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+def make_plot(kind: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
+    """Make a plot that ``draw_<kind>`` of `relay.insight.report.plots` draws, from what it takes."""
+
+    @cache
+    def draw() -> "Markup":
+        from relay.insight.report import plots
+
+        drawing: Markup = getattr(plots, f"draw_{kind}")(*drawn, **options)
+        return drawing
+
+    return Plot(draw=draw, legend=legend, caption=caption)
+
 
 MOST_FOLDS = 60
 """Phases that can be unfolded; those beyond have their line in the table."""

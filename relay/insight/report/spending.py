@@ -15,12 +15,12 @@ from relay.insight.report.blocks import (
     Plot,
     Span,
     cut_id,
-    make_plot,
     make_table,
     render_number,
     render_per_decision,
     render_share,
 )
+from relay.insight.report.sessions import make_plot
 
 _ROWS = 8
 """Tools with a line of their own; calls of others share one."""
