@@ -16,7 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from relay.base.values import dataclass
-from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source
+from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,8 @@ def find_lives(ledger: Ledger, now: datetime) -> Mapping[str, Life]:
     """
     ends: dict[str, str] = {}
     for entry in ledger.entries:
-        for name in _get_ended(entry):
+        ended = entry.replaces if isinstance(entry, Claim) else (entry.of,) if isinstance(entry, Retraction) else ()
+        for name in ended:
             if entry.stamp.at:
                 ends[name] = min(entry.stamp.at, ends.get(name, entry.stamp.at))
     return {
@@ -44,13 +45,6 @@ def find_lives(ledger: Ledger, now: datetime) -> Mapping[str, Life]:
         for claim in ledger.claims.values()
         if claim.stamp.at
     }
-
-
-def _get_ended(entry: Entry) -> tuple[str, ...]:
-    """Return the ids of the claims that an entry ends."""
-    if isinstance(entry, Claim):
-        return entry.replaces
-    return (entry.of,) if isinstance(entry, Retraction) else ()
 
 
 def _measure(born: str, ended: str | None, now: datetime) -> float:
@@ -243,7 +237,7 @@ def _connect(ledger: Ledger) -> _Network:
         elif isinstance(entry, Retraction) and entry.of in claims:
             retracted[entry.of].append(entry)
     seen = {name: max((look.stamp.at for look in found), default="") for name, found in looks.items()}
-    last = {name: max(found, key=_get_moment) for name, found in retracted.items() if found}
+    last = {name: max(found, key=lambda end: (end.stamp.at, end.because)) for name, found in retracted.items() if found}
     grounds = {
         name: (
             _Ground(rests_on=claim.rests_on, sources=claim.sources),
@@ -256,10 +250,6 @@ def _connect(ledger: Ledger) -> _Network:
     for claim in claims.values():
         newer |= {name: (*newer.get(name, ()), claim.id) for name in claim.replaces}
     return _Network(claims=claims, grounds=grounds, retracted=kept, newer=newer)
-
-
-def _get_moment(end: Retraction) -> tuple[str, str]:
-    return end.stamp.at, end.because
 
 
 def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels:

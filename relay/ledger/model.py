@@ -150,7 +150,8 @@ class Ledger:
             now: As `Stamp.at` has it.
         """
         about = set(of)
-        last = max((entry.stamp.at for entry in self.entries if _get_subject(entry) in about), default="")
+        said = ((e.id if isinstance(e, Claim | Nogood) else e.of, e.stamp.at) for e in self.entries)
+        last = max((at for subject, at in said if subject in about), default="")
         if now > last:
             return now
         return render_stamp_time(datetime.fromisoformat(last) + timedelta(seconds=1))
@@ -159,10 +160,6 @@ class Ledger:
 def render_stamp_time(moment: datetime) -> str:
     """Write a moment as `Stamp.at` has it, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _get_subject(entry: Entry) -> str:
-    return entry.id if isinstance(entry, Claim | Nogood) else entry.of
 
 
 def get_sources(entry: Entry) -> tuple[Source, ...]:

@@ -54,13 +54,9 @@ _Found = tuple[int, str, str, bool]
 
 def _find_in_headings(outline: Outline) -> Iterator[_Found]:
     for at, section in enumerate(outline.sections):
-        if _IN_HEADING.match(section.heading) and not _holds_boxes(outline.sections, at):
+        below = takewhile(lambda other, level=section.level: other.level > level, outline.sections[at + 1 :])  # type: ignore[misc]
+        if _IN_HEADING.match(section.heading) and not any(other.boxes for other in (section, *below)):
             yield section.line, "is a heading, so its box does not count", section.heading.split("\n")[0], False
-
-
-def _holds_boxes(sections: Sequence[Section], at: int) -> bool:
-    below = takewhile(lambda section: section.level > sections[at].level, sections[at + 1 :])
-    return bool(sections[at].boxes) or any(section.boxes for section in below)
 
 
 def _find_in_entries(outline: Outline) -> Iterator[_Found]:
@@ -138,8 +134,9 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
     for at, section in enumerate(sections):
         if at in held or at < end:
             continue
-        if _is_open_unit(section) and parse_number(section.title).number not in named:
-            unit = Unit(line=section.line, title=section.title, level=section.level)
+        title = section.title
+        if is_unit(title) and not _DONE.search(title) and parse_number(title).number not in named:
+            unit = Unit(line=section.line, title=title, level=section.level)
             stop = _find_end(sections, at)
             if section.level == 1 and stop == len(sections):
                 whole = unit  # the document's title: what stands below it counts
@@ -149,10 +146,6 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
                 continue
         found += _list_tasks(outline, section)
     return tuple(found) or ((whole,) if whole and not held else ())
-
-
-def _is_open_unit(section: Section) -> bool:
-    return is_unit(section.title) and not _DONE.search(section.title)
 
 
 def _find_end(sections: Sequence[Section], head: int) -> int:

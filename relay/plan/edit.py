@@ -237,7 +237,8 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
         raise PlanError(f"phase {phase.id} {NO_HEADING}", line=phase.line)
     ending = outline.lines.find_ending(phase.line)
     written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
-    notes = _join_notes(text, outline, extent)
+    inside = outline.sections[extent.head + 1 : extent.stop]
+    notes = "".join(text[s.start : s.end] for s in inside if s.is_notes).rstrip(" \t\r\n")
     tail = text[phase.start : phase.end]
     tail = tail[len(tail.rstrip(" \t\r\n")) :]
     parse_plan(written)  # it has to hold a phase by itself
@@ -321,8 +322,3 @@ def _is_longer(before: Phase, after: Phase, texts: Sequence[str]) -> bool:
     meant = [*((item.text, item.done) for item in before.items), *((text, False) for text in texts)]
     same = (before.title, before.verify, before.after) == (after.title, after.verify, after.after)
     return same and said == meant
-
-
-def _join_notes(text: str, outline: Outline, extent: Extent) -> str:
-    inside = outline.sections[extent.head + 1 : extent.stop]
-    return "".join(text[s.start : s.end] for s in inside if s.is_notes).rstrip(" \t\r\n")

@@ -129,7 +129,10 @@ class Outline:
         What stands in a box has no part in how Markdown is read, so that all else is as reading would find it.
         """
         sections = tuple(
-            replace(section, boxes=tuple(_set_box(box, marks, sign) for box in section.boxes))
+            replace(
+                section,
+                boxes=tuple(replace(box, done=sign != " ") if box.mark in marks else box for box in section.boxes),
+            )
             if any(box.mark in marks for box in section.boxes)
             else section
             for section in self.sections
@@ -139,10 +142,6 @@ class Outline:
 
 def _strip_box(text: str) -> str:
     return _SIGNED_BOX.sub("", text, count=1).strip(" \t")
-
-
-def _set_box(box: Box, marks: Collection[int], sign: str) -> Box:
-    return replace(box, done=sign != " ") if box.mark in marks else box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +333,7 @@ class _Reader:
     """The open list items, outermost first: whether each is a task."""
 
     def read(self, tokens: "Sequence[Token]") -> None:
-        self._open(level=0, heading="", index=self.first)
+        self._open(0, "", self.first)
         for at, token in enumerate(tokens):
             match token.type:
                 case "list_item_open":
@@ -342,7 +341,8 @@ class _Reader:
                 case "list_item_close":
                     self.items.pop()
                 case "heading_open" if not self.items:
-                    self._open_section(token, tokens[at + 1].content)
+                    self._close(self.lines.offset(self._index(token)))
+                    self._open(int(token.tag[1]), tokens[at + 1].content, self._index(token), token.markup)
                 case "paragraph_open":
                     self._add_paragraph(token, tokens[at - 1] if at else None, tokens[at + 1].content)
                 case "fence" | "code_block" | "html_block":
@@ -354,12 +354,7 @@ class _Reader:
         self._close(len(self.lines.text))
         return tuple(self.sections)
 
-    def _open_section(self, token: "Token", heading: str) -> None:
-        index = self._index(token)
-        self._close(self.lines.offset(index))
-        self._open(level=int(token.tag[1]), heading=heading, index=index, underlined=token.markup in {"=", "-"})
-
-    def _open(self, *, level: int, heading: str, index: int, underlined: bool = False) -> None:
+    def _open(self, level: int, heading: str, index: int, markup: str = "") -> None:
         start = self.lines.offset(index)
         self.sections.append(
             Section(
@@ -369,7 +364,7 @@ class _Reader:
                 line=index + 1,
                 start=start,
                 end=start,
-                underlined=underlined,
+                underlined=markup in {"=", "-"},
             )
         )
 

@@ -40,19 +40,18 @@ def parse_plan(text: str) -> Plan:
             be read safely. The line is known, the path is not: see `errors.within`.
     """
     outline = read_outline(text)
-    sections, extents = outline.sections, find_extents(outline.sections)
-    if not extents:
+    sections = outline.sections
+    if not (extents := find_extents(sections)):
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
     ids = number_phases(heads)
     boxes = [[box for section in sections[extent.head : extent.stop] for box in section.boxes] for extent in extents]
     item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
-    gates = _Gates(outline, extents)
-    phases: list[Phase] = []
+    gates, phases = _Gates(outline, extents), list[Phase]()
     for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
         section = sections[extent.head]
-        runner = next((line for line in read_runner_lines(section) if line.names), None)
+        runner = next(((line.names[0], line.line) for line in read_runner_lines(section) if line.names), ("", 0))
         phases.append(
             Phase(
                 id=phase_id,
@@ -66,8 +65,8 @@ def parse_plan(text: str) -> Plan:
                 own_verify=gates.find_own(extent),
                 files=_read_files(sections[extent.head : extent.stop]),
                 after=_find_after(section, known, phases[-1].id if phases else None),
-                runner=runner.names[0] if runner else "",
-                runner_line=runner.line if runner else 0,
+                runner=runner[0],
+                runner_line=runner[1],
                 tool_lines=read_tools(section),
                 in_list=section.level == ITEM_LEVEL,
             )

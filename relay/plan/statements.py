@@ -88,7 +88,7 @@ def find_paths(prose: str) -> NamedPaths:
 
 def find_command_paths(command: str) -> frozenset[str]:
     """Return the files and folders that a command names, ``tests/a.py::test_b`` without the test."""
-    words = (_clean_operand(word) for word in _OPERAND.findall(_OUTPUT.sub("", command)))
+    words = (_clean(word.partition("::")[0]) for word in _OPERAND.findall(_OUTPUT.sub("", command)))
     return frozenset(str(PurePosixPath(word)) for word in words if _looks_like_path(word) and not _leaves(word))
 
 
@@ -98,22 +98,14 @@ def find_command_modules(command: str) -> frozenset[str]:
     return frozenset(f"{name.replace('.', '/')}.py" for name in found)
 
 
-def _clean_operand(word: str) -> str:
-    return _clean(word.partition("::")[0])
-
-
 def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
     dashes = [(m.start(), m.end()) for m in _DASH.finditer(prose)]
     for index, (_, start) in enumerate(dashes):
         end = dashes[index + 1][0] if index + 1 < len(dashes) else len(prose)
-        pieces = _split_pieces(prose[start:end])
+        parts = (part for piece in _PIECE.findall(prose[start:end]) for part in _AND.split(piece))
+        pieces = [word for part in parts if (word := _clean_piece(part))]
         if all(_looks_like_path(piece) for piece in pieces):
             yield from ((start, piece) for piece in pieces)
-
-
-def _split_pieces(tail: str) -> list[str]:
-    pieces = [word for piece in _PIECE.findall(tail) for word in _AND.split(piece)]
-    return [word for word in map(_clean_piece, pieces) if word]
 
 
 def _clean_piece(piece: str) -> str:
@@ -287,14 +279,8 @@ def read_validation_commands(section: Section) -> tuple[str, ...]:
     """Return the commands of a section titled ``Validation Commands``; of any other section, none."""
     if section.boxes or not is_validation(section):
         return ()
-    return tuple(command for entry in section.entries for command in _read_listed(entry))
-
-
-def _read_listed(entry: Entry) -> Iterator[str]:
-    if entry.kind is EntryKind.BULLET:
-        yield from _spans(entry.text)
-    elif entry.kind is EntryKind.CODE:
-        yield from _read_script(entry.text)
+    readers = {EntryKind.BULLET: _spans, EntryKind.CODE: _read_script}
+    return tuple(c for entry in section.entries if (read := readers.get(entry.kind)) for c in read(entry.text))
 
 
 def _is_line(entry: Entry) -> bool:

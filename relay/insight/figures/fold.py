@@ -80,15 +80,11 @@ def _render_totals(totals: Totals) -> Mapping[str, Any]:
     }
 
 
-def _render_leg(leg: LegFigures) -> Mapping[str, Any]:
-    return {**asdict(leg), "totals": _render_totals(leg.totals), "held": dict(leg.held)}
-
-
 def _render_run(run: RunFigures) -> Mapping[str, Any]:
     return {
         **{name: getattr(run, name) for name in RunFigures.__dataclass_fields__},
         "totals": _render_totals(run.totals),
-        "legs": [_render_leg(leg) for leg in run.legs],
+        "legs": [{**asdict(leg), "totals": _render_totals(leg.totals), "held": dict(leg.held)} for leg in run.legs],
     }
 
 

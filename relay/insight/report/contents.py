@@ -176,7 +176,11 @@ _Number = float | int | None
 
 def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
     """Show the figures of two runs next to each other, and how far the second is from the first."""
-    rows = [_compare(name, read, write, one, other) for name, read, write in _FIGURES]
+    rows = [
+        (name, write(a), write(b), _render_change(a, b))
+        for name, read, write in _FIGURES
+        for a, b in [(read(one), read(other))]
+    ]
     columns = "Figure, #A, #B, #B against A"
     lead = "The same figures of both; the last column is how much more or less B has."
     tables = (_describe(one, other), make_table("Figures", columns, rows), _compare_phases(one, other))
@@ -223,13 +227,6 @@ def _show_sources(one: Figures, other: Figures) -> Chapter:
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=tables)
 
 
-def _compare(
-    name: str, read: Callable[[Figures], _Number], write: Callable[[_Number], str], one: Figures, other: Figures
-) -> tuple[str, ...]:
-    a, b = read(one), read(other)
-    return name, write(a), write(b), _render_change(a, b)
-
-
 def _render_change(a: _Number, b: _Number) -> str:
     if a is None or b is None:
         return UNKNOWN
@@ -270,14 +267,6 @@ def _seconds(n: _Number) -> str:
     return UNKNOWN if n is None else render_duration(n)
 
 
-def _peak(figures: Figures) -> _Number:
-    return max((leg.peak_tokens for leg in figures.legs if leg.peak_tokens is not None), default=None)
-
-
-def _first_red(figures: Figures) -> _Number:
-    return sum(phase.work.first_gate_red is True for phase in figures.phases)
-
-
 def _saved(figures: Figures) -> _Number:
     known = [step.saved_usd for step in figures.hand_offs if step.saved_usd is not None]
     return sum(known) if len(known) == len(figures.hand_offs) else None
@@ -294,13 +283,13 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
     ("Tokens in", lambda f: f.totals.spent.usage.prompt_tokens, _tokens),
     ("Tokens out", lambda f: f.totals.spent.usage.output_tokens, _tokens),
     ("From the cache", lambda f: f.totals.cache_hit, render_share),
-    ("Fullest context", _peak, _tokens),
+    ("Fullest context", lambda f: max((leg.peak_tokens for leg in f.legs if leg.peak_tokens), default=None), _tokens),
     ("Sessions past the line", lambda f: f.totals.crossings, _count),
     ("Re-read tax, tokens", lambda f: f.totals.tax_tokens, _tokens),
     ("Duplicate reads", lambda f: f.totals.duplicate_reads, _count),
     ("Files edited unseen", lambda f: f.totals.ghost_edits, _count),
     ("Red gates", lambda f: sum(phase.work.red_gates for phase in f.phases), _count),
-    ("Phases whose first gate was red", _first_red, _count),
+    ("Phases whose first gate was red", lambda f: sum(p.work.first_gate_red is True for p in f.phases), _count),
     ("Repairs", lambda f: sum(phase.work.repairs for phase in f.phases), _count),
     ("Faults confirmed by reviews", lambda f: sum(review.confirmed for review in f.reviews), _count),
     ("Saved by fresh starts", _saved, render_usd),

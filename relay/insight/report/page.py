@@ -92,17 +92,13 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
         more = len(text) - limits.chars
         return clean(text if more <= 0 else f"{text[: limits.chars]}… (+{more:,} characters)")
 
-    style = _load_style()
+    style = (_HERE / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     jinja = _make_environment(finish)
     template = Template.from_code(jinja, _compile_template(), jinja.make_globals(None))
     shown = {"page": page, "limits": limits, "cut": limits != Bounds()}
     html: str = template.render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
     return html
-
-
-def _load_style() -> str:
-    return (_HERE / "page.css").read_text("utf-8")
 
 
 FOLDER = "reports"

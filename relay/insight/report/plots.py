@@ -56,7 +56,7 @@ def fit_svg(drawn: str, *, name: str, label: str) -> Markup:
 def _keep(parent: ET.Element, ids: dict[str, str]) -> Iterator[ET.Element]:
     for child in parent:
         shape = _LOCAL.sub("", child.tag)
-        if shape not in _SHAPES or (shape in _DRAWN and _is_invisible(child)):
+        if shape not in _SHAPES or (shape in _DRAWN and not (_has_fill(child) or _has_line(child))):
             continue
         kept = ET.Element(shape, dict(_keep_attributes(child, ids)))
         kept.text = (child.text or "").strip()
@@ -65,10 +65,8 @@ def _keep(parent: ET.Element, ids: dict[str, str]) -> Iterator[ET.Element]:
             yield kept
 
 
-def _is_invisible(element: ET.Element) -> bool:
-    """Return whether it draws nothing: frames that only catch the mouse."""
-    without_fill = element.get("fill", "none") == "none" or element.get("fill-opacity") == "0.0"
-    return without_fill and not _has_line(element)
+def _has_fill(element: ET.Element) -> bool:
+    return element.get("fill", "none") != "none" and element.get("fill-opacity") != "0.0"
 
 
 def _has_line(element: ET.Element) -> bool:
@@ -131,7 +129,12 @@ def draw_contexts(
     most = max(
         [most, *(line[3] for line in lines), *(tooth[1] for tooth in teeth), *(leg.peak_tokens or 0 for leg in legs)]
     )
-    plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks]) + _mark_tokens(most)
+    plot = (
+        lp.ggplot()
+        + _make_theme()
+        + _mark_x([(starts[n] + 1, text) for n, text in marks])
+        + _mark_amounts(most, dollars=False)
+    )
     for column, ink, style in ((2, Ink.SOFT, "dashed"), (3, Ink.HARD, "solid")):
         data = {
             "x": [line[0] for line in lines],
@@ -153,7 +156,7 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
     """
     most = max([most, *(sum(size for _, size in bar.parts) for bar in bars)])
     plot = lp.ggplot() + _make_theme() + _mark_x(list(enumerate(bar.label for bar in bars)))
-    plot += _mark_dollars(most) if dollars else _mark_tokens(most)
+    plot += _mark_amounts(most, dollars=dollars)
     boxes: dict[Ink, list[tuple[float, float, float]]] = {}
     for n, bar in enumerate(bars):
         bottom = 0.0
@@ -273,21 +276,19 @@ def _mark_x(marks: Iterable[tuple[float, str]]) -> Any:
 
 
 def _mark_minutes(most: float) -> Any:
-    step = _find_step(most, 6)
-    ticks = [n * step for n in range(int(most / step) + 1)]
+    ticks = _list_ticks(most, _find_step(most, 6))
     return lp.scale_x_continuous(breaks=ticks, labels=[f"{tick:g} min" for tick in ticks])
 
 
-def _mark_tokens(most: float) -> Any:
-    step = max(1, round(_find_step(most, 4)))
-    ticks = [n * step for n in range(int(most / step) + 1)]
-    return lp.scale_y_continuous(breaks=ticks, labels=[render_tokens(tick) for tick in ticks], limits=[0, most * 1.05])
-
-
-def _mark_dollars(most: float) -> Any:
+def _mark_amounts(most: float, *, dollars: bool) -> Any:
     step = _find_step(most, 4)
-    ticks = [n * step for n in range(int(most / step) + 1)]
-    return lp.scale_y_continuous(breaks=ticks, labels=[f"${tick:.3g}" for tick in ticks], limits=[0, most * 1.05])
+    ticks = _list_ticks(most, step if dollars else max(1, round(step)))
+    labels = [f"${tick:.3g}" if dollars else render_tokens(round(tick)) for tick in ticks]
+    return lp.scale_y_continuous(breaks=ticks, labels=labels, limits=[0, most * 1.05])
+
+
+def _list_ticks(most: float, step: float) -> list[float]:
+    return [n * step for n in range(int(most / step) + 1)]
 
 
 _LEAST = 1e-9

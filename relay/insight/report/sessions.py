@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def make_plot(kind: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
-    """Make a plot that ``draw_<kind>`` of `relay.insight.report.plots` draws, from what it takes."""
+def make_plot(function: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
+    """Make a plot that a function of `relay.insight.report.plots` draws from these arguments."""
 
     @cache
     def draw() -> "Markup":
         from relay.insight.report import plots
 
-        drawing: Markup = getattr(plots, f"draw_{kind}")(*drawn, **options)
+        drawing: Markup = getattr(plots, function)(*drawn, **options)
         return drawing
 
     return Plot(draw=draw, legend=legend, caption=caption)
@@ -74,7 +74,7 @@ def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False
     """Draw sessions, marked below by phase or, within one, by number, with room for so many tokens at least."""
     marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
     return make_plot(
-        "contexts",
+        "draw_contexts",
         legs,
         marks,
         name=name,
@@ -267,6 +267,6 @@ def _plot_cache(legs: Sequence[LegFigures]) -> tuple[Plot, ...]:
     label = "Part of each prompt that came from the cache; the table has the sums"
     legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
     plot = make_plot(
-        "cache", legs, mark_phases(legs), name="cache-plot", label=label, legend=legend, caption=PHASES_BELOW
+        "draw_cache", legs, mark_phases(legs), name="cache-plot", label=label, legend=legend, caption=PHASES_BELOW
     )
     return (plot,)

@@ -70,7 +70,7 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
     label = "When each tool ran; the table has its sums"
     caption = "Left to right: minutes since the first call. The shortest calls are drawn longer than they were."
     legend = ((Ink.S1, "answered"), (Ink.BAD, "with an error"))
-    return (make_plot("spans", spans, lines, name="tools-plot", label=label, legend=legend, caption=caption),)
+    return (make_plot("draw_spans", spans, lines, name="tools-plot", label=label, legend=legend, caption=caption),)
 
 
 def show_reads(figures: Figures) -> Chapter:
@@ -156,7 +156,7 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
     label = "Tokens of all prompts by source, by phase; the table has their sums"
     legend = tuple((ink, group) for group, ink in inks.items())
-    return make_plot("bars", bars, dollars=False, name=name, label=label, most=most, legend=legend, caption=_BELOW)
+    return make_plot("draw_bars", bars, dollars=False, name=name, label=label, most=most, legend=legend, caption=_BELOW)
 
 
 def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
@@ -225,7 +225,9 @@ def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
             for phase, usd in zip(phases, costs, strict=True)
         ]
         name = f"{what.replace(' ', '-')}-plot"
-        return make_plot("bars", bars, dollars=True, name=name, label=label, legend=((ink, what),), caption=caption)
+        return make_plot(
+            "draw_bars", bars, dollars=True, name=name, label=label, legend=((ink, what),), caption=caption
+        )
 
     costs, each = zip(*((p.totals.spent.cost_usd, p.totals.usd_per_decision) for p in phases), strict=True)
     said = "Cost per decision of each phase"

@@ -81,13 +81,12 @@ def list_sessions(path: Path, most: int) -> list[StoredSession]:
     sql = "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
     try:
         with closing(open_database(path)) as base:
-            return [_make_session(row) for row in base.execute(f"{sql} LIMIT ?", [most])]
+            return [
+                StoredSession(id=str(id_), directory=str(directory), title=str(title), updated=_to_seconds(updated))
+                for id_, directory, title, updated in base.execute(f"{sql} LIMIT ?", [most])
+            ]
     except sqlite3.Error:
         return []
-
-
-def _make_session(row: tuple[Any, ...]) -> StoredSession:
-    return StoredSession(id=str(row[0]), directory=str(row[1]), title=str(row[2]), updated=_to_seconds(row[3]))
 
 
 class _Messages:
