@@ -25,7 +25,6 @@ import re
 import shlex
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from relay.base.values import dataclass
@@ -239,9 +238,8 @@ def runs_outside(command: str, root: Path) -> bool:
     return parts is not None and all(_are_outside(part, root) for part in parts)
 
 
-@lru_cache(maxsize=64)
 def _split(command: str) -> tuple[tuple[str, ...], ...] | None:
-    """Return the words of each simple command; None where only a shell can tell. It is asked before every git."""
+    """Return the words of each simple command; None where only a shell can tell."""
     if _EXPANDS.search(command):
         return None
     try:
@@ -399,17 +397,7 @@ class Guarded:
 
 def is_plain(repo: Repo) -> bool:
     """Return whether objects, and refs that only relay uses, are written as by default: then relay may do it itself."""
-    return _is_plain(read_listing(repo))
-
-
-@lru_cache(maxsize=16)
-def _is_plain(listing: bytes) -> bool:
-    """Read it of the same configuration once: it is asked for with each object."""
-    config = tuple(
-        Setting(key=key, value=value, trusted=False)
-        for _, entry in _list_entries(listing)
-        for key, _, value in (os.fsdecode(entry).partition("\n"),)
-    )
+    config = read_config(repo)
     odd = find_value(config, "core.sharedrepository") or is_true(find_value(config, "core.protecthfs"), default=False)
     logs = (find_value(config, "core.logallrefupdates") or "").lower()
     formats = {setting.key for setting in config if setting.key.startswith("extensions.")}

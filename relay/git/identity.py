@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import Git, GitError
-from relay.git.config_guard import Setting, find_value, read_config, read_listing
 from relay.git.repository import Repo
 
 RELAY_IDENTITY: Mapping[str, str] = {
@@ -19,13 +18,8 @@ RELAY_IDENTITY: Mapping[str, str] = {
 """Author of everything under ``refs/relay/``; never of a commit on a branch."""
 
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
-_PLAIN = re.compile(r"\w+([ .@+-]+\w+)*")
-"""A name, or an address, of which git takes nothing away. Source: git's ident.c, `strbuf_addstr_without_crud`."""
 _DOES_NOT_KNOW = 128
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
-
-_known: dict[tuple[bytes, tuple[tuple[str, str], ...]], str] = {}
-"""What git said, by the configuration and the variables that it goes by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +51,11 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
     """
     environ = os.environ if environ is None else environ
     given = {name: environ[name] for name in _VARIABLES if name in environ}
-    if not given and (plain := _read_plain(read_config(repo))):
-        return plain
-    key = (read_listing(repo), tuple(given.items()))
-    if key not in _known:
-        _known.clear()
-        _known[key] = _ask_identity(repo.git.overruled((("user.useConfigOnly", "true"),)), given)
-    match = _IDENT.fullmatch(_known[key])
+    said = _ask_identity(repo.git.overruled((("user.useConfigOnly", "true"),)), given)
+    match = _IDENT.fullmatch(said)
     if match is None or not match["name"] or not match["email"]:
         return None
     return Identity(name=match["name"], email=match["email"])
-
-
-def _read_plain(config: tuple[Setting, ...]) -> Identity | None:
-    """Return whom the configuration names; None where git has to say what it makes of that."""
-    name, email = (find_value(config, key) or "" for key in ("user.name", "user.email"))
-    is_odd = any(setting.key.startswith("author.") for setting in config)
-    if is_odd or not (_PLAIN.fullmatch(name) and _PLAIN.fullmatch(email)):
-        return None
-    return Identity(name=name, email=email)
 
 
 def _ask_identity(git: Git, env: Mapping[str, str]) -> str:

@@ -1,10 +1,5 @@
 """Read the user's index, find tracked files that git was told not to look at, and name the states that stop relay.
 
-`read_index_file` reads an index of the usual form without git. Worth, at 2 ms a git process: 4 processes in a phase of
-four tools, and the only one of ``relay status``. Source: gitformat-index(5), versions 2 and 3. Git replaces the file as
-a whole, so the bytes are of one moment. Git alone reads an index that is large, shared with another file, sparse, or of
-version 4.
-
 Git's status is blind to a file with ``--assume-unchanged`` or ``--skip-worktree``, in a private copy of the index too.
 Such a file mostly holds settings of one machine, which would be in no snapshot. So relay takes the flags away in its
 private copies, for files that exist. The user's own index keeps its flags; a file that is absent, as in a sparse
@@ -13,95 +8,20 @@ checkout, stays as the index has it.
 
 import os
 import stat
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from relay.base.tree import Look, find_stat, make_look, read_start
+from relay.base.tree import find_stat
 from relay.base.values import dataclass
 from relay.git.command import Git
 from relay.git.config_guard import Guarded
 from relay.git.repository import Repo
 from relay.git.trees import GITLINK
 
-_LARGEST_BYTES = 1 << 18
-"""About 2,500 files; for more, starting git takes less time."""
-_VERSIONS = frozenset({2, 3})
-_STAT_BYTES, _MODE_AT = 40, 24
-_VALID, _EXTENDED, _STAGE, _SKIPPED = 0x8000, 0x4000, 0x3000, 0x4000
-
-_read_before: dict[Path, tuple[Look, "IndexFile | None"]] = {}
-"""Per index file: what it looked like, and what was in it then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexFile:
-    """What an index holds."""
-
-    entries: Mapping[str, tuple[str, str]]
-    """``path: (mode, object id)``; without those of a conflict."""
-    has_flags: bool
-    """Whether git was told not to look at some file."""
-    has_conflicts: bool
-
-
-def read_index_file(repo: Repo) -> IndexFile | None:
-    """Return what the user's index holds; None where only git can tell."""
-    index = repo.git_dir / "index"
-    try:
-        look = make_look(index.lstat())
-        if _read_before.get(index, ((), None))[0] != look:
-            data = read_start(index, _LARGEST_BYTES)
-            found = _parse_index(data, len(repo.zero_id) // 2) if data and len(data) <= _LARGEST_BYTES else None
-            _read_before[index] = (look, found)
-            if make_look(index.lstat()) != look:
-                del _read_before[index]
-                return None
-    except (OSError, ValueError, struct.error):
-        return None
-    return _read_before[index][1]
-
-
-def _parse_index(data: bytes, id_bytes: int) -> IndexFile | None:
-    """Read an index.
-
-    Raises:
-        ValueError: It is cut off, as by `struct.error`.
-    """
-    magic, version, count = struct.unpack_from(">4sII", data)
-    if magic != b"DIRC" or version not in _VERSIONS:
-        return None
-    entries: dict[str, tuple[str, str]] = {}
-    at, flagged, conflicts = 12, False, False
-    for _ in range(count):
-        (mode,) = struct.unpack_from(">I", data, at + _MODE_AT)
-        flags_at = at + _STAT_BYTES + id_bytes
-        flags, extended = struct.unpack_from(">HH", data, flags_at)
-        is_extended = bool(flags & _EXTENDED)
-        name_at = flags_at + (4 if is_extended else 2)
-        end = data.index(b"\0", name_at)
-        flagged |= bool(flags & _VALID or (is_extended and extended & _SKIPPED))
-        if flags & _STAGE:
-            conflicts = True
-        else:
-            entries[os.fsdecode(data[name_at:end])] = (f"{mode:06o}", data[at + _STAT_BYTES : flags_at].hex())
-        at += (end - at + 8) & ~7
-    while at < len(data) - id_bytes:
-        signature, size = struct.unpack_from(">4sI", data, at)
-        if not signature[:1].isupper():  # one that changes what the entries mean
-            return None
-        at += 8 + size
-    return (
-        IndexFile(entries=entries, has_flags=flagged, has_conflicts=conflicts) if at == len(data) - id_bytes else None
-    )
-
-
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
-_known: dict[Path, tuple[str, tuple["HiddenEntry", ...]]] = {}
-"""Per index file: what it looked like, and its entries then. A listing reads the whole index; snapshots are many."""
-
-_unmerged: dict[Path, tuple[str, bool]] = {}
-"""The same for whether there were conflicts."""
+_listings: dict[Path, tuple[str, tuple[bytes, ...]]] = {}
+"""Per index file: its mark, and the records of ``git ls-files -v --stage`` that are not ordinary. A phase of four tools
+asks 15 times, and git reads the whole index for each listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,22 +44,21 @@ def read_mark(index: Path) -> str:
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
-def read_flagged(repo: Repo, git: Git) -> tuple[HiddenEntry, ...]:
-    """Return the entries of the user's index that have such a flag, submodules aside; git is asked when it changed."""
+def _list_odd(repo: Repo) -> tuple[bytes, ...]:
+    """Return the records of flagged entries and of conflicts; git is asked when the index changed."""
     index = repo.git_dir / "index"
-    mark = read_mark(index)
-    if not mark:
+    if not (mark := read_mark(index)):
         return ()
-    if (whole := read_index_file(repo)) and not whole.has_flags:
-        return ()
-    seen, entries = _known.get(index, ("", ()))
-    if seen != mark:
-        records = git.run("ls-files", "-z", "-v", "--stage").split(b"\0")
-        _unmerged[index] = (mark, any(record[:2] in {b"M ", b"m "} for record in records))
-        entries = tuple(_parse(record) for record in records if record and record[:1] in b"Shs")
-        entries = tuple(entry for entry in entries if entry.mode != GITLINK)
-        _known[index] = (mark, entries)
-    return entries
+    if _listings.get(index, ("", ()))[0] != mark:
+        records = repo.git.run("ls-files", "-z", "-v", "--stage").split(b"\0")[:-1]
+        _listings[index] = (mark, tuple(record for record in records if record[:1] != b"H"))
+    return _listings[index][1]
+
+
+def read_flagged(repo: Repo) -> tuple[HiddenEntry, ...]:
+    """Return the entries of the user's index that have such a flag, submodules aside."""
+    entries = (_parse(record) for record in _list_odd(repo) if record[:1] in b"Shs")
+    return tuple(entry for entry in entries if entry.mode != GITLINK)
 
 
 def _parse(record: bytes) -> HiddenEntry:
@@ -150,21 +69,13 @@ def _parse(record: bytes) -> HiddenEntry:
 
 
 def has_unmerged(repo: Repo) -> bool:
-    """Return whether the user's index has a conflict; git is asked when it changed."""
-    index = repo.git_dir / "index"
-    mark = read_mark(index)
-    if whole := read_index_file(repo):
-        return whole.has_conflicts
-    seen, found = _unmerged.get(index, ("", False))
-    if seen != mark:
-        found = bool(repo.git.run("ls-files", "-z", "--unmerged"))
-        _unmerged[index] = (mark, found)
-    return found
+    """Return whether the user's index has a conflict."""
+    return any(record[:1] in b"Mm" for record in _list_odd(repo))
 
 
 def find_hidden(repo: Repo, guarded: Guarded) -> tuple[HiddenEntry, ...]:
     """Return the flagged entries whose files are there, whatever is in them."""
-    flagged = read_flagged(repo, guarded.git)
+    flagged = read_flagged(repo)
     # In a sparse checkout git itself looks at files that are there in spite of the flag: most entries may have it.
     # Source: git 2.36, the oldest that relay works with; the setting takes it back.
     sparse = guarded.flag("core.sparsecheckout", default=False)

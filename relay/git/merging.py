@@ -12,15 +12,9 @@ from pathlib import Path
 
 from relay.base.values import dataclass
 from relay.git.command import GitError
-from relay.git.message import list_loose_texts
 from relay.git.objects import write_commit
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
-
-_BASES: dict[tuple[Path, frozenset[str]], str] = {}
-"""Answers of `find_base`, which do not change: while phases land the same ones are asked for again and again."""
-_NEAR = 8
-"""Commits, by their first parents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +62,8 @@ def find_base(repo: Repo, one: str, other: str) -> str | None:
 
     Both are named by their ids.
     """
-    asked = repo.common_dir, frozenset((one, other))
-    if asked not in _BASES:
-        if (near := _find_near(repo, one, other) or _find_near(repo, other, one)) is not None:
-            _BASES[asked] = near
-        elif (found := repo.git.ask("merge-base", one, other)) is not None:
-            _BASES[asked] = found.decode()
-    return _BASES.get(asked)  # None is not kept: a shallow clone may be deepened
+    found = repo.git.ask("merge-base", one, other)
+    return None if found is None else found.decode()
 
 
 def find_fork(repo: Repo, branch: str, commit: str) -> str | None:
@@ -85,11 +74,6 @@ def find_fork(repo: Repo, branch: str, commit: str) -> str | None:
     ref = f"refs/heads/{branch}"
     found = repo.git.ask("merge-base", "--fork-point", ref, commit) if repo.find_commit(ref) else None
     return found.decode() if found else None
-
-
-def _find_near(repo: Repo, old: str, new: str) -> str | None:
-    """Return `old` where `new` is not far on top of it, as a commit is that lands: git need not be asked."""
-    return old if any(text.commit == old for text in list_loose_texts(repo, new, _NEAR, first_parents=True)) else None
 
 
 def is_ancestor(repo: Repo, old: str, new: str) -> bool:

@@ -16,7 +16,6 @@ from relay.git.identity import RELAY_IDENTITY
 from relay.git.loose import compute_id
 from relay.git.message import Message, render_message
 from relay.git.names import quote_path, render_path
-from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import GITLINK, find_entries, is_plain_entry, write_changed_tree
@@ -30,11 +29,6 @@ _LARGEST_SMALL_BYTES = 1_000_000
 """Up to this size relay stores a file itself; compressing takes longer than starting git then."""
 _DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
 
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_PAIRS_KEPT, _MOST_KEPT = 64, 1_000
-_differences: dict[tuple[Path, str, str], tuple[PathChange, ...]] = {}
-"""Answers of `diff_trees` for pairs of ids, at most `_PAIRS_KEPT` of at most `_MOST_KEPT` changes each: a phase of four
-tools asks 12 times about 4 pairs."""
 _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
 
 
@@ -98,17 +92,9 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     """Return the paths in which the trees (or commits) `a` and `b` differ, sorted by name."""
     if a == b:
         return ()
-    key = (repo.common_dir, a, b)
-    if key in _differences and not has_replacements(repo.common_dir):
-        return _differences[key]
     parts = repo.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", a, b, "--")
     fields = parts.split(b"\0")
-    found = tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
-    if _ID.fullmatch(a) and _ID.fullmatch(b) and len(found) <= _MOST_KEPT:
-        _differences[key] = found
-        while len(_differences) > _PAIRS_KEPT:
-            del _differences[next(iter(_differences))]
-    return found
+    return tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
 
 
 def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from relay.base.values import dataclass
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
-from relay.git.index import find_hidden, read_index_file, show_hidden
+from relay.git.index import find_hidden, show_hidden
 from relay.git.names import with_parents
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, GITLINK
@@ -169,9 +169,6 @@ def _parse_entry(record: bytes) -> StatusEntry:
 
 def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
     """Return what git tracks of what no session is shown: the index, and history, give it away all the same."""
-    whole = read_index_file(repo)
-    if whole and not whole.has_conflicts:
-        return tuple(path for path in whole.entries if repo.hidden.covers(path))
     names = repo.git.run("ls-files", "-z").split(b"\0")[:-1]
     return tuple(path for path in map(os.fsdecode, names) if repo.hidden.covers(path))
 
@@ -182,10 +179,6 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     A directory counts when there are files in it and git ignores all of them.
     """
     there = [path for path in paths if os.path.lexists(f"{repo.root}/{path}")]
-    whole = read_index_file(repo) if there else None
-    tracked = whole.entries if whole else {}
-    # Where git has a file and a directory stands now, what is in that may be ignored.
-    there = [path for path in there if path not in tracked or os.path.isdir(f"{repo.root}/{path}")]  # noqa: PTH112
     if not there:
         return ()
     git = guard(repo).git

@@ -17,7 +17,6 @@ from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
-from relay.git.ref_files import find_head_ref
 from relay.git.repository import Repo, find_link, open_repo
 
 _NOTE = "worktree"
@@ -165,8 +164,6 @@ def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
     Raises:
         GitError: Git cannot say.
     """
-    if (found := _read_all(repo.common_dir)) is not None:
-        return found
     blocks = repo.git.run("worktree", "list", "--porcelain", "-z").split(b"\0\0")
     return tuple(_parse([os.fsdecode(line) for line in block.split(b"\0")]) for block in blocks if block.strip(b"\0"))
 
@@ -189,26 +186,6 @@ def _list_own(common_dir: Path) -> list[Path]:
     """Return the git directories of the linked work trees."""
     place = common_dir / "worktrees"
     return [place / name for name in os.listdir(place)] if place.exists() else []  # noqa: PTH208  # names
-
-
-def _read_all(common_dir: Path) -> tuple[Worktree, ...] | None:
-    """Return the same where each is on a branch, and is there to be touched; None: git has to say."""
-    try:
-        own = _list_own(common_dir)
-    except OSError:
-        return None
-    main = _read(common_dir, common_dir)
-    linked = [_read(place, find_link(place)) for place in own]
-    found = sorted((tree for tree in linked if tree is not None), key=lambda tree: tree.root)
-    return (main, *found) if main is not None and len(found) == len(own) else None
-
-
-def _read(own: Path, link: Path | None) -> Worktree | None:
-    """Return the work tree of a git directory and a ``.git``; None where it is unusual."""
-    ref = find_head_ref(own)
-    if ref is None or link is None or link.name != ".git" or not link.exists() or os.path.lexists(own / "locked"):
-        return None
-    return Worktree(root=link.parent, branch=ref.removeprefix("refs/heads/"))
 
 
 def _parse(lines: list[str]) -> Worktree:

@@ -15,7 +15,7 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import Git, GitError, GitResult
 from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, guard, is_plain
-from relay.git.index import find_hidden, read_flagged, read_index_file, render_flagged, show_hidden
+from relay.git.index import find_hidden, read_flagged, render_flagged, show_hidden
 from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
 from relay.git.names import parse_path
@@ -466,8 +466,7 @@ def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange,
     """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
     # The index too: one that a power cut tears makes every git command in this work tree fail.
     durable = git.overruled((("core.fsync", "committed,index"),))
-    whole = read_index_file(repo)
-    staged = whole.entries if whole else objects.read_index(git, [change.path for change in changes])
+    staged = objects.read_index(git, [change.path for change in changes])
     behind = [change for change in changes if _follows(change, staged.get(change.path))]
     others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
     behind += _find_kept(repo, commit, others, staged)
@@ -479,7 +478,7 @@ def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange,
 def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
     """Put the committed state of paths into the user's index; flags that hide a file from git's status stay on it."""
     new = {change.path: change for change in changes if change.mode != ABSENT}
-    flagged = [entry for entry in read_flagged(repo, git) if entry.path in new]
+    flagged = [entry for entry in read_flagged(repo) if entry.path in new]
     flagged = [replace(e, mode=new[e.path].mode, object_id=new[e.path].object_id) for e in flagged]
     kept = {entry.path for entry in flagged}
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]

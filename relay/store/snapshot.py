@@ -143,11 +143,6 @@ def is_newest(repo: Repo, snapshot: TreeSnapshot) -> bool:
     return snapshot.number == _newest.get(repo.git_dir, -1)
 
 
-def _is_flagged(repo: Repo, guarded: Guarded, paths: Collection[str]) -> bool:
-    """Return whether git's status on the user's index is blind to one of `paths`."""
-    return any(entry.path in paths for entry in read_flagged(repo, guarded.git))
-
-
 def _write_tree(
     repo: Repo,
     guarded: Guarded,
@@ -160,7 +155,7 @@ def _write_tree(
         known is not None
         and known.paths is not None
         and _is_current(repo, known)
-        and not _is_flagged(repo, guarded, known.paths)
+        and not any(entry.path in known.paths for entry in read_flagged(repo))  # git's status is blind to those
     ):
         start, index = known.previous.tree, ""
         changes = _find_known(repo, guarded, known, replace)
@@ -434,7 +429,7 @@ def is_newer(repo: Repo, since: TreeSnapshot, path: str) -> bool:
 
 def _is_as_in_head(repo: Repo, guarded: Guarded, path: str) -> bool:
     """Return whether a path that no snapshot had to store still needs none: tracked, and as committed."""
-    if any(entry.path == path for entry in read_flagged(repo, guarded.git)):
+    if any(entry.path == path for entry in read_flagged(repo)):
         return False  # git's status is blind to it
     args = ("--porcelain", "-z", "--untracked-files=all", "--ignored=traditional", "--no-renames")
     return not guarded.git.run("status", *args, "--", path)

@@ -8,7 +8,7 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.git.config_guard import read_listing, read_version
-from relay.git.repository import find_ordinary, open_repo
+from relay.git.repository import open_repo
 from relay.git.status import read_status
 
 
@@ -223,112 +223,6 @@ def test_the_first_question_tells_the_version(box, tmp_path, place):
     silent.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\nexec {real} "$@"\n')
     silent.chmod(0o755)
     assert read_version(replace(repo, git=replace(repo.git, program=str(silent)))) == told
-
-
-@pytest.fixture
-def copied(box, tmp_path):
-    """A root that may be broken."""
-    root = shutil.copytree(box.root, tmp_path / "copied", symlinks=True)
-    assert find_ordinary(root) == (root / ".git",) * 2
-    return root
-
-
-ORDINARY = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
-ODD = {
-    "a format that has extensions": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nnoop = true\n",
-    "an extension": f"{ORDINARY}[Extensions]\n\tworktreeConfig = true\n",
-    "a work tree": f"{ORDINARY}[Core]\n\tWorkTree = ..\n",
-    "a work tree behind a setting of another section": f'{ORDINARY}[core "x"]\n\ta = b\n[CORE]\n\tworktree=..\n',
-    "a bare repository": f"{ORDINARY}bare = true\n",
-    "a bare repository by a word alone": f"{ORDINARY}bare\n",
-    "a section and a setting on one line": f"{ORDINARY}[core] bare = true\n",
-    "a line that goes on": f"{ORDINARY}[alias]\n\tx = y \\\n[core]\n",
-    "a section's old form": f"{ORDINARY}[core.x]\n\ta = b\n",
-    "no format": "[core]\n\tbare = false\n",
-    "nothing": "",
-    "what is no configuration": f"{ORDINARY}= x\n",
-}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_of_an_odd_configuration_git_says_whose_it_is(copied, name):
-    (copied / ".git/config").write_text(ODD[name])
-    assert find_ordinary(copied) is None
-
-
-LAYOUTS = {
-    "no HEAD": lambda root: (root / ".git/HEAD").unlink(),
-    "a HEAD that names no branch": lambda root: (root / ".git/HEAD").write_text(f"{'1' * 40}\n"),
-    "no refs": lambda root: shutil.rmtree(root / ".git/refs"),
-    "objects elsewhere": lambda root: (
-        (root / ".git/objects").rename(root / "objects"),
-        (root / ".git/objects").symlink_to("../objects"),
-    ),
-    "a common directory": lambda root: (root / ".git/commondir").write_text("../.git\n"),
-    "a link": lambda root: ((root / ".git").rename(root / "g"), (root / ".git").symlink_to("g")),
-    "another user's": lambda root: os.chown(root / ".git", 12345, 12345),
-    "another user's work tree": lambda root: os.chown(root, 12345, 12345),
-}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_of_an_odd_layout_git_says_whose_it_is(copied, name):
-    if "user" in name and os.getuid() != 0:
-        pytest.skip("only root can give a directory away")
-    LAYOUTS[name](copied)
-    assert find_ordinary(copied) is None
-
-
-def test_an_ordinary_repository_is_what_git_says_that_it_is(box, tmp_path):
-    """A linked work tree too, whatever else their configuration holds; a git that is asked anything fails here."""
-    box.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
-    box.git("config", "url.https://x/y.insteadOf", "a # b; c\\d")
-    box.git("config", "include.path", "../odd.cfg")
-    box.write("odd.cfg", "[core]\n\tworktree = /nonexistent\n")
-    box.git("worktree", "add", "-q", "-b", "side", tmp_path / "side")
-    fake = tmp_path / "bin/git"
-    fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\nexit 1\n")
-    fake.chmod(0o755)
-    for root in (box.root, tmp_path / "side"):
-        asked = open_repo(root / "src", box.environ)
-        told = open_repo(root, {**box.environ, "PATH": str(fake.parent)})
-        assert replace(told, git=asked.git) == asked
-
-
-@pytest.fixture
-def linked(copied, box, tmp_path):
-    """A work tree that is linked to a repository which may be broken."""
-    box.git("worktree", "add", "-q", "-b", "linked", tmp_path / "linked", cwd=copied)
-    assert find_ordinary(tmp_path / "linked") == (copied / ".git/worktrees/linked", copied / ".git")
-    return tmp_path / "linked"
-
-
-LINKED = {
-    "no HEAD": lambda _root, own: (own / "HEAD").unlink(),
-    "no common directory": lambda _root, own: (own / "commondir").unlink(),
-    "another common directory": lambda root, own: (own / "commondir").write_text(f"{root}\n"),
-    "an extension": lambda _root, own: (own.parents[1] / "config").write_text(ODD["an extension"]),
-    "a bare repository": lambda _root, own: (own.parents[1] / "config").write_text(ODD["a bare repository"]),
-    "a relative name": lambda root, own: (root / ".git").write_text(f"gitdir: {os.path.relpath(own, root)}\n"),
-    "a link on the way": lambda root, own: (
-        (root / "way").symlink_to(own.parents[2]),
-        (root / ".git").write_text(f"gitdir: {root}/way/.git/worktrees/linked\n"),
-    ),
-    "a name that is none": lambda root, _own: (root / ".git").write_text("gitdir: /a\0/worktrees/b\n"),
-    "a link": lambda root, _own: ((root / ".git").rename(root / "g"), (root / ".git").symlink_to("g")),
-    "another user's link": lambda root, _own: os.chown(root / ".git", 12345, 12345),
-    "another user's directory": lambda _root, own: os.chown(own, 12345, 12345),
-    "another user's work tree": lambda root, _own: os.chown(root, 12345, 12345),
-}
-
-
-@pytest.mark.parametrize("name", LINKED)
-def test_of_an_odd_linked_work_tree_git_says_whose_it_is(copied, linked, name):
-    if "user" in name and os.getuid() != 0:
-        pytest.skip("only root can give a directory away")
-    LINKED[name](linked, copied / ".git/worktrees/linked")
-    assert find_ordinary(linked) is None
 
 
 def test_another_users_repository_is_git_s_decision(box):

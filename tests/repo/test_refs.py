@@ -13,7 +13,7 @@ from relay.git.identity import Identity
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
-from relay.git.ref_files import find_head_ref, find_id, list_ids
+from relay.git.ref_files import find_head_ref, find_id
 from relay.git.refs import drop_ref, find_ref, move_ref
 
 REF = "refs/relay/wip/main/000001"
@@ -159,37 +159,14 @@ def pack_many(box):
     box.git("update-ref", "-d", "refs/relay/leg/a/b")
 
 
-def lock_one(box):
-    make_many(box)
-    (box.root / ".git/refs/relay/leg/other.lock").touch()
-
-
-def link_folder(box):
-    make_many(box)
-    (box.root / ".git/refs/relay/linked").symlink_to("leg")
-
-
-COMMIT = "the commit of HEAD"
-ODD = {
-    "torn": "", "zero": "0" * 40, "a..b": COMMIT, "sp ace": COMMIT, ".hidden": COMMIT, "leg/x.lock/y": COMMIT,
-    "symbolic": "ref: refs/heads/main",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("change", [*STATES, make_many, pack_many, lock_one, link_folder, *ODD])
+@pytest.mark.parametrize("change", [make_many, pack_many])
 def test_refs_are_listed_as_git_lists_them(box, change):
     repo = box.open()
-    if change in ODD:
-        make_many(box)
-        commit = box.text("rev-parse", "HEAD")
-        box.write(f".git/refs/relay/{change}", ODD[change].replace(COMMIT, commit) + "\n")
-    else:
-        change(box)
+    change(box)
     for places in (("refs/relay/",), ("refs/relay/leg/", "refs/relay/wip/"), ("refs/heads/",), ("refs/none/",)):
         said = box.text("for-each-ref", "--format=%(refname) %(objectname)", *places)
         expected = [tuple(line.split(" ")) for line in said.split("\n") if line]
         assert list(repo.list_refs(*places).items()) == expected
-        assert list_ids(repo.common_dir, *places) in (dict(expected), None)
     shutil.rmtree(box.root / ".git/refs/relay", ignore_errors=True)
 
 
