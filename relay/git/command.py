@@ -205,6 +205,14 @@ class Git:
             return _collect(child, stdin, timeout_s, self.watch)
         return self._collect(child, args, stdin)
 
+    def open(self, *args: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start git to be asked again and again: the caller writes, reads and ends it.
+
+        Raises:
+            GitError: Git could not be started.
+        """
+        return self._start(args, env, stderr=subprocess.DEVNULL)
+
     def begin(self, *args: str, env: Mapping[str, str] = NULL_ENVIRONMENT) -> Callable[[], bytes]:
         """Start git; what is returned has to be called once, and does the rest of `run`.
 
@@ -215,7 +223,11 @@ class Git:
         return lambda: _require(self._collect(child, args), args)
 
     def _start(
-        self, args: Sequence[str], env: Mapping[str, str], pass_fds: Sequence[int] = ()
+        self,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         try:
             # A session of its own: Ctrl-C in the terminal reaches relay only, and nothing can prompt on a tty.
@@ -223,7 +235,7 @@ class Git:
                 [self.program, *self.flags, *self.place, *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
                 cwd=self.cwd,
                 env={**self.env, **render_settings(self.settings), **env},
                 start_new_session=True,

@@ -31,6 +31,7 @@ from pathlib import Path
 from relay.base.replacement import is_temporary, replace_unsynced
 from relay.base.tree import read_start, remove_file
 from relay.base.walk import list_names, open_folder
+from relay.git.batch import MARK
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.repository import Repo
@@ -311,7 +312,10 @@ def _is_git_at(places: tuple[Path, ...], process: Path) -> bool:
         if not program.startswith("git"):
             return False
         words = (process / "cmdline").read_bytes().split(b"\0")
-        words += [word for word in (process / "environ").read_bytes().split(b"\0") if word.startswith(b"GIT_")]
+        variables = (process / "environ").read_bytes().split(b"\0")
+        if f"{MARK}=1".encode() in variables:
+            return False
+        words += [word for word in variables if word.startswith(b"GIT_")]
         cwd = (process / "cwd").readlink()
     except PermissionError:
         return True  # another user's: it may be anywhere

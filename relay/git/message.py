@@ -148,22 +148,22 @@ def read_text(repo: Repo, commit: str) -> CommitText:
     Raises:
         GitError: There is no such commit.
     """
-    return find_loose_text(repo, commit) or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
+    return _find_text(repo, commit) or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
 
 
-def find_loose_text(repo: Repo, commit: str) -> CommitText | None:
-    """Return one commit that has a file of its own; None when git has to be asked."""
+def _find_text(repo: Repo, commit: str) -> CommitText | None:
+    """Return one commit; None when git has to be asked."""
     found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
     return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
 
 
-def list_loose_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = False) -> Iterator[CommitText]:
+def walk_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = False) -> Iterator[CommitText]:
     """Yield a commit and those that it stands on, each below the last, up to one that git has to be asked about.
 
-    That is one without a file of its own, or a merge where not only first parents are wanted.
+    That is one at the end of a shallow clone, or a merge where not only first parents are wanted.
     """
     for _ in range(most):
-        text = find_loose_text(repo, commit)
+        text = _find_text(repo, commit)
         if text is None or (len(text.parents) > 1 and not first_parents):
             return
         yield text

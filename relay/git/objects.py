@@ -18,7 +18,7 @@ from relay.git.message import Message, render_message
 from relay.git.names import quote_path, render_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import GITLINK, find_entries, is_plain_entry, write_changed_tree
+from relay.git.trees import GITLINK, TREE, find_entries, is_plain_entry, write_changed_tree
 from relay.session.shapes import ChangedFile
 
 _BATCH_BYTES = 100_000
@@ -48,29 +48,9 @@ def load_blob(repo: Repo, blob: str) -> bytes:
     return found[1] if found and found[0] == "blob" else repo.git.run("cat-file", "blob", blob)
 
 
-def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+def read_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return ``path: (mode, object id)`` for those of `paths` that are files in the tree of `rev`."""
-    known = find_entries(repo, rev, paths)
-    if known is not None:
-        return known
-    found: dict[str, tuple[str, str]] = {}
-    for batch in _batches(paths):
-        # A pathspec naming a directory lists what is in it with -r, so directories are left out by not recursing.
-        for record in repo.git.run("ls-tree", "-z", "--full-tree", rev, "--", *batch).split(b"\0")[:-1]:
-            head, _, name = record.partition(b"\t")
-            mode, kind, object_id = head.decode().split(" ")
-            if kind != "tree":
-                found[os.fsdecode(name)] = (mode, object_id)
-    return found
-
-
-def find_names(repo: Repo, rev: str, paths: Sequence[str]) -> frozenset[str]:
-    """Return those of `paths` that the tree of `rev` has, as files or as directories."""
-    found: set[str] = set()
-    for batch in _batches(paths):
-        out = repo.git.run("ls-tree", "-z", "--name-only", "--full-tree", rev, "--", *batch)
-        found |= {os.fsdecode(name) for name in out.split(b"\0")[:-1]}
-    return frozenset(found)
+    return {path: entry for path, entry in find_entries(repo, rev, paths).items() if entry[0].encode() != TREE}
 
 
 def _batches(paths: Sequence[str]) -> Iterable[list[str]]:

@@ -18,8 +18,6 @@ from relay.base.walk import read_bytes
 
 _ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 _HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
-_packed: dict[str, tuple[tuple[int, ...], bool]] = {}
-"""Of files of packed refs: what each looked like, and whether it held a replacement then."""
 
 
 def find_head_ref(git_dir: Path) -> str | None:
@@ -49,23 +47,6 @@ def find_id(common_dir: Path, ref: str) -> str | None:
     before, there, _ = (packed or b"").partition(b" " + os.fsencode(ref) + b"\n")
     object_id = before.rpartition(b"\n")[2]
     return object_id.decode() if there and _ID.fullmatch(object_id + b"\n") else ""
-
-
-def has_replacements(common_dir: Path) -> bool:
-    """Return whether git may show another object than the one that an id names: git-replace(1), and grafts."""
-    if any(os.path.lexists(f"{common_dir}/{name}") for name in ("refs/replace", "info/grafts", "reftable")):
-        return True
-    packed = f"{common_dir}/packed-refs"
-    try:
-        found = os.stat(packed)  # noqa: PTH116  # for speed
-        mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if _packed.get(packed, ((), False))[0] != mark:
-            _packed[packed] = (mark, b" refs/replace/" in (_read(packed) or b""))
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return _packed[packed][1]
 
 
 def _is_ordinary(ref: str) -> bool:

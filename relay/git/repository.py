@@ -13,9 +13,10 @@ from relay.base.errors import RepoError
 from relay.base.secrecy import NOTHING_NAMED, Hidden
 from relay.base.tree import read_start
 from relay.base.values import dataclass
+from relay.git.batch import read_object
 from relay.git.command import Git, GitError, GitResult, get_git, get_version, probe_traced
-from relay.git.loose import Unsynced, read_loose, write_loose
-from relay.git.ref_files import find_head_ref, find_id, has_replacements
+from relay.git.loose import Unsynced, write_loose
+from relay.git.ref_files import find_head_ref, find_id
 
 _DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
@@ -138,10 +139,8 @@ class Repo:
         return {ref: commit for commit, _, ref in (line.partition(" ") for line in said.split("\n")[:-1])}
 
     def read_object(self, object_id: str) -> tuple[str, bytes] | None:
-        """Return kind and bytes of an object that has a file of its own; None when git has to be asked."""
-        return (
-            None if has_replacements(self.common_dir) else read_loose(self.objects_dir, self.object_format, object_id)
-        )
+        """Return kind and bytes of an object, by its id or another name; None where there is none that can be read."""
+        return read_object(self.git, self.common_dir, object_id)
 
     def store_object(self, kind: str, data: bytes) -> str:
         """Store an object as a file and return its id.

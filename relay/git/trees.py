@@ -1,7 +1,7 @@
 """Look up paths in trees, and make a tree from another one: only the directories above a changed path are stored anew.
 
 The result is the tree that an index file and ``git write-tree`` make of the same paths. Worth, at 2 ms a git process:
-a phase of four tools looks up paths 27 times (+24 processes, 50 ms) and makes 9 trees (+22 processes, 45 ms, which
+a phase of four tools looks up paths 25 times (+23 processes, 45 ms) and makes 10 trees (+29 processes, 60 ms, which
 grow with the repository: an index of all files is read and written each time).
 """
 
@@ -10,7 +10,6 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 
 from relay.base.values import dataclass
 from relay.git.command import GitError
@@ -53,13 +52,6 @@ _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 """Of the names that look like git's own, these are in many repositories; git decides about the others."""
 _NO_NAMES = frozenset({b"", b".", b"..", b".git", b"git~1"})
 _ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
-_KEPT = 256
-_LARGEST_KEPT_BYTES = 100_000
-
-_known: dict[tuple[Path, str], bytes] = {}
-"""Bytes of trees by git directory and id, the last used last: those that are packed would need a process each."""
-_trees: dict[tuple[Path, str], str] = {}
-"""Of commits, in the same way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +91,7 @@ def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str,
             _put_in(repo, root, parents, name, (mode.encode(), object_id))
     tree = _store(repo, root)
     # Git knows the empty tree without having it, but for git-fsck(1).
-    return tree if tree not in {"", repo.empty_tree} else _write(repo, b"")
+    return tree if tree not in {"", repo.empty_tree} else repo.store_object("tree", b"")
 
 
 def _put_in(repo: Repo, here: _Directory, parents: list[bytes], name: bytes, entry: tuple[bytes, str]) -> None:
@@ -124,12 +116,17 @@ def _take_out(repo: Repo, here: _Directory, parents: list[bytes], name: bytes) -
         entries.pop(name, None)
 
 
-def _open(repo: Repo, directory: _Directory, *, ask: bool = True) -> _Entries:
-    """Return the entries of a directory, read when it is first looked at; a packed one by git where it may be asked."""
+def _open(repo: Repo, directory: _Directory) -> _Entries:
+    """Return the entries of a directory, read when it is first looked at."""
     if directory.entries is None:
-        data = _read(repo, directory.tree, ask=ask) if directory.tree else b""
+        data = _read(repo, directory.tree) if directory.tree else b""
         directory.entries = dict(_list_entries(directory.tree, data, len(repo.zero_id) // 2))
     return directory.entries
+
+
+def _read(repo: Repo, tree: str) -> bytes:
+    found = repo.read_object(tree)
+    return found[1] if found and found[0] == "tree" else repo.git.run("cat-file", "tree", tree)
 
 
 def _list_entries(tree: str, data: bytes, id_bytes: int) -> Iterator[tuple[bytes, tuple[bytes, str] | _Directory]]:
@@ -157,46 +154,25 @@ def _store(repo: Repo, directory: _Directory) -> str:
     data = b"".join(line for _, line in sorted(lines))
     if not lines or compute_id(repo.object_format, "tree", data) == directory.tree:
         return directory.tree if lines else ""
-    return _write(repo, data)
+    return repo.store_object("tree", data)
 
 
-def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[str, str]] | None:
-    """Return ``path: (mode, object id)`` for those of `paths` that are files in a commit or tree; None: git knows.
-
-    That is so when `rev` is no id, or when a directory on the way is packed and has not been looked at before.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    try:
-        root = _Directory(tree=_get_root(repo, rev))
-        for path in paths:
-            *parents, name = os.fsencode(path).split(b"/")
-            if name in {b"", b".", b".."}:
-                return None
-            here: _Directory | None = root
-            for part in parents:
-                below = _open(repo, here, ask=False).get(part) if here else None
-                here = below if isinstance(below, _Directory) else None
-            entry = _open(repo, here, ask=False).get(name) if here else None
-            if entry is not None and not isinstance(entry, _Directory):
-                found[path] = (entry[0].decode(), entry[1])
-    except LookupError:
-        return None
-    return found
-
-
-def _get_root(repo: Repo, rev: str) -> str:
-    """Return the tree of a commit, or the tree itself, by its id.
+def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return ``path: (mode, object id)`` for those of `paths` that a commit or tree has, directories among them.
 
     Raises:
-        LookupError: Only git can tell.
+        GitError: There is no such commit or tree, or it cannot be read.
     """
-    key = (repo.common_dir, rev)
-    if key in _known or key in _trees or rev == repo.empty_tree:
-        return _trees.get(key, rev)
-    found = repo.read_object(rev) if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", rev) else None
-    if found is None or found[0] not in {"tree", "commit"}:
-        raise LookupError(rev)
-    return find_tree(repo, rev) if found[0] == "commit" else rev
+    found: dict[str, tuple[str, str]] = {}
+    root = _Directory(tree=f"{rev}^{{tree}}")
+    for path in paths:
+        here: _Directory | tuple[bytes, str] | None = root
+        for part in os.fsencode(path).split(b"/"):
+            here = _open(repo, here).get(part) if isinstance(here, _Directory) else None
+        if here is not None:
+            mode, object_id = (TREE, here.tree) if isinstance(here, _Directory) else here
+            found[path] = (mode.decode(), object_id)
+    return found
 
 
 def find_tree(repo: Repo, commit: str) -> str:
@@ -205,39 +181,10 @@ def find_tree(repo: Repo, commit: str) -> str:
     Raises:
         GitError: There is no such commit.
     """
-    key = (repo.common_dir, commit)
-    if key not in _trees:
-        found = repo.read_object(commit)
-        head = found[1].partition(b"\n")[0] if found and found[0] == "commit" else b""
-        asked = head.removeprefix(b"tree ") or repo.git.run("rev-parse", "--verify", f"{commit}^{{tree}}")
-        _trees[key] = asked.decode().strip()
-        while len(_trees) > _KEPT:
-            del _trees[next(iter(_trees))]
-    return _trees[key]
-
-
-def _read(repo: Repo, tree: str, *, ask: bool) -> bytes:
-    data = _known.pop((repo.common_dir, tree), None)
-    if data is None:
-        found = repo.read_object(tree)
-        if found is None and tree != repo.empty_tree and not ask:
-            raise LookupError(tree)
-        data = found[1] if found else b"" if tree == repo.empty_tree else repo.git.run("cat-file", "tree", tree)
-    _keep(repo, tree, data)
-    return data
-
-
-def _write(repo: Repo, data: bytes) -> str:
-    tree = repo.store_object("tree", data)
-    _keep(repo, tree, data)
-    return tree
-
-
-def _keep(repo: Repo, tree: str, data: bytes) -> None:
-    if len(data) <= _LARGEST_KEPT_BYTES:
-        _known[repo.common_dir, tree] = data
-    while len(_known) > _KEPT:
-        del _known[next(iter(_known))]
+    found = repo.read_object(commit)
+    if found is None or found[0] != "commit":
+        return repo.git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+    return found[1].partition(b"\n")[0].removeprefix(b"tree ").decode()
 
 
 def find_odd_path(repo: Repo, commit: str) -> str:

@@ -15,6 +15,7 @@ from relay.git.names import parse_ref_part
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
+from relay.git.trees import find_entries
 from relay.plan.files import find_ledger_path
 from relay.store.completion import finish_pending, note_pending, withdraw_pending
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
@@ -62,7 +63,7 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     changes = objects.diff_trees(repo, old, new)
     changed = set(read_status(repo).changed) if changes else set[str]()
     is_there = changes and at not in {"", old}
-    tracked = objects.find_names(repo, at, [change.path for change in changes]) if is_there else frozenset()
+    tracked = find_entries(repo, at, [change.path for change in changes]) if is_there else {}
     coming = tuple(change for change in changes if change.kind is ChangeKind.DELETED or change.path not in tracked)
     return tuple(sorted({*(c.path for c in changes if c.path in changed), *find_untracked_in_the_way(repo, coming)}))
 

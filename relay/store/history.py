@@ -6,13 +6,13 @@ from pathlib import Path
 
 from relay.base.tree import find_stat
 from relay.base.values import dataclass
+from relay.git.batch import find_marks
 from relay.git.command import GitError
-from relay.git.index import read_mark
-from relay.git.message import CommitText, list_loose_texts, read_text, read_texts
+from relay.git.message import CommitText, read_text, read_texts, walk_texts
 from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
-from relay.git.ref_files import find_head_ref, find_id, has_replacements
+from relay.git.ref_files import find_head_ref, find_id
 from relay.git.repository import Repo
-from relay.git.trees import GITLINK, find_entries
+from relay.git.trees import GITLINK, TREE, find_entries
 from relay.plan.files import decode_text
 from relay.plan.lineage import has_heirs
 from relay.plan.parse import find_plan_in
@@ -20,24 +20,23 @@ from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
 
 _KEPT = 16
-_known_texts: dict[tuple[Path, str, str], str | None] = {}
-"""By git directory, commit and path: a commit does not change. What is asked between two commits of a phase is few."""
+_known_texts: dict[tuple[Path, object, str, str], str | None] = {}
+"""By git directory with its marks, commit and path: a commit does not change. What is asked between two commits of a
+phase is few."""
 
 
 def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
     """Return a file's text as a commit has it; None when it has none there, or when there is no commit yet.
-
-    One call of git at most; `relay status` pays for it, so it does without the rest of what reads objects.
 
     Raises:
         GitError: There is a file, or git cannot say whether there is one, and it cannot be read.
     """
     if commit is None:
         return None
-    rev = (_find_head(repo) or commit) if commit == "HEAD" else commit
-    key = (repo.common_dir, rev, path)
-    if rev == "HEAD" or has_replacements(repo.common_dir):
-        return _read_text(repo, rev, path)
+    rev = (_find_head(repo) or repo.head()) if commit == "HEAD" else commit
+    if rev is None:
+        return None
+    key = (repo.common_dir, find_marks(repo.common_dir), rev, path)
     if key not in _known_texts:
         _known_texts[key] = _read_text(repo, rev, path)
         while len(_known_texts) > _KEPT:
@@ -52,25 +51,13 @@ def _find_head(repo: Repo) -> str | None:
 
 
 def _read_text(repo: Repo, commit: str, path: str) -> str | None:
-    if (known := find_entries(repo, commit, (path,))) is not None:
-        mode, blob = known.get(path, (GITLINK, ""))
-        if mode == GITLINK:
-            return None
-        if (loose := repo.read_object(blob)) is not None and loose[0] == "blob":
-            return decode_text(loose[1])
-    found = repo.git.probe("cat-file", "blob", f"{commit}:{path}")
-    if not found.code:
-        return decode_text(found.out)
-    _require_absent(repo, commit, path, found.words)
-    return None
-
-
-def _require_absent(repo: Repo, commit: str, path: str, words: str) -> None:
-    """Make sure that git found no file because there is none: it fails alike where it cannot look."""
-    if commit == "HEAD" and repo.head() is None:
-        return
-    if b" blob " in repo.git.run("ls-tree", "-z", "--full-tree", commit, "--", path):
-        raise GitError(f"{path} cannot be read as {commit[:10]} has it: {words}")
+    mode, blob = find_entries(repo, commit, (path,)).get(path, ("", ""))
+    if mode in {"", GITLINK, TREE.decode()}:
+        return None
+    found = repo.read_object(blob)
+    if found is None or found[0] != "blob":
+        raise GitError(f"{path} cannot be read as {commit[:10]} has it: git has lost {blob}", hint="git fsck")
+    return decode_text(found[1])
 
 
 _MOST_NEW = 32
@@ -118,7 +105,7 @@ class RelayCommit:
         return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd, estimated=self.estimated)
 
 
-_known: dict[tuple[Path, str, str, str], tuple[RelayCommit, ...]] = {}
+_known: dict[tuple[Path, object, str, str], tuple[RelayCommit, ...]] = {}
 """By git directory, how far a shallow clone reaches, plan and commit: all of relay's that can be reached from it.
 
 Those from before the plan was there may be missing; without a plan, which is empty then, none is.
@@ -150,9 +137,9 @@ def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = ""
     start = repo.find_commit(rev)
     if start is None:
         return ()
-    if newer_than or has_replacements(repo.common_dir):
+    if newer_than:
         return _ask_for_all(repo, start, newer_than)
-    place = (repo.common_dir, read_mark(repo.common_dir / "shallow"), plan_path)
+    place = (repo.common_dir, find_marks(repo.common_dir), plan_path)
     newer, known = _find_known(repo, place, start)
     if known is None:
         newer, known = [], _ask_for_all(repo, start, *_find_before(repo, plan_path))
@@ -162,14 +149,14 @@ def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = ""
 
 
 def _find_known(
-    repo: Repo, place: tuple[Path, str, str], start: str
+    repo: Repo, place: tuple[Path, object, str], start: str
 ) -> tuple[list[CommitText], tuple[RelayCommit, ...] | None]:
     """Return the commits, one on top of the other, down to one whose history is known, or to the first, and that.
 
     None for what only git can tell.
     """
     newer: list[CommitText] = []
-    at, texts = start, list_loose_texts(repo, start, _MOST_NEW)
+    at, texts = start, walk_texts(repo, start, _MOST_NEW)
     while (*place, at) not in _known:
         text = next(texts, None)
         if text is None:
@@ -243,12 +230,10 @@ def _find_older(repo: Repo, commits: tuple[RelayCommit, ...], first: int) -> int
 
 def _was_removed(repo: Repo, path: str, since: str) -> bool:
     """Return whether a commit on top of `since` lacks a file, as far as HEAD's history shows it."""
-    for text in list_loose_texts(repo, repo.head() or "", _MOST_NEW):
+    for text in walk_texts(repo, repo.head() or "", _MOST_NEW):
         if text.commit == since:
             return False
-        if (entries := find_entries(repo, text.commit, (path,))) is None:
-            break
-        if not entries:
+        if not find_entries(repo, text.commit, (path,)):
             return True
     return bool(repo.git.run("log", "-1", "--diff-filter=D", "--format=%H", f"{since}..HEAD", "--", path))
 

@@ -24,7 +24,7 @@ from relay.base.tree import find_boot_id
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
-from relay.git.message import CommitText, Message, list_loose_texts, read_text, read_texts
+from relay.git.message import CommitText, Message, read_text, read_texts, walk_texts
 from relay.git.names import parse_path, render_path
 from relay.git.repository import Repo
 from relay.git.status import PathChange
@@ -443,7 +443,7 @@ def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
 def _read_snapshots(repo: Repo, newest: str, base: str | None) -> tuple[CommitText, ...]:
     """Return the snapshots of a leg, newest first."""
     found: list[CommitText] = []
-    for text in list_loose_texts(repo, newest, _MOST_READ, first_parents=True):
+    for text in walk_texts(repo, newest, _MOST_READ, first_parents=True):
         if text.commit == base:
             return tuple(found)
         found.append(text)

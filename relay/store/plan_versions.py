@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from relay.base.errors import within
 from relay.base.values import dataclass
-from relay.git.message import CommitText, list_loose_texts, read_texts
+from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.trees import find_entries
 from relay.plan.edit import list_questions
 from relay.plan.files import encode_text
@@ -79,11 +79,9 @@ class _Way:
 def _read_changes(repo: "Repo", names: tuple[str, ...], oldest: "RelayCommit") -> tuple[CommitText, ...]:
     """Return the commits that changed the plan's file, newest first, back to the oldest of relay's."""
     found = []
-    for text in list_loose_texts(repo, repo.head() or "", _MOST_READ):
+    for text in walk_texts(repo, repo.head() or "", _MOST_READ):
         parent = next(iter(text.parents), repo.empty_tree)
         now, before = (find_entries(repo, commit, names) for commit in (text.commit, parent))
-        if now is None or before is None:
-            break
         if now != before:
             found.append(text)
         if text.commit == oldest.commit:

@@ -9,7 +9,7 @@ from relay.base.errors import RepoError
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
-from relay.git.message import CommitText, list_loose_texts, read_texts
+from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_new_name, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
@@ -85,7 +85,7 @@ def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> s
 
 def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
     """Yield the commits that changed a file, newest first: a plan's is near, and git would look at all of history."""
-    for text in list_loose_texts(repo, at, _MOST_READ):
+    for text in walk_texts(repo, at, _MOST_READ):
         parent = next(iter(text.parents), repo.empty_tree)
         now, before = (read_entries(repo, commit, (path,)) for commit in (text.commit, parent))
         if now != before:
@@ -98,7 +98,7 @@ def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
 
 def _are_own(repo: Repo, made: str, head: str) -> bool:
     """Return whether the commits from `made` to `head` are relay's, as those of phases before this one are."""
-    for text in list_loose_texts(repo, head, _MOST_READ):
+    for text in walk_texts(repo, head, _MOST_READ):
         if text.commit == made or not text.get(trailers.PLAN):
             return text.commit == made
     return False

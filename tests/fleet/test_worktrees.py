@@ -394,17 +394,6 @@ def list_as_git(box):
     return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
 
 
-def test_work_trees_on_branches_are_listed_without_a_git(box, main):
-    places = [ensure(main, phase_id).repo.root for phase_id in ("2", "1")]
-    box.git("worktree", "add", "-q", "-b", "a/b", box.root.with_name("another"))
-    mute = replace(main, git=replace(main.git, program="/bin/false"))
-    found = list_worktrees(mute)
-    assert {tree.root for tree in found} == {main.root, *places, box.root.with_name("another")}
-    asked = [(tree["worktree"], tree["branch"].removeprefix("refs/heads/")) for tree in list_as_git(box)]
-    assert [(str(tree.root), tree.branch) for tree in found] == asked
-    assert find_jobs(mute, "PLAN.md") == find_jobs(main, "PLAN.md")
-
-
 def add_named(box, name):
     """Add what git would keep of a work tree, with that for the name of its `.git`."""
     own = box.root / ".git/worktrees/none"

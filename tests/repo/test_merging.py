@@ -1,12 +1,9 @@
 """Merging two commits: the result is git's, and nothing that a repository names runs."""
 
-import itertools
-from dataclasses import replace
-
 import pytest
 
 from relay.git.command import GitError
-from relay.git.merging import find_base, is_ancestor, merge_commits
+from relay.git.merging import is_ancestor, merge_commits
 
 
 def make_sides(box, *, base, ours, theirs):
@@ -31,38 +28,6 @@ def test_what_does_not_meet_is_merged(box):
     assert box.tree(merge.tree)["f"] == b"0\n2\n4\n"
     assert is_ancestor(box.open(), base, ours)
     assert not is_ancestor(box.open(), ours, theirs)
-
-
-def test_what_two_commits_have_in_common_is_asked_once(box):
-    base, ours, theirs = make_sides(box, base={"f": "1\n"}, ours={"f": "2\n"}, theirs={"g": "3\n"})
-    repo = box.open()
-    assert find_base(repo, ours, theirs) == base
-    nowhere = replace(repo, git=replace(repo.git, place=("--git-dir=/nowhere",)))
-    assert find_base(nowhere, theirs, ours) == base
-    assert find_base(nowhere, ours, base) == base  # nor is git asked of a commit and those below it
-    with pytest.raises(GitError):
-        find_base(nowhere, repo.zero_id, ours)
-
-
-@pytest.mark.parametrize("kept", ["loose", "packed", "replaced"])
-def test_what_two_commits_have_in_common_is_what_git_says(box, kept):
-    """Of each two in a history with a merge, forks and a root of its own."""
-    base, ours, theirs = make_sides(box, base={"f": "1\n"}, ours={"f": "2\n"}, theirs={"g": "3\n"})
-    box.git("merge", "-q", "-m", "merge", "theirs")
-    merged = box.text("rev-parse", "HEAD")
-    box.write("f", "4\n")
-    above = box.commit("above")
-    alone = box.text("commit-tree", "-m", "alone", "HEAD^{tree}")
-    if kept == "packed":
-        box.git("gc", "-q", "--prune=now")
-        above = box.commit("loose again")
-    elif kept == "replaced":
-        box.git("replace", "--graft", ours)
-    repo, found = box.open(), [base, ours, theirs, merged, above, alone][: 5 if kept == "packed" else 6]
-    for one, other in itertools.combinations(found, 2):
-        said = repo.git.ask("merge-base", one, other)
-        for pair in ((one, other), (other, one)):
-            assert find_base(repo, *pair) == (said.decode() if said else None), pair
 
 
 def test_what_meets_is_named_and_marked_with_the_commits(box):

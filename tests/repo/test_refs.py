@@ -10,7 +10,6 @@ import pytest
 from relay.git.command import GitError
 from relay.git.config_guard import read_version
 from relay.git.identity import Identity
-from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
 from relay.git.ref_files import find_head_ref, find_id
@@ -236,17 +235,8 @@ def test_the_last_commit_of_a_shallow_clone_has_no_parents(box, new_box):
     clone.git("fetch", "-q", "--depth=1", f"file://{box.root}", "main")
     clone.git("reset", "-q", "--hard", "FETCH_HEAD")
     repo, commit = clone.open(), box.text("rev-parse", "HEAD")
-    assert read_loose(repo.objects_dir, "sha1", commit)
     assert read_text(repo, commit).parents == ()
     assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
-
-
-def test_what_a_reftable_replaces_is_git_s_to_say(box):
-    repo, commit = box.open(), box.text("rev-parse", "HEAD")
-    assert repo.read_object(commit)
-    (box.root / ".git/reftable").mkdir()
-    assert repo.read_object(commit) is None
-    (box.root / ".git/reftable").rmdir()
 
 
 @pytest.mark.parametrize("rev", ["HEAD", "HEAD^{commit}", "HEAD^{tree}"])

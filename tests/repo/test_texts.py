@@ -2,7 +2,6 @@
 
 import pytest
 
-from relay.git import trees
 from relay.git.command import GitError
 from relay.store import history
 from relay.store.history import find_text
@@ -18,7 +17,6 @@ def full_box(box, request):
     box.commit()
     if request.param == "packed":
         box.git("gc", "-q")
-    trees._known.clear()
     return box
 
 

@@ -173,17 +173,13 @@ def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, co
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 1
 
 
-def test_where_a_plan_stands_is_told_without_git_and_packed_it_is_the_same(stage, finish, tmp_path):
+def test_where_a_plan_stands_is_the_same_in_a_packed_repository(stage, finish):
     finish()
     stage.edit("Say it twice", "Say it three times")
     stage.commit("think again")
     stage.commit("nothing of the plan's")
-    shim = tmp_path / "bin/git"
-    shim.parent.mkdir()
-    shim.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexit 3\n")
-    shim.chmod(0o755)
-    told = stage.relay("status", path=str(shim.parent))
-    assert (told.returncode, (tmp_path / "asked").exists()) == (0, False), told.stderr
+    told = stage.relay("status")
+    assert told.returncode == 0, told.stderr
     stage.git("gc", "-q", "--prune=now")
     assert stage.relay("status").stdout == told.stdout
 

@@ -15,10 +15,10 @@ from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
 from relay.gate.model import GateResult, has_turned_green
 from relay.git.names import list_paths, render_path, with_parents
-from relay.git.objects import diff_trees, find_names, read_entries
+from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import find_ignored, find_unwelcome
-from relay.git.trees import GITLINK
+from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
@@ -317,5 +317,5 @@ def _find_absent(repo: Repo, delivery: Delivery) -> tuple[tuple[Item, str], ...]
     inside, head = with_parents(delivery.owned), delivery.leg.base_head
     named = [(item, path) for item in delivery.items for path in sorted(clean_paths(item.targets)) if "*" not in path]
     outside = [path for _, path in named if path not in inside]
-    there = find_names(repo, head, outside) if head and outside else frozenset()
+    there = set(find_entries(repo, head, outside)) if head and outside else set[str]()
     return tuple((item, path) for item, path in named if path not in inside and path not in there | {"."})
