@@ -3,11 +3,9 @@
 A source's tokens are estimated by size and scaled to the count of the endpoint.
 """
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from itertools import count
 
 from relay.insight.figures.values import MONEY, CostlyResult, LogFigures, ToolFigures, Totals, rank
 from relay.session.events import CacheRefreshed, ResponseReceived, RetryScheduled
@@ -254,13 +252,15 @@ def add_totals(*found: Totals) -> Totals:
     return total.totals
 
 
+_ADDED = ("calls", "errors", "duration_s", "result_tokens", "duplicates", "duplicate_tokens")
+"""Figures of a tool that add up."""
+
+
 class ToolTally:
     """Figures of tools as they grow. Mutable: that is its purpose."""
 
     def __init__(self) -> None:
         self._figures: dict[str, ToolFigures] = {}
-        self._costliest: dict[str, list[tuple[int, int, CostlyResult]]] = {}
-        self._serial = count(step=-1)
 
     def name(self, tool: str) -> str:
         """Return the name that a tool is counted under."""
@@ -286,32 +286,14 @@ class ToolTally:
         """Add what was counted elsewhere."""
         name = self.name(figures.name)
         own = self._figures.get(name) or ToolFigures(name=name)
-        self._figures[own.name] = replace(
-            own,
-            calls=own.calls + figures.calls,
-            errors=own.errors + figures.errors,
-            duration_s=own.duration_s + figures.duration_s,
-            result_tokens=own.result_tokens + figures.result_tokens,
-            duplicates=own.duplicates + figures.duplicates,
-            duplicate_tokens=own.duplicate_tokens + figures.duplicate_tokens,
-        )
-        for result in figures.costliest:
-            self._keep(own.name, result)
-
-    def _keep(self, name: str, result: CostlyResult) -> None:
-        heap = self._costliest.setdefault(name, [])
-        heapq.heappush(heap, (result.tokens, next(self._serial), result))
-        if len(heap) > COSTLIEST:
-            heapq.heappop(heap)
+        sums = {field: getattr(own, field) + getattr(figures, field) for field in _ADDED}
+        kept = sorted((*own.costliest, *figures.costliest), key=lambda result: -result.tokens)  # the first of equals
+        self._figures[name] = replace(own, **sums, costliest=tuple(kept[:COSTLIEST]))
 
     @property
     def figures(self) -> tuple[ToolFigures, ...]:
         """All tools, most tokens first."""
-        found = (
-            replace(tool, costliest=tuple(result for *_, result in sorted(self._costliest.get(name, ()), reverse=True)))
-            for name, tool in self._figures.items()
-        )
-        return tuple(sorted(found, key=lambda tool: (-tool.result_tokens, -tool.calls, tool.name)))
+        return tuple(sorted(self._figures.values(), key=lambda tool: (-tool.result_tokens, -tool.calls, tool.name)))
 
 
 class LogTally:
