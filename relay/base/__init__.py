@@ -2,5 +2,5 @@
 
 errors, hints, interrupts and words serve people; values makes value classes. walk, tree and replacement handle files:
 no link leads a path astray and no crash leaves a file half written. secrecy knows the files that hold credentials,
-redaction knows texts that look like a secret. toml_text and yaml_events read with limits.
+redaction finds secrets in text. toml_text and yaml_events read with limits.
 """

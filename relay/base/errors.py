@@ -1,8 +1,8 @@
-"""What the user or the environment must act on, and relay's exit codes.
+"""Errors that the user must act on, and relay's exit codes.
 
 Outcomes that are part of the job (a red gate, a refused tool call, a model that stops) are values, never
 exceptions. An exception of this tree means that relay can do nothing more until the user changes something.
-Anything else that is raised is a bug.
+Any other exception is a bug.
 
     RelayError
     ├── PlanError            the plan file cannot be used as it is
@@ -13,7 +13,7 @@ Anything else that is raised is a bug.
     ├── SandboxError         commands cannot be confined as asked
     └── RunnerError          no session can be started (no key, unknown model, endpoint unreachable)
 
-An error's fields hold what is known of it. The sentence is made where the error is shown; no code reads it back.
+An error carries its facts as fields. The command line writes the sentence; no code reads it back.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     """Exit status of every relay command."""
 
     DONE = 0
-    """All that was asked for is done."""
+    """The whole task is done."""
     USER = 1
     """The user must act: bad plan, dirty tree, no key."""
     USAGE = 2
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 class ErrorKind(StrEnum):
-    """What has to be changed."""
+    """The thing that the user has to change."""
 
     PLAN = "plan"
     LEDGER = "ledger"
@@ -59,10 +59,10 @@ class RelayError(Exception):
     """The user or the environment must act before relay can go on.
 
     Args:
-        message: What was found, and what is allowed.
-        path: The file it was found in, as it is shown; empty when unknown or when it is no file's fault.
-        line: 1-based; 0 when unknown or when it is the whole file's fault.
-        hint: The one thing to do next, often a command; only the boundary knows how it is typed.
+        message: What is wrong, and what is allowed.
+        path: The file at fault, as it is shown; empty if unknown or if no file is at fault.
+        line: 1-based; 0 if unknown or if the whole file is at fault.
+        hint: The next step, often a command. The command line knows how the user types it.
     """
 
     kind: ClassVar[ErrorKind] = ErrorKind.OTHER
@@ -82,7 +82,7 @@ class RelayError(Exception):
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """What each cause adds, the nearest first; one that only repeats words that were said is left out."""
+        """The words of each cause, the nearest first; a cause that adds nothing new is left out."""
         return tuple(_iter_causes(self))
 
 
@@ -99,13 +99,13 @@ class LedgerError(RelayError):
 
 
 class ConfigError(RelayError):
-    """A setting has a value that is not allowed; the message names the key, and where it came from if from no file."""
+    """A setting has a value that is not allowed; the message names the key and, if that is no file, its origin."""
 
     kind = ErrorKind.SETTINGS
 
 
 class FlagError(ConfigError):
-    """What is not allowed was typed on the command line."""
+    """The value was typed on the command line."""
 
 
 class RepoError(RelayError):
@@ -115,7 +115,7 @@ class RepoError(RelayError):
 
 
 class LockedError(RepoError):
-    """Another relay is at work where this one would be."""
+    """Another relay works in the same place."""
 
 
 class SandboxError(RelayError):
@@ -132,7 +132,7 @@ class RunnerError(RelayError):
 
 @contextlib.contextmanager
 def within(path: str) -> Iterator[None]:
-    """Name the file of whatever is found wrong inside; who reads a text knows its lines and not where it lies."""
+    """Add the file's path to errors raised inside: a parser knows lines, not paths."""
     try:
         yield
     except RelayError as error:

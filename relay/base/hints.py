@@ -1,4 +1,4 @@
-"""What the user is told to type next, as values; they are written out where it is known how relay was called. Pure."""
+"""Commands and paths that the user is told to type, as values. `Caller` writes them as they are typed there. Pure."""
 
 import posixpath
 import shlex
@@ -7,22 +7,22 @@ from typing import TypeAlias
 from relay.base.values import dataclass
 
 MAX_COMMAND_CHARS = 380
-"""Longest command that is shown to be typed; the live view cuts lines at 400."""
+"""A longer command is shown as `relay NAME --help`; the live view cuts lines at 400."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command of relay's."""
+    """A relay command."""
 
     words: tuple[str, ...]
-    """Without ``relay`` and ``--plan``, the command's name first."""
+    """The command's name and its arguments, without ``relay`` and ``--plan``."""
     plan_path: str = ""
-    """The plan it is for, relative to the repository's root; empty for the one that the user named."""
+    """Path of the plan relative to the repository's root; empty for the plan that the user named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedPath:
-    """A path that is part of what is to be typed."""
+    """A path within a command."""
 
     path: str
 
@@ -35,14 +35,14 @@ STATUS = Command(words=("status",))
 WHY = Command(words=("status", "--why"))
 DOCTOR = Command(words=("doctor",))
 ANOTHER_RELAY = ("is another relay at work on this branch? ", STATUS, " says where the plan stands now; then ", RUN)
-"""A ref that this process had just written was moved or removed by somebody else."""
+"""Another program moved or removed a ref that this process had just written."""
 TELL = Command(words=("say", "what the session needs to know"))
 REVISE = Command(words=("plan", "--revise", "what to do instead"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Where a command was typed, and how it named its plan."""
+    """The user's directory, and the plan they named."""
 
     folder: str = "."
     """Relative to the repository's root; ``--plan`` is read relative to it."""
@@ -50,7 +50,7 @@ class Caller:
     """The value of ``--plan`` as typed; empty when the settings named the plan."""
 
     def write(self, hint: Hint) -> str:
-        """Write a hint, commands and paths as they are typed here, quoted for a shell."""
+        """Write a hint with commands and paths as they are typed here, quoted for a shell."""
         match hint:
             case str():
                 return hint
@@ -62,7 +62,7 @@ class Caller:
                 return "".join(map(self.write, hint))
 
     def _write_command(self, command: Command) -> str:
-        """Write a command, or how to get its help where it is too long for a screen."""
+        """Write a command, or `relay NAME --help` where it is too long for a screen."""
         plan = self._find_typed(command.plan_path) if command.plan_path else self.plan
         name, *words = command.words
         named = () if not plan else (plan,) if name == "check" else ("--plan", plan)
@@ -74,4 +74,4 @@ class Caller:
 
 
 AT_ROOT = Caller()
-"""In the repository's root, with the plan that the settings name."""
+"""In the repository's root, with the plan of the settings."""

@@ -1,9 +1,9 @@
 """Signals as flags, and the only way relay waits.
 
-Handlers set a flag and wake a pipe; they never raise, except inside `Interrupts.interruptible`, which wraps a
-blocking read that has no other way to end. So an interrupt can never fall between "a tool ran" and "it was recorded".
-Only when a stop at once has been asked for and relay is still there some seconds later, in a pattern or a git that does
-not end, an alarm raises wherever that is: what it cuts off, the next run recovers as after a kill.
+Handlers set a flag and wake a pipe. They never raise, except inside `Interrupts.interruptible`, which wraps a blocking
+read that has no other way to end. So an interrupt never falls between "a tool ran" and "it was recorded". There is one
+more case: some seconds after a request to stop at once, relay may still hang in a pattern or in git. Then an alarm
+raises wherever that is, and the next run recovers as after a kill.
 """
 
 import os
@@ -16,7 +16,7 @@ from enum import IntEnum
 from types import FrameType
 
 GRACE_S = 10.0
-"""How long relay has to stop at once. Source: ``docker stop`` waits as long, other supervisors longer."""
+"""Seconds that relay has to stop at once. Source: ``docker stop`` waits as long, other supervisors longer."""
 
 
 class Urgency(IntEnum):
@@ -24,9 +24,9 @@ class Urgency(IntEnum):
 
     NONE = 0
     FINISH_TURN = 1
-    """Let the answer and its tools finish, then hand over: baton, checks, a commit of what passes them."""
+    """Let the answer and its tools finish, then hand over: handoff note, checks, and a commit if they pass."""
     NOW = 2
-    """Kill what runs; the next run recovers."""
+    """Kill running commands; the next run recovers."""
 
 
 class Interrupted(BaseException):
@@ -34,11 +34,11 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """What the user or the system asked for while a run is going on.
+    """Requests of the user or the system to stop the run.
 
     Args:
-        sleep: Waits for the given seconds and is used instead of the wakeable wait; for tests that must not sleep.
-        grace_s: How long relay has to stop at once before it is cut off.
+        sleep: Replaces the wakeable wait, for tests that must not sleep; takes seconds.
+        grace_s: Seconds that relay has to stop at once before the alarm raises.
     """
 
     def __init__(self, *, sleep: Callable[[float], None] | None = None, grace_s: float = GRACE_S) -> None:
@@ -62,7 +62,7 @@ class Interrupts:
         return self._urgency >= Urgency.NOW
 
     def request(self, urgency: Urgency) -> None:
-        """Ask for a stop; never lowers what was asked for before."""
+        """Ask for a stop; a lower urgency than before changes nothing."""
         self._urgency = max(self._urgency, urgency)
         try:
             os.write(self._write_fd, b"!")
@@ -70,7 +70,7 @@ class Interrupts:
             return  # the pipe is full of earlier wake-ups: whoever waits will wake
 
     def wait(self, seconds: float) -> bool:
-        """Wait, and return early with True when a stop is asked for."""
+        """Wait, and return True at once when a stop is asked for."""
         if self._sleep is not None:
             self._sleep(seconds)
             return self.finish_turn
@@ -82,13 +82,13 @@ class Interrupts:
         return self.finish_turn
 
     def wait_for(self, descriptors: Sequence[int], seconds: float) -> None:
-        """Wait until one of these can be read, or a stop is asked for the first time, at most so many seconds."""
+        """Wait until a descriptor can be read, a stop is first asked for, or the seconds are over."""
         own = () if self.finish_turn else (self._read_fd,)
         select.select([*descriptors, *own], [], [], seconds)
 
     @contextmanager
     def interruptible(self, at: Urgency = Urgency.NOW) -> Iterator[None]:
-        """Let a stop of this urgency, or a higher one, raise `Interrupted` in the body; for blocking reads."""
+        """Let a stop of this urgency or a higher one raise `Interrupted` in the body; for blocking reads."""
         self._ends_at = at
         try:
             if self._urgency >= at:
@@ -105,7 +105,7 @@ class Interrupts:
         """Handle SIGINT (once: finish the turn, twice: now), SIGTERM (now) and SIGHUP (finish the turn).
 
         Args:
-            tell: Called inside the signal's handler when more is asked for than before; must not block or raise.
+            tell: Called in the signal handler when the urgency rises; must not block or raise.
         """
         self._tell = tell
         handlers = {

@@ -1,14 +1,15 @@
-"""What looks like a secret in a text. Pure.
+"""Find and redact secrets in text. Pure.
 
-Tokens are known by their form (`relay.base.redaction`). Values of relay's own environment, and those that it hands
-to gates and tool servers, are looked for as they are and as programs usually write them.
+Tokens are known by their form. Values of relay's own environment, and those that it hands to gates and tool servers,
+are searched for as they are and as programs usually write them.
 
-The rules know tokens by the form that their issuers gave them so that scanners can find them. No rule looks for entropy
-or for ``password = …``: on source code such a rule is mostly wrong, and a rule that stops a commit must not be.
-gitleaks' rules were chosen and translated by ``tests/secrets/gitleaks.py``; the data file has their source and licence.
+The rules know tokens by the form that their issuers gave them so that scanners can find them. No rule of relay's own
+looks for entropy or for ``password = …``: on source code such a rule is mostly wrong, and a rule that stops a commit
+must not be. gitleaks' rules were chosen and translated by ``tests/secrets/gitleaks.py``; the data file has their source
+and licence.
 
 Every pattern is linear: nothing unbounded is followed by something that can fail, unless it starts at the beginning of
-a run. relay looks for a rule's keyword first, and compiles and tries only the rules whose keyword it finds.
+a run. relay looks for a rule's anchor first, and compiles and tries only the rules whose anchor it finds.
 """
 
 import base64
@@ -31,22 +32,22 @@ _MIN_KEYWORD = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One form."""
+    """The form of one kind of token."""
 
     kind: str
     """Such as ``an AWS access key``."""
     anchors: tuple[str, ...]
-    """A text without any of these cannot match; looking for them costs next to nothing."""
+    """A text without any of these cannot match."""
     pattern: str
     stops: bool = True
     """False: redacted, but too common in examples to stop a commit."""
     any_case: bool = False
-    """Whether the anchors are in lower case and stand for any."""
+    """The anchors are in lower case and match any case."""
     entropy: float = 0.0
-    """Bits in each character, by Shannon, that a token has at least; 0 where its different characters are counted."""
+    """Least Shannon entropy of a token in bits per character; 0: count its different characters instead."""
 
     def is_token(self, text: str) -> bool:
-        """Return whether what has the form is no placeholder."""
+        """Return False for a placeholder."""
         if self.entropy:
             counts = Counter(text).values()
             return -sum(n / len(text) * math.log2(n / len(text)) for n in counts) >= self.entropy
@@ -55,13 +56,13 @@ class Rule:
 
 @cache
 def compile_rule(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when it is first tried: all of them would take a fifth of a second."""
+    """Compile a pattern on its first use: compiling all would take a fifth of a second."""
     return re.compile(pattern, re.ASCII)
 
 
 @cache
 def load_foreign() -> tuple[Rule, ...]:
-    """Return gitleaks' rules for what relay's own do not know."""
+    """Return gitleaks' rules for tokens that relay's own do not cover."""
     data = json.loads(Path(__file__).with_name("gitleaks.json").read_text(encoding="utf-8"))
     return tuple(
         Rule(
@@ -160,12 +161,12 @@ OWN = (
 
 REDACTED = "[redacted]"
 ALLOW = "relay: allow secret"
-"""On a line it says that what a rule finds there is none. Values of the environment are never allowed."""
+"""A comment that marks a line as free of secrets. Values of the environment are never allowed."""
 FROM_ENVIRONMENT = "the value of a secret in relay's environment"
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)(?:PAT|AUTH|DSN)$", re.IGNORECASE)
 _WITH_LOGIN = re.compile(r"[a-z][a-z0-9+.-]{1,30}://[^/\s@:]*:?([^/\s@]*)@\S+", re.IGNORECASE)
-"""An address with a login in it, whatever the name of its variable: ``DATABASE_URL``, ``MONGODB_URI``."""
+"""A URL with a login, whatever its variable is called: ``DATABASE_URL``, ``MONGODB_URI``."""
 _PLAIN_NAME = re.compile(r"ANTHROPIC_(BASE_URL|\w*MODEL\w*)|.*_(URL|PATH|FILE|DIR)", re.IGNORECASE)
 _SUSPECT_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
 _SUSPECT = re.compile(
@@ -176,9 +177,9 @@ _SUSPECT = re.compile(
 )
 _MIN_SUSPECT_CHARS = 6
 MIN_VALUE_CHARS = 12
-"""Shorter values of the environment are as likely to be words."""
+"""A shorter value of the environment may well be a word."""
 _MIN_HANDED_CHARS = 6
-"""The same of a value that is handed out under the name of a secret."""
+"""The same for a value that relay hands out under the name of a secret."""
 _ASSIGNED = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*[=:][ \t]*(\"(?:[^\"\\]|\\.)*\"|'[^']*'|.*)|(password)[ \t]+(\S+)",
     re.MULTILINE,
@@ -188,20 +189,20 @@ _ASSIGNED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """One place that looks like a secret; the secret itself is not kept."""
+    """A place that looks like a secret; the secret itself is not kept."""
 
     line: int
     """1-based."""
     kind: str
     """Such as ``an AWS access key``."""
     allowed: bool = False
-    """The line carries the comment of `ALLOW`; never for a value of the environment."""
+    """The line carries the `ALLOW` comment; never for a value of the environment."""
 
 
 def find_secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of variables that hold secrets by their name, longest first; paths and addresses are none.
+    """Return the values of variables whose names say secret, longest first; paths and URLs are none.
 
-    An address that holds a login is one, under any name, and so is its password.
+    A URL with a login is a secret under any name, and so is its password.
     """
     values = {value for name, value in environ.items() if _is_secret(name) and _is_value(value)}
     for match in filter(None, map(_WITH_LOGIN.fullmatch, environ.values())):
@@ -210,7 +211,7 @@ def find_secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def read_assignments(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and values that a file with credentials sets, each value as programs may read it."""
+    """Yield the names and values in a file of credentials, each value in every way that programs may read it."""
     for name, value, other, word in _ASSIGNED.findall(text):
         yield name or other, (value or word).strip()
         if value[:1] in {'"', "'"}:
@@ -221,7 +222,7 @@ def read_assignments(text: str) -> Iterator[tuple[str, str]]:
 
 
 def find_handed_values(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return those of the values that are no short words: they are taken out of what is printed by who got them."""
+    """Return the values that are no short words. They are redacted from the output of the programs that got them."""
     given = tuple(pairs)
     logins = [("PASSWORD", match[1]) for _, value in given if (match := _WITH_LOGIN.fullmatch(value))]
     return tuple(
@@ -240,11 +241,11 @@ def _is_value(value: str) -> bool:
 
 
 def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Suspect, ...]:
-    """Return what looks like a secret, in the order of lines, each line and kind once.
+    """Return the places that look like a secret in line order, each line and kind once.
 
     Args:
         text: Of a file or a message.
-        environ_values: As `find_secret_values` gave them.
+        environ_values: From `find_secret_values`.
     """
     places = {(start, FROM_ENVIRONMENT) for start, _ in _find_values(text, environ_values)}
     rules = _find_rules(text)
@@ -264,13 +265,13 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
 
 
 def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
-    """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
+    """Return the text with every likely secret replaced; JSON stays JSON."""
     spans = {span for rule in _find_rules(text) for span in _match(rule, text)}
     return _replace(text, {*_find_values(text, environ_values), *spans})
 
 
 def hide_values(text: str, values: Iterable[str]) -> str:
-    """Return the text with these values replaced, and nothing else; inside JSON the result is JSON again."""
+    """Return the text with these values replaced, and nothing else; JSON stays JSON."""
     return _replace(text, _find_values(text, values))
 
 
@@ -281,7 +282,7 @@ def _find_rules(text: str) -> set[Rule]:
 
 
 def redact_for_strangers(text: str, environ: Mapping[str, str]) -> str:
-    """Return a text that may be pasted anywhere: what only might be a secret is replaced as well."""
+    """Return a text that may be pasted anywhere: even a weak suspicion is replaced."""
     values = {
         value for name, value in environ.items() if _SUSPECT_NAME.search(name) and len(value) >= _MIN_SUSPECT_CHARS
     }
@@ -301,7 +302,6 @@ def _replace(text: str, found: Iterable[tuple[int, int]]) -> str:
 
 
 def _find_values(text: str, values: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Find values as they are, and as programs write them."""
     for value in values:
         for form in _list_forms(value):
             at = text.find(form)
@@ -312,9 +312,9 @@ def _find_values(text: str, values: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=512)
 def _list_forms(value: str) -> frozenset[str]:
-    """Return how a value is written: as it is, in JSON and in JSON within JSON, in addresses, HTML, base64 and hex.
+    """Return a value's spellings: plain, JSON, JSON in JSON, URL, HTML, base64 and hex.
 
-    Where in a character of base64 it begins depends on what stands before it.
+    Base64 has three, for the three places at which the value may begin in a group of three bytes.
     """
     import html
 

@@ -1,6 +1,6 @@
-"""Put new content where a file stands, so that at every instant either the old or the new is there, whole.
+"""Replace files atomically: at every instant the path holds the whole old file or the whole new one.
 
-What a killed relay leaves of it under a temporary name, its next run removes.
+The next run removes temporary files of a killed relay.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_temporary_name() -> str:
-    """Return a name that no other file has, and that nobody but relay makes up: the next run removes what bears it."""
+    """Return a unique name that only relay makes up: the next run removes files with such names."""
     number = os.urandom(8).hex()
     return f".relay-{number}{_sign(number)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file's name, without its directories, is one of these."""
+    """Return whether a file name without directories comes from `make_temporary_name`."""
     found = _NAME.fullmatch(name)
     return found is not None and _sign(found[1]) == found[2]
 
 
 def _sign(number: str) -> str:
-    """Return digits that follow from others and are none that a person types."""
+    """Return digits that follow from `number`, so that no other program makes up such a name."""
     return hashlib.sha256(f"relay {number}".encode()).hexdigest()[:16]
 
 
@@ -46,14 +46,14 @@ def replace_with_file(
 ) -> None:
     """Put a regular file at `name`; it and the directory are on the disk when this returns.
 
-    A regular file that was there leaves its permission bits and its owner.
+    The new file takes the permission bits and the owner of a regular file that it replaces.
 
     Args:
         parent_fd: The directory that holds `name`.
-        name: What is replaced, whatever it is; a link is not followed.
-        executable: None leaves the executable bits as they are too.
-        scratch_fd: A directory on the same file system in which the new file is made first; None for `parent_fd`.
-        check: Called just before the new file takes the place of the old one; what it raises stops that.
+        name: Whatever stands there is replaced; a link is not followed.
+        executable: None keeps the executable bits too.
+        scratch_fd: A directory on the same file system for the temporary file; None for `parent_fd`.
+        check: Called just before the rename; an exception from it stops the replacement.
 
     Raises:
         OSError: The disk is full, or a directory is not writable; nothing changed then.
@@ -68,7 +68,7 @@ def replace_with_file(
 
 
 def replace_unsynced(parent_fd: int, name: str, data: bytes, *, scratch_fd: int | None = None) -> None:
-    """Put a regular file at `name` in the same way, but for a power cut: that may leave it empty, or undo it."""
+    """Replace a regular file without syncing: a power cut may leave it empty, or undo the replacement."""
 
     def make(folder_fd: int, temporary: str) -> None:
         _write_new(folder_fd, temporary, data, _Traits.find(parent_fd, name, executable=None), synced=False)
@@ -95,7 +95,7 @@ def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Traits:
-    """What a new file takes over."""
+    """Permissions and owner of a new file."""
 
     permissions: int | None
     """None for the umask's choice."""
@@ -104,7 +104,7 @@ class _Traits:
 
     @classmethod
     def find(cls, parent_fd: int, name: str, *, executable: bool | None) -> Self:
-        """Look at what stands at `name`, and at its directory, as the kernel does for a file that is made there."""
+        """Read them from the file at `name`, else from the directory, as the kernel does for a new file."""
         try:
             old = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         except FileNotFoundError:

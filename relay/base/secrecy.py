@@ -1,6 +1,6 @@
-"""What no session is shown: files that usually hold credentials, and what the setting `unreadable` names.
+"""Files that no session may see: usual names for credentials, and paths of the setting `unreadable`.
 
-One answer for the commands' sandbox, the file tools, the rules, the ledger's sources and the snapshots.
+The sandbox, the file tools, the rules, the ledger's sources and the snapshots all ask here.
 """
 
 import re
@@ -11,26 +11,26 @@ from functools import lru_cache
 from relay.base.values import dataclass
 
 SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
-"""Patterns of files that usually hold credentials, wherever they stand in the repository."""
+"""Patterns for names of files that usually hold credentials, in any directory."""
 
 TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
 """A file with a secret name and one of these endings is a template, kept readable."""
 
 RULES = re.compile(r"(?i).+\.(?:md|mdc|mdx|txt|rst|adoc)|\.[a-z]+rules")
-"""Names under which rules for agents are read, of those that somebody else than the user chooses."""
+"""Names of files from which relay reads rules for agents, where another person than the user may choose the file."""
 
 _SECRET = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """What is hidden in a repository."""
+    """The hidden files of a repository."""
 
     places: tuple[str, ...] = ()
-    """Beyond the files with a secret name: relative to the root without links, each with all that is below it."""
+    """Further hidden paths, relative to the root without links, each with everything below it."""
 
     def covers(self, path: str) -> bool:
-        """Say whether a path of the repository, without dots and links, is hidden."""
+        """Return whether a path of the repository, without dots and links, is hidden."""
         return is_secret_name(path.rpartition("/")[2]) or is_covered(path, self.places)
 
 
@@ -39,13 +39,13 @@ NOTHING_NAMED = Hidden()
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether a file of this name is taken to hold credentials; for any spelling that a file system may equate."""
+    """Return whether files of this name usually hold credentials; in any spelling that a file system may equate."""
     folded = fold_name(name)
     return _SECRET.fullmatch(folded) is not None and not folded.endswith(TEMPLATE_SUFFIXES)
 
 
 def fold_name(name: str) -> str:
-    """Return a form that is equal for two names which some file system treats as one.
+    """Return a form that is equal for two names that some file system treats as one.
 
     Case folded, NFC, and without the invisible characters that HFS+ ignores (CVE-2014-9390).
     """
@@ -59,7 +59,7 @@ def _fold(name: str) -> str:
 
 
 def is_covered(path: str, patterns: Sequence[str]) -> bool:
-    """Say whether a path without dots and links is one of the patterns or lies below one.
+    """Return whether a path without dots and links is one of the patterns or lies below one.
 
     Patterns are paths; with a leading ``**/`` they hold at any depth. Compared as `fold_name` has it.
     """
@@ -76,6 +76,5 @@ def is_covered(path: str, patterns: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _parse_pattern(pattern: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the pattern holds at any depth, and its folded components."""
     parts = pattern.removeprefix("**/").split("/")
     return pattern.startswith("**/"), tuple(fold_name(part) for part in parts if part not in {"", "."})

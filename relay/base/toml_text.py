@@ -1,4 +1,4 @@
-"""TOML of anybody's, read with a bound: the library's parser is quadratic in the parts of a dotted key."""
+"""Read TOML from untrusted sources within a bound: the library's parser is quadratic in the parts of a dotted key."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Parse a text.
 
     Raises:
-        TomlError: It is no TOML, or is deeper than anybody writes it.
+        TomlError: It is no TOML, or is nested too deeply.
     """
     import tomllib
 

@@ -141,7 +141,7 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
 
 
 def _require_no_git_dir(path: str) -> None:
-    """Refuse what no tree of git's own making holds: a ref that was fetched may, and a hook would be put back by it."""
+    """Refuse paths that git never puts in a tree. A fetched ref may hold one, and writing it could install a hook."""
     if any(part.lower() == ".git" for part in PurePosixPath(path).parts):
         raise RepoError(f"{path!r} is in a git directory: relay neither writes nor removes it")
 

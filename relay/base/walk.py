@@ -122,10 +122,12 @@ def list_names(folder: Path) -> list[str]:
 
 
 def _enter(here: int, name: str, *, create: bool = False, permissions: int = 0o777) -> int:
-    """Open one directory of another, made (and synced) where it is missing and that is asked. The caller closes it.
+    """Open the subdirectory `name` of `here`. The caller closes it.
+
+    With `create`, a missing one is made and synced.
 
     Raises:
-        OSError: It is missing, is a symlink or is no directory; or `name` is more than the name of one in `here`.
+        OSError: It is missing, a symlink or no directory; or `name` is a path of several components.
     """
     if name == ".." or "/" in name:
         raise OSError(errno.ENOENT, "not the name of a directory in this one", name)
@@ -237,7 +239,7 @@ def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]
 
 
 def _split_path(root: Path, raw: str) -> list[str]:
-    """Split a path of the model into components below the root, ``..`` kept.
+    """Split the model's path into components below the root; ``..`` stays.
 
     Raises:
         WalkError: The path is absolute and outside, or no file can have it.
@@ -254,7 +256,7 @@ def _split_path(root: Path, raw: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Walk:
-    """The directories between the root and where the walk stands. Mutable: goes down and up."""
+    """The open directories from the root to the current one. Mutable: goes down and up."""
 
     root: Path
     raw: str

@@ -110,7 +110,7 @@ def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
 
 
 def _count_support(claims: Mapping[str, Claim]) -> dict[str, int]:
-    """Count what rests on each claim, from the top down; inside a circle the count may be too small."""
+    """Count the claims that rest on each claim, from the top down; in a cycle the count may be too small."""
     waiting = dict.fromkeys(claims, 0)
     """Claims that rest on each and were not visited yet."""
     for claim in claims.values():
@@ -183,7 +183,7 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Network:
-    """A ledger as what depends on what."""
+    """A ledger as a graph of dependencies."""
 
     claims: Mapping[str, Claim]
     grounds: Mapping[str, tuple[_Ground, ...]]
@@ -195,7 +195,7 @@ class _Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Labels:
-    """What holds."""
+    """The labels of all claims."""
 
     inside: frozenset[str]
     possible: frozenset[str]
@@ -255,8 +255,8 @@ def _connect(ledger: Ledger) -> _Network:
 def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels:
     """Label all claims, with one of each contradiction out.
 
-    All premises of contradictions are taken out, and let in again one by one, the best entrenched first, where that
-    makes no contradiction whole. So nothing is out because of what is out itself, and no id decides.
+    All premises of contradictions are taken out, then let in again one by one, the best entrenched first, unless that
+    completes a contradiction. So no claim is out because of a claim that is itself out, and no id decides.
     """
     ranks = rank_claims(network.claims)
     place = {name: number for number, name in enumerate(sorted(ranks, key=ranks.__getitem__))}
@@ -281,10 +281,10 @@ def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels
 
 
 def _let_in(network: _Network, names: Sequence[str], nogoods: Sequence[Nogood]) -> dict[str, Nogood]:
-    """Let in again what makes none of some contradictions whole, one after the other.
+    """Let claims in again one by one, unless that completes a contradiction.
 
     Returns:
-        What had to stay out, each with the contradiction that it would make.
+        The claims that stay out, each with the contradiction that it would complete.
     """
     out, culprits = set(names), dict[str, Nogood]()
     for name in names:
@@ -302,7 +302,7 @@ def _is_broken(nogood: Nogood, inside: Collection[str]) -> bool:
 
 
 def _find_premises(network: _Network, inside: frozenset[str], names: Iterable[str]) -> set[str]:
-    """Return what some claims that are in go back to: claims that are in without resting on others."""
+    """Return the premises of these claims: claims that are in without resting on others."""
     found: set[str] = set()
     seen: set[str] = set()
     pending = list(names)
@@ -319,9 +319,9 @@ def _find_premises(network: _Network, inside: frozenset[str], names: Iterable[st
 
 
 def _label(network: _Network, culprits: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what is in, and that with what is neither in nor out.
+    """Return the claims that are in, and these together with the undecided ones.
 
-    Both come nearer to each other with each round, so that stopping early leaves open what is not settled.
+    Each round brings the two sets closer, so that stopping early leaves claims undecided and none wrong.
     """
     inside: frozenset[str] = frozenset()
     possible = _derive(network, culprits, inside)
@@ -334,13 +334,13 @@ def _label(network: _Network, culprits: Collection[str]) -> tuple[frozenset[str]
 
 
 def _derive(network: _Network, culprits: Collection[str], against: Collection[str]) -> frozenset[str]:
-    """Return what can be concluded when just the claims `against` replace others."""
+    """Return the claims that hold if exactly the claims `against` replace others."""
     out = {*culprits, *network.retracted, *_find_replaced(network, against)}
     return _find_supported(network, frozenset(network.claims.keys() - out), {})
 
 
 def _find_replaced(network: _Network, against: Iterable[str]) -> frozenset[str]:
-    """Return what some claims replace, directly or in turn."""
+    """Return the claims that these replace, directly or in turn."""
     replaced: set[str] = set()
     pending = [below for name in against for below in network.claims[name].replaces]
     while pending:
@@ -352,9 +352,9 @@ def _find_replaced(network: _Network, against: Iterable[str]) -> frozenset[str]:
 
 
 def _find_supported(network: _Network, allowed: frozenset[str], changed: Mapping[Source, str]) -> frozenset[str]:
-    """Return those of the allowed claims that have a ground, from the bottom up: none stands on itself.
+    """Return the allowed claims that have a ground, from the bottom up: no claim supports itself.
 
-    A ground counts when nothing it was read from has changed and all that it rests on is supported.
+    A ground counts when none of its sources has changed and all that it rests on is supported.
     """
     grounds = [
         (name, set(ground.rests_on))

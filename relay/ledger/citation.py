@@ -193,7 +193,7 @@ def parse_lines(lines: str) -> tuple[int, int]:
 
 
 def _stands_in(source: Source, rows: list[bytes], make_id: Hash) -> bool:
-    """Return whether a text stands where it stood, or anywhere as often as it did: of two one may have been changed."""
+    """Whether a text stands where it stood, or anywhere as often as it did: one of two copies may have been changed."""
     first, last = parse_lines(source.lines)
     if _hash_rows(rows[first - 1 : last], make_id) == source.text:
         return True
@@ -201,7 +201,7 @@ def _stands_in(source: Source, rows: list[bytes], make_id: Hash) -> bool:
 
 
 def _count(rows: list[bytes], size: int, text: str, make_id: Hash) -> int:
-    """Return how often lines that make up a text stand among others; 0 where there are too many to look."""
+    """Count the places where these lines stand; 0 if there are too many lines to compare."""
     starts = len(rows) - size + 1
     if starts * size > MAX_COMPARED_LINES:
         return 0
@@ -209,7 +209,6 @@ def _count(rows: list[bytes], size: int, text: str, make_id: Hash) -> int:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """Return a file's lines, whatever their endings, the last one may have none."""
     rows = data.replace(b"\r\n", b"\n").split(b"\n")
     return rows if rows[-1] else rows[:-1]
 

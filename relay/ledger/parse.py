@@ -29,7 +29,6 @@ _WORDS = {
 
 
 def _parse_entries(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield the entries of a file with their lines, as dicts, lists and texts."""
     if not text:
         return  # most plans have none, and need no reader loaded
     if mark := _MERGE_MARK.search(text):
@@ -41,7 +40,7 @@ def _parse_entries(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _read_list(events: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the items of the file's one list; nothing at all and a lone ``---`` are an empty one."""
+    """Yield the items of the file's one list; an empty file and a lone ``---`` are an empty list."""
     import yaml
 
     documents = 0
@@ -57,7 +56,6 @@ def _read_list(events: Iterator[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _read_node(event: Any, events: Iterator[Any]) -> Any:
-    """Build one value from parser events."""
     import yaml
 
     if isinstance(event, yaml.ScalarEvent):
@@ -143,7 +141,6 @@ def build_entry(raw: Any, line: int) -> Entry:
 
 
 def _read_field(raw: Mapping[str, Any], key: str, line: int) -> Any:
-    """Return one field, of its type; lists as tuples."""
     value = raw.get(key)
     if key == "sources":
         if not isinstance(value, list):
@@ -187,7 +184,6 @@ def _is_time(text: str) -> bool:
 
 
 def _build_source(raw: Any, line: int) -> Source:
-    """Make a source of what stands in the file."""
     form = (
         "allowed: {path: text, symbol: Name.name, lines: 12-40, blob: hex id, text: hex id, copies: 2}, "
         "all but the path optional"
@@ -248,7 +244,6 @@ def _identify(entry: Entry) -> str | Entry:
 
 
 def _render_entry(entry: Entry) -> str:
-    """Write one entry as one line, every text quoted."""
     event = next(name for name, (made, *_) in _EVENTS.items() if isinstance(entry, made))
     fields = {"event": event, **{key: getattr(entry, key, "") for key in _ORDER}}
     stamp = {key: getattr(entry.stamp, key) for key in _STAMP}
@@ -256,7 +251,7 @@ def _render_entry(entry: Entry) -> str:
 
 
 def _render_fields(fields: Mapping[str, Any], *, kept: Collection[str] = ()) -> str:
-    """Write what is not empty as a mapping."""
+    """Write the fields that are not empty, and the `kept` ones, as a mapping."""
     pairs = (f"{key}: {_render_value(value)}" for key, value in fields.items() if value or key in kept)
     return f"{{{', '.join(pairs)}}}"
 
@@ -268,13 +263,12 @@ def _render_value(value: Any) -> str:
 
 
 def _quote(text: str) -> str:
-    """Write a text as a double-quoted scalar of one line; what is not printable is escaped."""
+    """Write a text as a double-quoted scalar of one line; unprintable characters are escaped."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return '"' + "".join(_escape(character) for character in clean) + '"'
 
 
 def _escape(character: str) -> str:
-    """Write one character inside double quotes."""
     if character.isprintable() and character not in '"\\':
         return character
     return _ESCAPES.get(character) or f"\\U{ord(character):08x}"

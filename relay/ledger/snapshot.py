@@ -129,7 +129,6 @@ def _say(belief: Belief) -> str:
 
 
 def _clip(text: str, limit_chars: int) -> str:
-    """Make one printable line of at most that length."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return shorten(line, limit_chars)
 
@@ -223,5 +222,5 @@ _CLASSES = {ClaimStatus.IN: "sound", ClaimStatus.DOUBTED: "doubt", ClaimStatus.S
 
 
 def _escape(text: str) -> str:
-    """Write a text for a quoted label, where Mermaid reads entities and little else."""
+    """Write a text for a quoted label; Mermaid reads entities there and little else."""
     return "".join(c if c.isalnum() or c in " .,:;/_-()" else f"#{ord(c)};" for c in text)

@@ -83,10 +83,9 @@ def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequenc
 
 
 def _use_adapter(waits_s: Sequence[float]) -> None:
-    """Have every HTTP request of this process tried again where that may help, and what came back said.
+    """Retry every HTTP request of this process where that may help, and print each answer.
 
-    Apprise makes its sessions itself and has no place for an adapter: its own retries are all alike, whatever the
-    service answered.
+    Apprise makes its sessions itself and has no place for an adapter. Its own retries are the same for every answer.
     """
     import requests.sessions
     from requests.adapters import HTTPAdapter

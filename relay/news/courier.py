@@ -105,7 +105,7 @@ class Watcher:
             self._last[event.phase_id] = event
 
     def _is_new_red(self, event: GateFinished) -> bool:
-        """Say whether a gate is red that should be green, for the first time in its phase: repairs come in threes."""
+        """Whether a gate is red unexpectedly for the first time in its phase: later ones are repairs."""
         return not (event.passed or event.baseline or event.expected) and event.phase_id not in self._red
 
     def _wait(self, event: RetryScheduled) -> News | None:
@@ -127,7 +127,7 @@ class Watcher:
         return self._make("cost", f"{render_usd(self._spent)} of {render_usd(cap)} are spent", "")
 
     def _move(self, event: JobMoved) -> News | None:
-        """Tell of one of several phases that stopped: the others may go on all night. A limit stops all of them."""
+        """Return the news of one stopped job: the others may go on all night. A limit stops all of them."""
         if event.state == "held":
             return None
         self._has_told_stop = False

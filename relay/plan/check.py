@@ -105,12 +105,12 @@ def _check_numbers(plan: Plan) -> Iterator[Violation]:
 
 
 def _misleads(plan: Plan, phase: Phase, number: str) -> bool:
-    """Whether somebody who asks for a phase by the number in its heading would get another one, or none."""
+    """Whether asking for a phase by the number in its heading would give another phase, or none."""
     return not phase.done or (not plan.done and plan.find_phase(number) is not None)
 
 
 def _find_parents(sections: Sequence[Section]) -> dict[int, int]:
-    """Return for the line of each heading the line of the one that it stands under; 0 for none."""
+    """Map the line of each heading to the line of its parent heading; 0 for none."""
     above: list[Section] = []
     found = {}
     for section in sections:
@@ -121,7 +121,7 @@ def _find_parents(sections: Sequence[Section]) -> dict[int, int]:
 
 
 def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
-    """Name items whose printed number is not their id, because others print it too."""
+    """Warn of items whose printed number is not their id, because several items print it."""
     numbers = {item.id: find_printed_number(item.text) for phase in plan.phases for item in phase.open_items}
     found = [
         (item.line, f"{numbers[item.id]} is item {item.id}")
@@ -157,7 +157,7 @@ def _list(known: set[str], plan: Plan) -> str:
 
 
 def _find_cycle(plan: Plan) -> tuple[Phase, ...]:
-    """Return the phases of one circle of `after`, each followed by one it waits for; empty when there is none."""
+    """Return the phases of one cycle of `after`, each before a phase that it waits for; empty without a cycle."""
     phases = {phase.id: phase for phase in plan.phases}
     waiting = {phase_id: {target for target in phase.after if target in phases} for phase_id, phase in phases.items()}
     needed_by: dict[str, list[str]] = {phase_id: [] for phase_id in phases}
@@ -216,7 +216,7 @@ def _check_validation(section: Section) -> Iterator[Violation]:
 
 
 def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violation]:
-    """Refuse commands that the user cannot review: a screen hides or reorders characters, or they are too long."""
+    """Refuse commands that the user cannot review: hidden or reordered characters, or too long."""
     for command in commands:
         if words := find_obscurity(command):
             yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
@@ -270,7 +270,7 @@ def find_no_command(command: str, *, plain: bool) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a line has the small words of a sentence and nothing that only a shell knows."""
+    """Whether a line has an English function word and no shell syntax."""
     enough = len(text.split()) > _FEW_WORDS
     return enough and _PROSE_WORD.search(text) is not None and _SHELL.search(text.rstrip(".!")) is None
 
@@ -303,7 +303,7 @@ def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
 
 
 def _check_signs(plan: Plan) -> Iterator[Violation]:
-    """Say what is made of boxes that only Kiro writes."""
+    """Warn of Kiro's box signs, and of phases whose items are all optional."""
     begun = [(item.line, item.id) for phase in plan.phases for item in phase.open_items if plan.text[item.mark] != " "]
     rule = "neither blank nor `x` in its box, and is open for relay"
     yield from _join(
@@ -315,14 +315,14 @@ def _check_signs(plan: Plan) -> Iterator[Violation]:
 
 
 def _join(found: Sequence[tuple[int, str]], one: str, many: str) -> Iterator[Violation]:
-    """Put what is alike into one warning, at the first line; more than a few are counted."""
+    """Yield one warning for several places, at the first line; beyond `_SHOWN_NAMES` they are counted."""
     if found:
         words = [name for _, name in found]
         yield _warning(found[0][0], (many if found[1:] else one).format(list_some(words, _SHOWN_NAMES)))
 
 
 def _check_repeats(phase: Phase) -> Iterator[Violation]:
-    """Refuse two items of the same text under the same parent: neither a model nor a person can tell them apart."""
+    """Refuse two items of the same text under the same parent: nobody can tell them apart."""
     above: list[str] = []
     seen: dict[tuple[str, str], str] = {}
     for item in phase.items:
@@ -350,7 +350,7 @@ def _check_headings(outline: Outline, heads: set[int]) -> Iterator[Violation]:
 
 
 def _check_runners(outline: Outline, heads: set[int]) -> Iterator[Violation]:
-    """Name lines that say who runs a phase and are not acted on."""
+    """Warn of `Runner:` lines that have no effect."""
     for at, section in enumerate(outline.sections):
         lines = read_runner_lines(section)
         named = [line for line in lines if line.names]
@@ -386,7 +386,7 @@ def _check_entry(entry: Entry) -> Iterator[Violation]:
 
 
 def _check_line_ends(text: str) -> Iterator[Violation]:
-    """Refuse a lone carriage return among other line ends: a terminal writes what follows over what was before."""
+    """Refuse a lone carriage return among other line ends: a terminal overwrites the line with the text behind it."""
     lone = _LONE_RETURN.search(text)
     if lone and "\n" in text:
         yield _error(Lines.of(text).index_at(lone.start()) + 1, "this line ends in a lone carriage return; take it out")

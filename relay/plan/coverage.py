@@ -69,7 +69,7 @@ def _find_in_entries(outline: Outline) -> Iterator[_Found]:
 
 
 def _judge(entry: Entry, line: str) -> tuple[str, bool] | None:
-    """Say what is wrong with a line and whether that is only a warning; None where nothing is."""
+    """Return why a line looks like an item and is none, and whether that is only a warning; else None."""
     match entry.kind:
         case EntryKind.BULLET if found := _BOX.match(entry.text):
             if _STRICT.match(entry.text):
@@ -87,7 +87,7 @@ def _judge(entry: Entry, line: str) -> tuple[str, bool] | None:
 
 
 def _name_odd(text: str) -> str:
-    """Name the first character that looks like one of a box and is another."""
+    """Name the first character that is not ASCII."""
     odd = next((char for char in text if not char.isascii()), "")
     return f" (it has U+{ord(odd):04X}, {unicodedata.name(odd, 'unnamed').lower()})" if odd else ""
 
@@ -149,7 +149,7 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
 
 
 def _find_end(sections: Sequence[Section], head: int) -> int:
-    """Return where the sections end that stand below a heading."""
+    """Return the index past the sections below a heading."""
     rest = range(head + 1, len(sections))
     return next((at for at in rest if sections[at].level <= sections[head].level), len(sections))
 
@@ -171,7 +171,7 @@ def _list_tasks(outline: Outline, section: Section) -> Iterator[Unit]:
 
 
 def _read_task(lines: Lines, index: int, most: int) -> dict[str, str]:
-    """Return what a ``<task>`` says of itself: its name, its files, the command that shows it."""
+    """Return the name, files and ``automated`` command of a ``<task>``, by tag."""
     rest = takewhile(lambda at: not _END.match(lines.at(at)), range(index, min(index + most, lines.count)))
     found: dict[str, str] = {}
     for part in _PART.finditer("\n".join(map(lines.at, rest))):
@@ -267,7 +267,7 @@ def _box_task(lines: Lines, unit: Unit, number: int) -> tuple[int, list[str]]:
 
 
 def _end_tasks(lines: Lines, tasks: Sequence[Unit]) -> Iterator[tuple[int, list[str]]]:
-    """Yield a heading behind the last task: what follows is no part of it."""
+    """Yield a heading behind the last task, so that the text after it belongs to no task."""
     last = tasks[-1].line if tasks else lines.count
     if end := next((at + 1 for at in range(last, lines.count) if _LAST.match(lines.at(at))), 0):
         yield end, ["", "## Success criteria", ""]

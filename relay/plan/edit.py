@@ -74,7 +74,7 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
 
 
 def _render_note(outline: Outline, extent: Extent, notes: Section | None, words: str) -> Iterator[list[str]]:
-    """Yield the ways to write a note below those that there are, or with a beginning for them, the best first."""
+    """Yield the ways to write a note, the best first; with a Notes heading where there is none."""
     head = outline.sections[extent.head]
     if head.level == ITEM_LEVEL:
         line = outline.lines.at((notes or head).line - 1)
@@ -88,7 +88,7 @@ def _render_note(outline: Outline, extent: Extent, notes: Section | None, words:
 
 
 def _indent(line: str) -> str:
-    """Return what stands before the text of a list item, its bullet as a blank."""
+    """Return the text before a list item's box, with blanks for the bullet."""
     return _NO_BLANK.sub(" ", line.partition("[")[0])
 
 
@@ -120,7 +120,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
 
 
 def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
-    """Return what the phases say, wherever they stand."""
+    """Return the meaning of the phases without their positions."""
     phases = [(p.id, plan.text[p.start : p.end].strip(), p.verify, p.after, p.runner) for p in plan.phases]
     return [(plan.title, tuple(plan.settings)), *phases]
 
@@ -202,7 +202,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
 
 
 def _find_room(outline: Outline, extent: Extent) -> tuple[int, str]:
-    """Return the 0-based line that a phase's next item goes before, and what stands in front of its box."""
+    """Return the 0-based line before which a phase's next item goes, and the text in front of its box."""
     inside = outline.sections[extent.head : extent.stop]
     in_list = inside[0].level == ITEM_LEVEL
     first, *others = [box for section in inside for box in section.boxes if box.depth <= in_list]
@@ -267,7 +267,7 @@ def _refuse_illegal(before: Plan, after: Plan, amendable: str) -> None:
 
 
 def _refuse_renamed(before: Plan, after: Plan, phase: Phase) -> None:
-    """Refuse new items that take a number away from another: what is claimed goes by it."""
+    """Refuse new items that change the id of another: claims are kept by id."""
     pairs = (
         (old, new)
         for was, now in zip(before.phases, after.phases, strict=False)
@@ -279,7 +279,7 @@ def _refuse_renamed(before: Plan, after: Plan, phase: Phase) -> None:
 
 
 def _last_line(lines: Lines, section: Section) -> int:
-    """Return the 0-based index of a section's last line that is not blank; its heading is one."""
+    """Return the 0-based index of a section's last line that is not blank; the heading counts."""
     at = lines.index_at(max(section.end - 1, section.start))
     while at > section.line - 1 and lines.is_blank(at):
         at -= 1
@@ -287,7 +287,7 @@ def _last_line(lines: Lines, section: Section) -> int:
 
 
 def _clean(text: str) -> str:
-    """Return a text as one line, without the characters that make a screen show something else than what is there."""
+    """Return a text as one line, without characters that hide or reorder others on a screen."""
     return " ".join(_UNSEEN.sub("\ufffd", text).split())
 
 

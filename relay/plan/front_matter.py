@@ -91,7 +91,7 @@ def _is_ours(lines: Lines, stop: int) -> bool:
 
 
 def _is_of_others(lines: Lines, close: int) -> bool:
-    """Whether this looks like keys of another tool, and not like Markdown between two thematic breaks."""
+    """Whether this is another tool's front matter, and not Markdown between two thematic breaks."""
     return _KEY.match(lines.at(1)) is not None and not any(_MARKDOWN.match(lines.at(at)) for at in range(1, close))
 
 

@@ -61,7 +61,7 @@ def _find_words(text: str) -> set[str]:
 
 
 def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:
-    """Pair items of the same words, the first with the first."""
+    """Pair items of the same text, the first with the first."""
     places: dict[str, deque[str]] = {}
     for item in new:
         places.setdefault(item.text, deque()).append(item.id)
@@ -69,7 +69,7 @@ def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:
 
 
 def _find_once(items: tuple[Item, ...]) -> dict[str, str]:
-    """Return the texts that occur once, with the ids."""
+    """Map the texts that occur once to their ids."""
     counts = Counter(item.text for item in items)
     return {item.text: item.id for item in items if counts[item.text] == 1}
 
@@ -92,7 +92,7 @@ def _find_state(phase: Phase) -> Hashable:
 
 
 class _Matching:
-    """Pairs phases, the surest way first; indexes into the two sequences. Linear in the number of items."""
+    """Pairs phases, the surest way first, as indexes into the two sequences. Linear in the number of items."""
 
     def __init__(self, old: tuple[Phase, ...], new: tuple[Phase, ...]) -> None:
         self._old, self._new = old, new
@@ -114,7 +114,7 @@ class _Matching:
         return old, new
 
     def _pair_ends(self) -> Iterator[tuple[int, int]]:
-        """Pair what is alike from the top down and from the bottom up: phases that say the same keep their order."""
+        """Pair equal phases from the top down and from the bottom up, so that repeated phases keep their order."""
         old, new = (list(map(_find_state, phases)) for phases in (self._old, self._new))
         most = min(len(old), len(new))
         head = next((at for at in range(most) if old[at] != new[at]), most)
@@ -133,8 +133,8 @@ class _Matching:
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
         """Pair phases by items that stand in one phase only, before and after.
 
-        One will do where the title is the same; else it takes half of a phase's items, and more where another phase
-        has its title.
+        With the same title one such item is enough. Else it takes half of the phase's items, and more than half where
+        another phase has its title.
         """
         homes = self._find_homes()
         free = {_find_name(self._new[at]) for at in self._free}
@@ -150,7 +150,7 @@ class _Matching:
                 yield self._take(at, best)
 
     def _find_homes(self) -> dict[str, int]:
-        """Return the texts that one phase alone has, before and after, with the place of the one after."""
+        """Map each text that only one phase has, before and after, to that phase's place after."""
         counts = [
             Counter(text for phase in side for text in set(_find_texts(phase))) for side in (self._old, self._new)
         ]
@@ -162,7 +162,7 @@ class _Matching:
         }
 
     def _pair_by_name(self) -> Iterator[tuple[int, int]]:
-        """Pair phases by a title that no other of those left has."""
+        """Pair phases by a title that is unique among the rest."""
         names = [_find_name(self._old[at]) for at in self._left], [_find_name(self._new[at]) for at in self._free]
         counts = [Counter(side) for side in names]
         places = {_find_name(self._new[at]): at for at in self._free}
@@ -172,7 +172,7 @@ class _Matching:
                 yield self._take(at, places[name])
 
     def _pair_by_number(self) -> Iterator[tuple[int, int]]:
-        """Pair phases that were written anew where they stood, and are about the same files."""
+        """Pair phases of the same number that name a common file: they were rewritten in place."""
         places = {self._new[at].id: at for at in self._free}
         for at in tuple(self._left):
             new = places.get(self._old[at].id)
@@ -226,7 +226,7 @@ def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
 
 
 def _find_rest(some: Sequence[tuple[_Key, Item]], others: Sequence[tuple[_Key, Item]]) -> Iterator[Item]:
-    """Return the items of `some` that have no partner of their own among `others`."""
+    """Yield the items of `some` that have no partner of their own among `others`."""
     left = Counter(key for key, _ in others)
     for key, item in some:
         left[key] -= 1

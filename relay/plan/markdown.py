@@ -23,7 +23,7 @@ _CONTAINERS = frozenset({"list_item_open", "blockquote_open"})
 
 
 class _BoundedBlocks(ParserBlock):
-    """Counts the lines that quotes look ahead over.
+    """Counts the lines that block quotes look ahead over, and stops at a bound.
 
     A quote scans on over lazy lines even where its content has ended (``> ``` `` and ``b`` in turn), so that hostile
     text makes the parser quadratic. Nothing else in it was found to be.

@@ -71,7 +71,7 @@ def _match(one: Side, other: Side) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 def _find_changes(base: Side, own: Side) -> tuple[Run, ...]:
-    """Return what a side has rewritten, put in or taken out; ticks and notes are no such change."""
+    """Return the parts that a side rewrote, added or removed; ticks and notes do not count."""
     return tuple(
         Run(before=range(start, stop), after=range(first, last))
         for tag, start, stop, first, last in _match(base, own)
@@ -80,7 +80,7 @@ def _find_changes(base: Side, own: Side) -> tuple[Run, ...]:
 
 
 def _find_kept(base: Side, tip: Side) -> dict[int, int]:
-    """Return where the parts are now that a side has left as they were."""
+    """Map each part that a side left unchanged from its old to its new index."""
     return {
         start + at: first + at
         for tag, start, stop, first, _ in _match(base, tip)
@@ -90,7 +90,7 @@ def _find_kept(base: Side, tip: Side) -> dict[int, int]:
 
 
 def _find_place(change: Run, kept: Mapping[int, int]) -> range | None:
-    """Return the parts that a change is about, where others left all of them as they were; None where not."""
+    """Return where the changed parts stand in the tip; None if the tip changed one of them."""
     before = change.before
     if not before:
         at = kept.get(before.start - 1, kept.get(before.start, 0) - 1) + 1
@@ -102,7 +102,7 @@ def _find_place(change: Run, kept: Mapping[int, int]) -> range | None:
 
 
 def _splice(tip: Side, own: Side, taken: Mapping[Run, range]) -> Plan | None:
-    """Put one side's parts in the place of the other's; None where that cannot be read as a plan."""
+    """Replace parts of the tip by the own side's; None if the result is no plan."""
     pieces, given = ([side.plan.text[part.start : part.end] for part in side.parts] for side in (tip, own))
     for change, place in sorted(taken.items(), key=lambda pair: pair[1].start, reverse=True):
         pieces[place.start : place.stop] = given[change.after.start : change.after.stop]
@@ -112,7 +112,7 @@ def _splice(tip: Side, own: Side, taken: Mapping[Run, range]) -> Plan | None:
 
 
 def _add_rest(base: Plan, tip: Plan, own: Plan, *, onto: Plan) -> PlanMerge:
-    """Return a plan with both sides' notes, and a tick where the one side has ticked."""
+    """Return a plan with both sides' notes and the own side's new ticks."""
     left: list[str] = []
     for side in (tip, own):
         for phase_id, home, note in _find_new_notes(base, side, onto):
@@ -132,9 +132,9 @@ def _add_rest(base: Plan, tip: Plan, own: Plan, *, onto: Plan) -> PlanMerge:
 
 
 def _find_new_notes(base: Plan, side: Plan, merged: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the notes that a side has and the plan has not: the phase, what the plan calls it (empty: gone), the note.
+    """Yield each note of a side that the merged plan lacks: phase id, phase id in the merged plan (empty: gone), note.
 
-    As many times as the side has added each.
+    A note is yielded as often as the side has added it.
     """
     before, now = find_lineage(side, base).phases, find_lineage(side, merged).phases
     for phase in side.phases:
@@ -151,12 +151,12 @@ def _count_notes(plan: Plan) -> Counter[str]:
 
 
 def _find_unknown(plan: Plan) -> set[str]:
-    """Return what phases come after that is not in the plan."""
+    """Return the ids in `after` that are no phase of the plan."""
     return {name for phase in plan.phases for name in phase.after} - {phase.id for phase in plan.phases}
 
 
 def _is_legal(tip: Plan, merged: Plan) -> bool:
-    """Return whether what was done to the other side's plan is what sessions may do, and loses nothing of it."""
+    """Whether sessions may make this change to the tip, and it loses no note."""
     if _count_notes(tip) - _count_notes(merged) or _find_unknown(merged) - _find_unknown(tip):
         return False
     still_open = [phase.id for phase in tip.phases if not phase.done]

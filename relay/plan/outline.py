@@ -174,8 +174,8 @@ def read_outline(text: str) -> Outline:
 def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
     """Make sections of numbered items: `- [ ] 2. Keys`, with `- [ ] 2.1 …` or `_Requirements: 1.2_` below some of them.
 
-    A section decides that for itself, by what stands in it, and below a heading that counts itself none does: so that
-    what is added elsewhere never changes what a phase is called.
+    Only a section's own text decides that, and a section below a numbered heading is never cut: so text that is added
+    elsewhere never changes a phase's id.
     """
     titles = sum(section.level == 1 for section in sections)
     above: list[Section] = []
@@ -196,7 +196,7 @@ def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
 
 
 def _find_heads(section: Section) -> list[Box]:
-    """Return the boxes that open a phase each; a checkpoint belongs to the phase above it."""
+    """Return the boxes that each open a phase; a checkpoint belongs to the phase above it."""
     numbers = [parse_number(render_plain(box.text)) for box in section.boxes]
     tops = [
         (box, said)
@@ -214,7 +214,7 @@ def _find_heads(section: Section) -> list[Box]:
 
 
 def _cut_notes(section: Section, lines: Lines) -> Iterator[Section]:
-    """Take the notes of a numbered item apart: a last bullet `Notes` in it, or behind it, with bullets of its own."""
+    """Split off a numbered item's notes: a last bullet `Notes` in it or behind it, with bullets of its own."""
     last, least = section.boxes[-1].line, _SEVERAL + 1
     for entry in reversed(section.entries):
         is_above = entry.kind is EntryKind.BULLET and entry.line > last and entry.depth < least
@@ -229,7 +229,7 @@ def _cut_notes(section: Section, lines: Lines) -> Iterator[Section]:
 
 
 def _narrow(section: Section, lines: Lines, first: int, end: int, *, own: int = 0) -> Section:
-    """Return what a section has from one line to before another; of the `own` first lines no entry is made."""
+    """Return the part of a section from line `first` to before line `end`; the `own` first lines make no entry."""
     return replace(
         section,
         line=first,
@@ -241,7 +241,7 @@ def _narrow(section: Section, lines: Lines, first: int, end: int, *, own: int = 
 
 
 def _take(found: tuple[_Placed, ...], first: int, end: int) -> tuple[_Placed, ...]:
-    """Return what stands from one line to before another, of what is sorted by lines."""
+    """Return the entries or boxes from line `first` to before line `end`; they are sorted by line."""
     line = attrgetter("line")
     return found[bisect_left(found, first, key=line) : bisect_left(found, end, key=line)]
 
@@ -268,7 +268,7 @@ def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
 
 
 def _find_final(sections: Sequence[Section]) -> frozenset[int]:
-    """Return which sections are conditions of more than the heading that they stand under."""
+    """Return the sections whose conditions are about more than the heading above them."""
     above: list[int] = []
     working: set[int] = set()
     conditions: list[tuple[int, int]] = []
@@ -283,10 +283,10 @@ def _find_final(sections: Sequence[Section]) -> frozenset[int]:
 
 
 def _find_whole(sections: Sequence[Section], head: int) -> int:
-    """Return where a phase ends that holds boxes of deeper sections; 0 where the heading holds none.
+    """Return the end of a phase that holds the boxes of deeper sections; 0 if the heading holds none.
 
-    It ends before the first that counts itself, as ``Task 3`` in ``Phase 2`` or ``1.2``: those are phases of their own,
-    as are all below the document's title.
+    It ends before the first numbered heading, as ``Task 3`` in ``Phase 2`` or ``1.2``: those are phases of their own,
+    as are all headings below the document's title.
     """
     level = sections[head].level
     stop = next((at for at in range(head + 1, len(sections)) if sections[at].level <= level), len(sections))

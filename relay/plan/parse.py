@@ -122,7 +122,7 @@ def _find_after(section: Section, known: Mapping[str, str], above: str | None) -
 
 
 class _Gates:
-    """The gate commands that each phase has, inherits, or shares with the document."""
+    """The verify commands of each phase: its own, inherited ones and the document's."""
 
     def __init__(self, outline: Outline, extents: Sequence[Extent]) -> None:
         self._sections = outline.sections
@@ -167,7 +167,7 @@ def _read_commands(section: Section) -> list[str]:
 
 
 def _find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
-    """Return for each section the indexes of the headings it stands under, outermost first; 0 is above them all."""
+    """Return for each section the indexes of its headings, outermost first; 0 is the text above all headings."""
     stack: list[int] = []
     found = []
     for at, section in enumerate(sections):

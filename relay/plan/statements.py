@@ -139,13 +139,13 @@ def _is_file_name(word: str) -> bool:
 
 
 def _find_extension(word: str) -> str | None:
-    """Return the extension in lower case; None where there is none or it does not look like one."""
+    """Return the extension in lower case; None without one."""
     stem, _, extension = word.rpartition("/")[2].rpartition(".")
     return extension.lower() if stem and _EXTENSION.fullmatch(extension) else None
 
 
 def _is_surely_file(word: str) -> bool:
-    """Tell a file from a route: ``/v1/keys`` names no file that leaves the repository."""
+    """Whether a path that leaves the repository is a file and no route such as ``/v1/keys``."""
     return ".." in word.split("/") or _is_file_name(word)
 
 
@@ -229,7 +229,7 @@ def read_file_list(section: Section) -> tuple[str, ...]:
 
 
 def _find_listed(entries: Sequence[Entry]) -> frozenset[int]:
-    """Return which entries are lists of files, labels included; a task ends one."""
+    """Return the indexes of entries in lists of files, labels included; a task ends a list."""
     listed: set[int] = set()
     label: int | None = None
     for at, entry in enumerate(entries):
@@ -253,7 +253,7 @@ def read_runner_lines(section: Section) -> tuple[NamingLine, ...]:
 
 
 def _iter_statements(section: Section, word: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the rest of each line that begins with a word and a colon and says more."""
+    """Yield the line and the rest of each ``Word: rest`` line."""
     for entry in section.entries:
         if _is_line(entry) and find_statement(entry.text) == word and (rest := _rest(entry.text)):
             yield entry.line, rest

@@ -145,7 +145,7 @@ def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *
 
 
 def _find_break(old: Sequence[Key], new: Sequence[Key], block: range, at: int) -> tuple[int, int]:
-    """Return where a block that was not found at `at` first differs from what stands there."""
+    """Return where a block that was not found at `at` first differs from the parts there."""
     pairs = zip(block, range(at, at + len(block)), strict=True)
     return next((index, place) for index, place in pairs if place >= len(new) or new[place] != old[index])
 
@@ -220,7 +220,7 @@ def _check_boxes(old: Side, new: Side, was: Phase, now: Phase, may_tick: frozens
 
 
 def _check_sections(old: Side, new: Side, was: PlanPart, now: PlanPart) -> Iterator[Violation]:
-    """Compare two phases that are known to be alike but for blank lines and Notes."""
+    """Compare two phases that are equal but for blank lines and Notes."""
     before, after = was.sections, now.sections
     if len(after) == len(before) + 1 and after[-1].is_notes and not any(s.is_notes for s in before[1:]):
         if not _is_appended(old.cut(was), new.cut(now)):
@@ -240,7 +240,7 @@ def _check_sections(old: Side, new: Side, was: PlanPart, now: PlanPart) -> Itera
 
 
 def _is_appended(before: str, after: str) -> bool:
-    """Whether `after` is `before` with whole lines put in below its last line that is not blank."""
+    """Whether `after` is `before` with whole lines inserted below its last line that is not blank."""
     content = before.rstrip(BLANK)
     if not after.startswith(content):
         return False
@@ -260,7 +260,7 @@ def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
 def _check_amended(
     was: Sequence[Phase], now: Sequence[Phase], may_tick: frozenset[str], new: Side
 ) -> Iterator[Violation]:
-    """Check that the ticked items of rewritten phases are those of before, in order, and those that may be ticked.
+    """Check that rewritten phases keep their ticked items in order, and gain only ticks that are allowed.
 
     Items may have moved, so they are matched by their text. Texts can repeat, so all ways of matching are followed:
     `reached` holds how many ticks of the new text can be explained by the items of the old one so far.
@@ -283,7 +283,7 @@ def _check_amended(
 
 
 def _check_meaning(old: Side, new: Side, alignment: Alignment) -> Iterator[Violation]:
-    """Check that what was rewritten left the gates, the order and the ids of the other phases alone."""
+    """Check that the rewrite changed neither gate, order nor id of the other phases."""
     order = _Order(old, new, alignment)
     for before, after in order.pairs:
         if before.verify != after.verify:
@@ -297,7 +297,7 @@ def _check_meaning(old: Side, new: Side, alignment: Alignment) -> Iterator[Viola
 
 
 class _Order:
-    """What the phases of the old text come after, in the names of the new one."""
+    """The old plan's `after` lines, in the ids of the new plan."""
 
     def __init__(self, old: Side, new: Side, alignment: Alignment) -> None:
         matched = ((old.parts[was].phase, new.parts[now].phase) for was, now in alignment.pairs)
@@ -315,7 +315,7 @@ class _Order:
         return frozenset().union(*wanted) >= now and all(not some or some & now for some in wanted)
 
     def _follow(self, target: str) -> frozenset[str]:
-        """Return the phases that stand for a target now; for one that was dropped, those that it came after."""
+        """Return the phases that now stand for a target; for a dropped one, the phases that it came after."""
         found: frozenset[str] = frozenset()
         ahead, seen = [target], {target}
         while ahead:
@@ -329,7 +329,7 @@ class _Order:
 
 
 def _find_difference(old: Side, new: Side, was: int, now: int) -> Violation:
-    """Name the first line that cannot be explained."""
+    """Name the first line that differs."""
     before, after = list(_iter_lines(old, was)), list(_iter_lines(new, now))
     at = _count_equal([text for _, text in before], [text for _, text in after])
     line = after[at][0] if at < len(after) else new.outline.lines.count
@@ -338,7 +338,7 @@ def _find_difference(old: Side, new: Side, was: int, now: int) -> Violation:
 
 
 def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
-    """Put a difference into words; each side starts with its first differing line and has one more, if there is one."""
+    """Describe a difference. Each side is its first differing line and the line behind it, if any."""
     # No text is known whose parts differ while its lines do not; if there is one, it must not pass.
     if not before and not after:  # pragma: no cover
         return "headings or boxes are read differently now"
@@ -353,7 +353,7 @@ def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
 
 
 def _iter_lines(side: Side, first: int) -> Iterator[tuple[int, str]]:
-    """Return the lines from one part on, with their numbers, boxes open, without Notes."""
+    """Yield the lines from part `first` on with their numbers, every box open, without Notes."""
     lines = side.outline.lines
     for part in side.parts[first:]:
         pieces: list[PlanPart | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]

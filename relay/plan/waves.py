@@ -96,7 +96,7 @@ class _Slot:
 
 
 class _Taken:
-    """Until when paths are at work, and whose. Mutable: phases take paths, one after the other."""
+    """When each path is free again, and whose it is until then. Mutable: phases take paths, one after the other."""
 
     def __init__(self) -> None:
         self._whole: dict[_Parts, tuple[float, str]] = {}
@@ -127,9 +127,9 @@ def _list_folders(parts: _Parts) -> Iterator[_Parts]:
 
 
 def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[str, _Slot]:
-    """Return when each phase starts and ends: who waits for nothing first, then in plan order.
+    """Return when each phase starts and ends: phases that wait for nothing first, then in plan order.
 
-    With `jobs` = 0 none waits for a free place. A phase stands behind those that it comes after.
+    `jobs` = 0 is as many places as phases. In the result a phase stands behind the phases that it comes after.
     """
     waits, followers = _list_waits(plan)
     heap = [(0.0, n) for n, phase in enumerate(plan.phases) if waits.get(phase.id) == set()]
@@ -155,7 +155,7 @@ def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[st
 
 
 def _list_waits(plan: Plan) -> tuple[dict[str, set[str]], dict[str, list[str]]]:
-    """Return what each open phase waits for, what there is not too, and who waits for each."""
+    """Return the phases that each open phase waits for, unknown ids included, and the phases that wait for each."""
     known = {phase.id for phase in plan.phases}
     still = {phase.id for phase in plan.phases if not phase.done}
     waits = {p.id: {a for a in p.after if a in still or a not in known} for p in plan.phases if p.id in still}
@@ -176,7 +176,7 @@ def _find_longest(slots: Mapping[str, _Slot]) -> tuple[str, ...]:
 
 
 def _find_shared(order: tuple[Phase, ...]) -> Iterator[Shared]:
-    """Yield paths with the phases that nothing but the path keeps from running side by side."""
+    """Yield each path that alone keeps phases from running side by side, with these phases."""
     before = _find_before(order)
     users = _find_users(order)
     seen: set[int] = set()
@@ -195,7 +195,7 @@ def _find_shared(order: tuple[Phase, ...]) -> Iterator[Shared]:
 
 
 def _find_before(order: tuple[Phase, ...]) -> list[int]:
-    """Return for each phase those that are done before it begins, as bits of their places in `order`."""
+    """Return for each phase the phases that must end before it begins, as bits of their places in `order`."""
     place = {phase.id: n for n, phase in enumerate(order)}
     before: list[int] = []
     for phase in order:
@@ -207,7 +207,7 @@ def _find_before(order: tuple[Phase, ...]) -> list[int]:
 
 
 def _find_users(order: tuple[Phase, ...]) -> dict[_Parts, int]:
-    """Return for each path that is named who names it, or something below it, as bits of their places."""
+    """Return for each named path the phases that name it or a path below it, as bits of their places."""
     users: dict[_Parts, int] = defaultdict(int)
     named: dict[_Parts, None] = {}
     for n, phase in enumerate(order):

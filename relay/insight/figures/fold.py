@@ -150,7 +150,6 @@ class RunTally:
             self._thin()
 
     def _thin(self) -> None:
-        """Keep half of the points of all sessions."""
         legs = [
             replace(
                 leg,
@@ -334,7 +333,7 @@ class Fold:
         )
 
     def _get_run(self, record: LoggedEvent) -> RunTally:
-        """Return the run that an event is of; a log whose beginning is lost has one all the same."""
+        """Return the run of an event; a log that has lost its beginning gets one."""
         if not self._runs:
             self._runs.append(RunTally(record.scope.run_id, record.at, None))
         return self._runs[-1]

@@ -54,7 +54,7 @@ MOST_PATHS = 20_000
 
 @dataclass(slots=True, kw_only=True)
 class _Excerpt:
-    """A part of a file as it stands in the context. Mutable: it is superseded once."""
+    """A part of a file in the context. Mutable: it is superseded once."""
 
     first: int
     last: int
@@ -131,7 +131,7 @@ def find_table_rates(model: str, at: float) -> Rates | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """A result that is in no prompt yet."""
+    """A tool result that no prompt holds yet."""
 
     call: ToolFinished
     summary: str
@@ -272,7 +272,7 @@ class LegTally:
         self._draw(at, event, event.usage, noise)
 
     def _measure(self, usage: Usage) -> None:
-        """Divide a prompt that the endpoint counted, and take its answer in."""
+        """Divide a prompt that the endpoint counted among its sources, and add the answer to the context."""
         before, prompt = self._composition.tokens, usage.prompt_tokens
         held = dict(self._composition.held)
         taken = self._composition.measure(prompt)
@@ -291,7 +291,7 @@ class LegTally:
         self._peak_tokens = max(self._peak_tokens or 0, self._last_tokens)
 
     def _place(self, result: _Result, tokens: int) -> None:
-        """Say what a result has come to, now that it is in a prompt."""
+        """Count a result, whose tokens the first prompt with it tells."""
         call, name = result.call, self.tools.name(result.call.name)
         self.tools.weigh(
             CostlyResult(

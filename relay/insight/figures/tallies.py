@@ -111,13 +111,13 @@ class Composition:
             self.held[source] = self.held.get(source, 0) + tokens
 
     def _take_thinking(self, missing: int) -> int:
-        """Take thinking out of the context, as endpoints do with that of earlier turns; return how much."""
+        """Take thinking out of the context, as endpoints do with that of earlier turns; return the tokens."""
         taken = min(max(0, missing), self.held.get(TokenSource.THINKING, 0))
         self._add(TokenSource.THINKING, -taken)
         return taken
 
     def _shrink(self, prompt_tokens: int) -> tuple[int, ...]:
-        """Divide a prompt that is smaller than what was there: something was taken out, of all in proportion."""
+        """Divide a prompt that is smaller than the context before it: every source shrinks in proportion."""
         sources = list(self.held)
         weights = [self.held[source] for source in sources] + [estimate for _, estimate in self._pending]
         parts = share(prompt_tokens, weights)
@@ -125,7 +125,7 @@ class Composition:
         return self._take(parts[len(sources) :])
 
     def _take(self, taken: tuple[int, ...]) -> tuple[int, ...]:
-        """Put what was appended into the context, each with so many tokens; return these."""
+        """Move the pending parts into the context with these tokens; return the tokens."""
         for (source, _), tokens in zip(self._pending, taken, strict=True):
             self._add(source, tokens)
         self._pending.clear()

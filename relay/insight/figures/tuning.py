@@ -85,7 +85,7 @@ def _find_quantile(among: int, freedom: int) -> float:
 
 
 def _find_part(angle: float, freedom: int) -> float:
-    """Return how much of Student's t is between -t and t, where t is sqrt(freedom) tan(angle)."""
+    """Return the probability of Student's t between -t and t, where t is sqrt(freedom) tan(angle)."""
     odd = freedom % 2
     term, total = (math.cos(angle) if odd else 1.0), 0.0
     for k in range(1, (freedom - odd) // 2 + 1):
@@ -209,7 +209,7 @@ def judge_trial(found: Iterable[Figures]) -> TrialFigures:
 
 
 def _is_dead_weight(line: str, differences: Sequence[ArmDifference]) -> bool:
-    """Return whether resets at a line cost more than none, for sure, and prevent nothing that the data show."""
+    """Whether resets at a line surely cost more than none, and the data show nothing that they prevent."""
     dearer = False
     for one in differences:
         if {one.one, one.other} != {line, NO_RESET} or one.difference is None:
@@ -224,7 +224,7 @@ def _is_dead_weight(line: str, differences: Sequence[ArmDifference]) -> bool:
 
 
 def _sort_arms(figures: Figures) -> Mapping[str, tuple[PhaseFigures, ...]]:
-    """Return the phases of a plan that are over by their line; one whose sessions had several is in none."""
+    """Return a plan's phases that are over, by reset line; a phase whose sessions had several lines is left out."""
     lines: dict[str, set[str]] = {}
     given_up: dict[str, bool] = {}
     for run in figures.runs:
@@ -270,7 +270,7 @@ def _render_arm(line: str, phases: Sequence[PhaseFigures]) -> Arm:
 
 
 def _pair(outcome: str, one: str, other: str, plans: Sequence[Mapping[str, tuple[PhaseFigures, ...]]]) -> list[float]:
-    """Return differences of phases of the same plan in their order, the first of one line with that of the other."""
+    """Return differences between phases of the same plan: the n-th of one line with the n-th of the other."""
     return [
         b - a
         for plan in plans

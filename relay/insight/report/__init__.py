@@ -1,4 +1,4 @@
-"""A run as one page: figures, evidence and beliefs as HTML with drawn plots, from values alone.
+"""The HTML page of a run: figures, evidence and beliefs with drawn plots, from values alone.
 
-The page is one file: no script, no network, nothing that a log says is taken for markup. `page.render_page` makes it.
+The page is one file without script or network access; no text of a log becomes markup. `page.render_page` makes it.
 """

@@ -1,6 +1,6 @@
-"""The values that a page consists of, and the words of a cell. Every text in them is plain text, never markup.
+"""The values that a page consists of, and functions that write table cells. Every text is plain text, never markup.
 
-In a cell an unknown figure says so; one that does not apply is a dash.
+A cell says "unknown" for an unknown figure, and has a dash where a figure does not apply.
 """
 
 import re
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 NOTHING = "–"
-"""Where a figure does not apply."""
+"""The cell of a figure that does not apply."""
 ID_CHARS = 9
-"""Of commits, digests and sessions, as git shortens them."""
+"""Characters shown of commits, digests and session ids, as git shortens them."""
 
 
 def render_share(share: float | None) -> str:
-    """Write a part of 1 in per cent."""
+    """Write a share, 0 to 1, in per cent."""
     return NOTHING if share is None else f"{share:.0%}"
 
 
@@ -36,32 +36,32 @@ def render_signed_usd(amount: float | None) -> str:
 
 
 def render_per_decision(totals: Totals) -> str:
-    """Write the cost of a decision; a dash where there was none."""
+    """Write the cost per decision; a dash without a decision."""
     return render_usd(totals.usd_per_decision, estimated=totals.spent.estimated) if totals.decisions else NOTHING
 
 
 def render_signed_tokens(n: int | None) -> str:
-    """Write tokens short; below 0 where less than nothing was saved."""
+    """Write tokens short, with a sign below 0."""
     return f"−{render_tokens(-n)}" if n is not None and n < 0 else render_tokens(n)
 
 
 def render_turns(turns: float | None) -> str:
-    """Write after how many turns; None is never."""
+    """Write a number of turns; None is "never"."""
     return "never" if turns is None else f"{turns:.1f}"
 
 
 def render_time(at: float) -> str:
-    """Write when something happened: day and time in UTC, so that the page says the same wherever it is read."""
+    """Write a moment as day and time in UTC, so that the page is the same wherever it is read."""
     return f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def render_length(began: float, ended: float | None) -> str:
-    """Write how long something took."""
+    """Write a duration; unknown without an end."""
     return UNKNOWN if ended is None else render_duration(ended - began)
 
 
 def render_number(n: int) -> str:
-    """Write how many."""
+    """Write a whole number."""
     return f"{n:,}"
 
 
@@ -96,25 +96,25 @@ _DYE = re.compile(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
 
 
 def dye(ink: Ink) -> str:
-    """Return the colour that stands for an ink in a drawing until `find_ink` reads it back."""
+    """Return the placeholder colour of an ink in a drawing; `find_ink` reads it back."""
     return f"#0000{_INKS.index(ink) + 1:02x}"
 
 
 def find_ink(colour: str) -> Ink | None:
-    """Return which ink a colour of a drawing stands for; None for any other colour."""
+    """Return the ink of a placeholder colour; None for any other colour."""
     match = _DYE.fullmatch(colour)
     number = 0 if not match else int(match["whole"]) if match["whole"] else int(match["hex"], 16)
     return _INKS[number - 1] if 0 < number <= len(_INKS) else None
 
 
 MOST_ROWS = 200
-"""Of one table; how many more there are is said below it."""
+"""Rows of one table; the number of further rows is said below it."""
 MOST_CHARS = 400
-"""Of one text; what is longer is cut, and says so."""
+"""Characters of one text; a longer one is cut, and says so."""
 
 
 class CellKind(StrEnum):
-    """How the cells of a column are set."""
+    """How the cells of a column are formatted."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -123,19 +123,19 @@ class CellKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows below their columns' names."""
+    """A table with column names."""
 
     caption: str
     columns: tuple[tuple[str, CellKind], ...]
     rows: tuple[tuple[str, ...], ...]
-    """One text for each column; an empty one does not apply."""
+    """One text per column; an empty one does not apply."""
     left_out: int = 0
-    """Rows beyond `MOST_ROWS`."""
+    """Number of rows beyond `MOST_ROWS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A bar of parts."""
+    """A stacked bar."""
 
     label: str
     parts: tuple[tuple[Ink, float], ...]
@@ -144,7 +144,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of a line of time."""
+    """An interval on a time line."""
 
     row: str
     begin: float
@@ -154,7 +154,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A drawing with what its colours mean."""
+    """A drawing with a legend and a caption."""
 
     draw: "Callable[[], Markup]"
     """Draws on the first call only. A terminal calls it never, so it works without the library that draws."""
@@ -164,24 +164,24 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What is shown when it is asked for."""
+    """A part that is folded until the reader opens it."""
 
     title: str
     facts: tuple[tuple[str, str], ...] = ()
-    """Names and what they are."""
+    """Names and texts."""
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """A part of the page."""
+    """A section of the page."""
 
     name: str
-    """Of its link."""
+    """The fragment of its link."""
     title: str
     lead: str
-    """What it shows, in a sentence or two."""
+    """One or two sentences on its content."""
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
     folds: tuple[Details, ...] = ()
@@ -189,19 +189,19 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One of the questions of whoever opens the page."""
+    """The answer to one of the reader's first questions."""
 
     question: str
     words: str
     lines: tuple[str, ...] = ()
     command: str = ""
-    """To be typed next; empty for none."""
+    """The command to type next; empty for none."""
     ink: Ink = Ink.TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All of it."""
+    """The whole page."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -210,10 +210,10 @@ class Page:
 
 
 def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Table:
-    """Make a table that has a bound.
+    """Make a table of at most `MOST_ROWS` rows.
 
     Args:
-        columns: Their names, as in ``Phase, #Turns, `Commit```: of texts, of numbers and of code.
+        columns: Their names, as in ``Phase, #Turns, `Commit```: a text, a number, code.
     """
     kinds = {"#": CellKind.NUMBER, "`": CellKind.CODE}
     named = tuple((name.strip("#`"), kinds.get(name[0], CellKind.TEXT)) for name in columns.split(", "))

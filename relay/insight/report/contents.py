@@ -1,6 +1,6 @@
-"""Build the values of a page from figures: its top, its sections, or two runs side by side.
+"""Build the page from figures: head, sections, or two runs side by side.
 
-The HTML page and the terminal's are both written from them.
+Both the HTML page and the terminal's report are written from it.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,13 +42,13 @@ _BESIDE_PHASES = {
     "converge": "The plan was held against the repository",
     "review": "A change was reviewed",
 }
-"""What commands did that work on no phase: how many are to go is not theirs to say."""
+"""Commands that work on no phase; they do not know how many phases are to go."""
 _LATEST = 5
-"""Commits and warnings that are shown at the top; all others are further down."""
+"""Commits and warnings at the head of the page; the others stand further down."""
 
 
 def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
-    """Return what the page is about."""
+    """Return the names and texts at the head of the page."""
     if not figures.runs:
         return ()
     first, last = figures.runs[0], _get_last(figures.runs)
@@ -69,7 +69,7 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
 
 
 def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
-    """Card the four questions of whoever opens the page."""
+    """Answer the reader's four questions."""
     return (_say_done(figures), _say_stopped(figures), _say_cost(figures), _say_needed(figures, beliefs))
 
 
@@ -100,7 +100,7 @@ def _say_done(figures: Figures) -> Card:
 
 
 def _get_last(runs: Sequence[RunFigures]) -> RunFigures:
-    """Return the run that ended last: who started others, not the last of those."""
+    """Return the run that ended last: a run that started jobs ends after them."""
     return max(runs, key=lambda run: run.ended or run.last_at)
 
 
@@ -175,7 +175,7 @@ _Number = float | int | None
 
 
 def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
-    """Show the figures of two runs next to each other, and how far the second is from the first."""
+    """Show the figures of two runs side by side, with the change from the first to the second."""
     rows = [
         (name, write(a), write(b), _render_change(a, b))
         for name, read, write in _FIGURES
@@ -236,7 +236,7 @@ def _render_change(a: _Number, b: _Number) -> str:
 
 
 def _compare_phases(one: Figures, other: Figures) -> Table:
-    """Set phases next to each other that have the same title, in the order of the first."""
+    """Show phases of the same title side by side, in the order of the first run."""
     found = {phase.title: phase for phase in other.phases if phase.legs}
     columns = "Phase, #Cost A, #Cost B, #Turns A, #Turns B, #Red gates A, #Red gates B"
     rows = (
@@ -303,7 +303,7 @@ def make_page(figures: Figures, beliefs: Beliefs | None) -> Page:
     """Make the page of one plan's runs.
 
     Args:
-        beliefs: None when the plan has no ledger, or it cannot be read.
+        beliefs: None if the plan has no ledger, or it cannot be read.
     """
     sections = (
         show_context(figures),
@@ -339,7 +339,7 @@ def make_comparison(one: Figures, other: Figures) -> Page:
 
 
 def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> Page:
-    """Make the page of a transcript of another agent, which ticks nothing and proves nothing."""
+    """Make the page of another agent's transcript, which has no ticks and no evidence."""
     answers = answer_transcript(transcript, figures, relayed, reading)
     page = make_page(figures, None)
     known = figures.totals.turns > figures.totals.unknown_turns

@@ -1,7 +1,7 @@
 """The sections on evidence and beliefs.
 
-Evidence: for each commit that ticked something, its proof and its changes. Beliefs: what decisions cost, how long
-claims hold, which were used again, and which contradict each other.
+Evidence: for each commit that ticked items, its gate and its changes. Beliefs: what decisions cost, how long claims
+hold, which were used again, and which contradict each other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from relay.session.shapes import ChangedFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
-    """The ledger of a plan as it stands."""
+    """The ledger of a plan, judged."""
 
     ledger: Ledger
     judgement: Judgement
@@ -39,7 +39,7 @@ class Beliefs:
 
 
 def find_worries(beliefs: Beliefs) -> Iterator[str]:
-    """Yield the contradictions that somebody has to settle; that claims are stale, the run itself has warned of."""
+    """Yield the contradictions that a person has to settle; the run itself has warned of stale claims."""
     for nogood in beliefs.judgement.contradictions:
         held = _find_held_constraints(nogood, beliefs)
         against = f" (against the constraint {', '.join(held)}, which holds)" if held else ""
@@ -58,7 +58,7 @@ def _find_held_constraints(nogood: Nogood, beliefs: Beliefs) -> tuple[str, ...]:
 
 
 def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
-    """Show decisions and what became of them."""
+    """Show decisions, their cost and where they stand."""
     claims = list(beliefs.ledger.claims.values())
     lives = find_lives(beliefs.ledger, beliefs.now)
     uses = find_uses(beliefs.ledger)
@@ -111,7 +111,7 @@ def _say(belief: Belief) -> str:
 
 
 def _cost(claim: Claim, legs: Mapping[str, LegFigures]) -> str:
-    """Write what a decision of the session that said it cost; a dash where this log has no such session."""
+    """Write the cost per decision of the claim's session; a dash if this log has no such session."""
     leg = legs.get(claim.stamp.session)
     return NOTHING if leg is None else render_per_decision(leg.totals)
 
@@ -129,7 +129,7 @@ _COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #To
 
 
 def show_evidence(figures: Figures) -> Chapter:
-    """Show what stands for each tick."""
+    """Show the gate behind each tick."""
     rows = [row for tick in figures.ticks for row in _iter_rows(tick)]
     unproven = sum(not tick.checks for tick in figures.ticks)
     lead = (
@@ -145,12 +145,12 @@ def show_evidence(figures: Figures) -> Chapter:
 
 
 def count_findings(reviews: Sequence[ReviewEvidence]) -> tuple[int, int]:
-    """Return how many faults were found, and how many of them confirmed."""
+    """Return the numbers of findings and of confirmed ones."""
     return sum(len(review.findings) for review in reviews), sum(review.confirmed for review in reviews)
 
 
 def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
-    """Show what reviewers found, and what became of it."""
+    """Show the reviewers' findings with their verdicts."""
     found, confirmed = count_findings(reviews)
     lead = (
         f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. What "

@@ -1,6 +1,6 @@
 """Render a page as one HTML text of bounded size, and write it to a file.
 
-The file is below ``.relay/``, which git ignores, or where the user says; a file of theirs is never overwritten.
+The file is below ``.relay/``, which git ignores, or where the user says; a user's file is never overwritten.
 """
 
 import base64
@@ -24,38 +24,38 @@ from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page
 from relay.plan.files import STATE_DIR
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a page. What would be larger shows fewer rows, shorter texts and fewer folds, and says so."""
+"""Size of a page. A larger one is made again with fewer rows, shorter texts and fewer folds, and says so."""
 MARK = "<!doctype html><!-- made by relay report -->"
-"""How each page begins; a file that does not is never written over."""
+"""The beginning of each page; a file without it is never overwritten."""
 _HERE = Path(__file__).parent
 
 Clean = Callable[[str], str]
-"""Makes control characters and marks that turn text around visible."""
+"""Makes control characters and characters that reorder text visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is shown of a page."""
+    """Limits on the content of a page."""
 
     rows: int = MOST_ROWS
-    """Of a table."""
+    """Rows of a table."""
     chars: int = MOST_CHARS
-    """Of a text."""
+    """Characters of a text."""
     folds: int = MOST_ROWS
-    """Of a section."""
+    """Folded parts of a section."""
 
     @property
     def halved(self) -> "Bounds":
-        """Half as much of everything."""
+        """Half of each limit."""
         return Bounds(rows=self.rows // 2, chars=max(40, self.chars // 2), folds=self.folds // 2)
 
 
 def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> str:
-    """Write a page as HTML; it is at most so large.
+    """Write a page as HTML of bounded size.
 
     Args:
         clean: Applied to every text before it is escaped.
-        most_bytes: Its bound, as UTF-8; a page without any row is what it is.
+        most_bytes: Bound on its UTF-8; a page without any row may still be larger.
     """
     limits = Bounds()
     while True:
@@ -78,7 +78,7 @@ def _make_environment(finalize: Callable[[Any], Any]) -> Environment:
 
 @functools.cache
 def _compile_template() -> CodeType:
-    """Compile the page's template once: half of what a page takes that has to be made again with less in it."""
+    """Compile the template once. A page over the size limit is rendered again, and compiling was half of that time."""
     text = (_HERE / "page.html").read_text(encoding="utf-8")
     return _make_environment(str).compile(text, "page.html", str(_HERE / "page.html"))
 
@@ -107,11 +107,11 @@ _NAME_CHARS = 120
 
 
 def save_page(repo_root: Path, name: str, html: str) -> Path:
-    """Put a page below ``.relay/reports/``; an earlier one of the name is replaced.
+    """Put a page below ``.relay/reports/``; it replaces an earlier page of that name.
 
     Args:
         repo_root: The work tree.
-        name: Of the runs; what could lead elsewhere is taken out of it.
+        name: Ids of the runs; characters that could lead elsewhere are replaced.
 
     Raises:
         RepoError: It cannot be written.
@@ -127,7 +127,7 @@ def save_page(repo_root: Path, name: str, html: str) -> Path:
 
 
 def save_page_as(path: Path, html: str) -> Path:
-    """Put a page where the user says; only another page of relay's is replaced.
+    """Write a page to a path of the user's; only another page of relay's is replaced.
 
     Raises:
         RepoError: It cannot be written, or another file stands there.

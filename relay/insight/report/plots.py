@@ -1,6 +1,6 @@
 """Draw the plots of the page with lets-plot, and reduce its SVG to known shapes in the page's colours.
 
-Ids are the only texts in a plot.
+The only texts in a plot are ids and numbers.
 """
 
 import math
@@ -28,13 +28,13 @@ _LOCAL = re.compile(r"\{[^}]*\}")
 
 
 def fit_svg(drawn: str, *, name: str, label: str) -> Markup:
-    """Return what was drawn as an element for the page.
+    """Return a drawing as an SVG element for the page.
 
-    Made anew from what is known to be harmless: no script, no style, no link, no reference but to its own ids.
+    The element is built anew from harmless parts: no script, no style, no link, no reference but to its own ids.
 
     Args:
-        name: Unique on the page; the beginning of its ids.
-        label: What it shows, for who cannot see it.
+        name: Unique on the page; the prefix of its ids.
+        label: Description for readers who cannot see it.
 
     Raises:
         ValueError: It is not a drawing, as when the library wrote an error into it.
@@ -94,29 +94,29 @@ def _round(number: re.Match[str]) -> str:
 
 
 MOST_POINTS = 1_500
-"""Of one plot; what is more is thinned, and the highest points are kept."""
+"""Points of one plot; more are thinned, and the highest are kept."""
 _WIDTH = 760
 _HEIGHT = 240
 _MOST_LABELS = 14
-"""Below a plot, so that they do not touch where the page is narrow."""
+"""Labels below a plot, so that they do not touch where the page is narrow."""
 _LABEL_CHARS = 8
 _ROOM = 22
-"""Size that the library leaves room for; the style sheet sets the texts so large on a telephone only."""
+"""Font size for which the library leaves room; the style sheet uses it on narrow screens only."""
 _MANY = 60
-"""Sessions in one plot whose lines are drawn thinner."""
+"""From this number of sessions on, lines are thinner."""
 _ENDS = {"done": (Ink.GOOD, 16), "handoff": (Ink.SOFT, 17)}
 _CUT_OFF = (Ink.BAD, 4)
-"""Ink and shape of how a session ended: disc, triangle, and a cross for all others."""
+"""Ink and shape of the end of a session: disc, triangle, and a cross for all other ends."""
 
 
 def draw_contexts(
     legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
 ) -> Markup:
-    """Draw how full the context was turn by turn, a tooth for each session, with its two lines.
+    """Draw the tokens in context turn by turn, one tooth per session, with the reset line and the hard line.
 
     Args:
-        marks: Which sessions, by their position, are marked below, and how.
-        most: Tokens that the height has room for at least.
+        marks: Positions of sessions with their labels below the plot.
+        most: The least height in tokens.
     """
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
@@ -151,8 +151,8 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
     """Draw bars side by side.
 
     Args:
-        dollars: What they measure; else tokens.
-        most: What the height has room for at least.
+        dollars: They measure USD; else tokens.
+        most: The least height.
     """
     most = max([most, *(sum(size for _, size in bar.parts) for bar in bars)])
     plot = lp.ggplot() + _make_theme() + _mark_x(list(enumerate(bar.label for bar in bars)))
@@ -176,7 +176,7 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
 
 
 def draw_cache(legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str) -> Markup:
-    """Draw what part of each prompt was read from the cache, against the line of a healthy one."""
+    """Draw the share of each prompt that came from the cache, with the line of a healthy share."""
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
     points = [
@@ -193,7 +193,7 @@ def draw_cache(legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, 
 
 
 def draw_spans(spans: Sequence[Span], rows: Sequence[str], *, name: str, label: str) -> Markup:
-    """Draw pieces of time on a line for each row, in minutes since the first began; the shortest are made visible."""
+    """Draw intervals, one line per row, in minutes since the first began; the shortest are lengthened to be visible."""
     first = min((span.begin for span in spans), default=0.0)
     length = max((span.end - first for span in spans), default=0.0) or 1.0
     kept = sorted(spans, key=lambda span: span.end - span.begin, reverse=True)[:MOST_POINTS]
@@ -222,13 +222,13 @@ def _find_starts(legs: Sequence[LegFigures]) -> list[int]:
 
 
 def _find_fills(leg: LegFigures, most: int) -> list[tuple[int, int]]:
-    """Return turns and what the context held then; nothing for fewer than two, of which the library makes no line."""
+    """Return turns and the tokens in context; nothing for fewer than two, of which the library makes no line."""
     found = [(point.turn, point.fill_tokens) for point in _thin(leg.series, most) if point.fill_tokens is not None]
     return found if len(found) > 1 else []
 
 
 def _find_lines(legs: Sequence[LegFigures], starts: Sequence[int]) -> list[tuple[float, float, int, int]]:
-    """Return the two lines as pieces, from where to where, one piece for all sessions in a row that have the same."""
+    """Return the two lines as (from, to, soft, hard), one piece for all consecutive sessions with equal lines."""
     lines: list[tuple[float, float, int, int]] = []
     for leg, start in zip(legs, starts, strict=True):
         if leg.soft_tokens is None or leg.hard_tokens is None:
@@ -245,7 +245,7 @@ def _choose_size(legs: Sequence[LegFigures]) -> float:
 
 
 def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]:
-    """Thin the turns of a session; its first stays, where its tooth begins."""
+    """Thin the turns of a session; the first turn stays, since its tooth begins there."""
     first = points[:1]
     while len(points) > most:
         points = thin(points, lambda point: point.fill_tokens or 0)
@@ -265,7 +265,7 @@ def _mark_ends(legs: Sequence[LegFigures], starts: Sequence[int]) -> Any:
 
 
 def _mark_x(marks: Iterable[tuple[float, str]]) -> Any:
-    """Write below a plot what is where; of many marks so few that they can be read."""
+    """Label the x axis, with no more labels than can be read."""
     found = list(marks)
     width = (found[-1][0] - found[0][0]) / _MOST_LABELS if found else 0.0
     kept: list[tuple[float, str]] = []
@@ -295,7 +295,7 @@ _LEAST = 1e-9
 
 
 def _find_step(most: float, ticks: int) -> float:
-    """Return a round distance, 1, 2 or 5 times a power of ten, that leaves at most so many ticks up to `most`."""
+    """Return a round distance, 1, 2 or 5 times a power of ten, with at most `ticks` of them up to `most`."""
     # Below a millionth of anything there is nothing to see, and a power of ten that small is 0.
     step = 10.0 ** (math.ceil(math.log10(most)) - 6) if most > _LEAST else 1.0
     for factor in (2, 2.5, 2) * 6:
@@ -306,7 +306,7 @@ def _find_step(most: float, ticks: int) -> float:
 
 
 def _plain(text: str, most_chars: int) -> str:
-    """Return a label: an id or a name in characters that XML can hold and that move nothing."""
+    """Return a label without characters that XML cannot hold or that reorder text."""
     return shorten("".join(char if char.isprintable() else "?" for char in text), most_chars)
 
 

@@ -44,7 +44,7 @@ def make_plot(function: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], c
 
 
 MOST_FOLDS = 60
-"""Phases that can be unfolded; those beyond have their line in the table."""
+"""Phases with a folded part; further phases have only their row in the table."""
 _TEETH = (
     (Ink.FILL, "tokens in context"),
     (Ink.SOFT, "hand-off line (dashed); ▲ handed over"),
@@ -71,7 +71,7 @@ def show_context(figures: Figures) -> Chapter:
 
 
 def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
-    """Draw sessions, marked below by phase or, within one, by number, with room for so many tokens at least."""
+    """Plot sessions, labelled by phase or (`by_leg`) by number; `most` is the least height in tokens."""
     marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
     return make_plot(
         "draw_contexts",
@@ -89,7 +89,7 @@ PHASES_BELOW = "Left to right: turns; the number below says which phase begins."
 
 
 def mark_phases(legs: Sequence[LegFigures]) -> list[tuple[int, str]]:
-    """Return where a phase begins, and its id."""
+    """Return the positions of sessions where a phase begins, with the phase's id."""
     return [
         (n, leg.phase_id or leg.title or NOTHING)
         for n, leg in enumerate(legs)
@@ -98,7 +98,7 @@ def mark_phases(legs: Sequence[LegFigures]) -> list[tuple[int, str]]:
 
 
 def show_phases(figures: Figures) -> Chapter:
-    """Show each phase in a line, and unfolded with its sessions."""
+    """Show each phase as a row, and folded with its sessions."""
     legs: dict[str, list[LegFigures]] = {}
     for leg in figures.legs:
         legs.setdefault(leg.phase_id, []).append(leg)
@@ -181,7 +181,7 @@ def _list_sessions(legs: Sequence[LegFigures]) -> Table:
 
 
 def _list_batons(legs: Sequence[LegFigures]) -> Table:
-    """List what each session was told of the one before it, line by line."""
+    """List each session's handoff note line by line."""
     rows = (
         (f"{leg.leg} ({cut_id(leg.session_id)})", line)
         for leg in legs
@@ -208,7 +208,7 @@ def _list_compactions(legs: Sequence[LegFigures]) -> Table:
 
 
 def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
-    """Show what each fresh start cost and saved."""
+    """Show the cost and the saving of each fresh session."""
     paid_off = [step for step in hand_offs if step.saved_usd is not None and step.saved_usd > 0]
     known = [step.saved_usd for step in hand_offs if step.saved_usd is not None]
     lead = (
@@ -239,7 +239,7 @@ def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
 
 
 def show_cache(figures: Figures) -> Chapter:
-    """Show what was read from the cache."""
+    """Show the tokens that came from the cache."""
     totals = figures.totals
     usage = totals.spent.usage
     lead = (

@@ -23,13 +23,13 @@ from relay.insight.report.blocks import (
 from relay.insight.report.sessions import make_plot
 
 _ROWS = 8
-"""Tools with a line of their own; calls of others share one."""
+"""Tools with a row of their own; calls of other tools share one."""
 _OTHERS = "others"
 _COSTLIEST = 20
 
 
 def show_tools(figures: Figures) -> Chapter:
-    """Show when tools ran, and what their results took."""
+    """Show when tools ran, and the size of their results."""
     columns = "Tool, #Calls, #Errors, #Time, #Tokens of results, #Same again, #Tokens of those"
     table = make_table(
         "Tools",
@@ -74,7 +74,7 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
 
 
 def show_reads(figures: Figures) -> Chapter:
-    """Show what was read twice, what took most, and what of context and log was noise."""
+    """Show repeated reads, the largest results, and the noise of context and log."""
     totals = figures.totals
     lead = (
         f"{count(totals.duplicate_reads, 'time')} the same part of an unchanged file was shown again in one session: "
@@ -112,7 +112,7 @@ def _fold_noise(figures: Figures) -> Details:
 
 
 _TOOLS_SHOWN = 3
-"""Of the tools whose results take most; results of others are one colour."""
+"""Tools with a colour of their own, those with the largest results."""
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "role, tools and rules": (
         TokenSource.SYSTEM,
@@ -130,7 +130,7 @@ _BELOW = "The number below is the phase."
 
 
 def show_sources(figures: Figures) -> Chapter:
-    """Show what the prompts consisted of."""
+    """Show the prompts by source of tokens."""
     whole = figures.totals.spent.usage.prompt_tokens
     rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources]
     table = make_table("All prompts", "Source, #Tokens, #Share", rows)
@@ -144,12 +144,12 @@ def show_sources(figures: Figures) -> Chapter:
 
 
 def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: float = 0) -> Plot:
-    """Draw what the prompts of each phase consisted of.
+    """Plot the prompts of each phase by source.
 
     Args:
         name: Of the drawing.
-        ranked: Sources in the order of their colours; those of the figures when left out.
-        most: Tokens that the height has room for at least.
+        ranked: Sources in the order of their colours; empty for those of the figures.
+        most: The least height in tokens.
     """
     groups = group_sources(ranked or [source for source, _ in figures.totals.sources])
     inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
@@ -160,7 +160,7 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
 
 
 def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
-    """Return for each source the group that it is drawn in.
+    """Map each source to the group that it is drawn in.
 
     Args:
         ranked: Sources, most tokens first.
@@ -182,7 +182,7 @@ def _stack(phase: PhaseFigures, groups: Mapping[str, str], inks: Mapping[str, In
 
 
 def show_cost(figures: Figures) -> Chapter:
-    """Show what each phase and each decision cost."""
+    """Show the cost of each phase and of a decision."""
     phases = [phase for phase in figures.phases if phase.totals.spent.cost_usd is not None and phase.totals.turns]
     plots = _plot_money(phases) if phases else ()
     totals = figures.totals

@@ -1,4 +1,4 @@
-"""What is said at the head of the page of a transcript: contexts as bars, compactions, what was paid for twice."""
+"""The head of a transcript's page: contexts as bars, compactions, tokens that were paid for twice."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _MOST_CONTEXTS = 40
 
 
 def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> tuple[Card, ...]:
-    """Card what a transcript comes to, and what a relay would have made of it."""
+    """Sum up a transcript, and compare it with a relay."""
     run = figures.runs[0]
     legs = [leg for leg in run.legs if leg.totals.turns]
     main = [leg for leg in legs if leg.phase_id == MAIN]
@@ -98,7 +98,7 @@ def _list_context(leg: LegFigures, after: LegFigures | None, top: int) -> Iterat
 
 
 def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
-    """Draw how full a context was, turn by turn: a bar for each, or for the fullest of several."""
+    """Draw how full a context was: a bar for each turn, or for the fullest of several."""
     fills = [point.fill_tokens for point in series if point.fill_tokens is not None]
     if not fills:
         return UNKNOWN

@@ -93,7 +93,7 @@ def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _judge(url: str, answer: requests.Response, said: bytes) -> CollectorError | None:
-    """Return why an answer is no success; None where all was taken."""
+    """Return the error of an answer; None if all was taken."""
     if not 200 <= answer.status_code < 300:  # noqa: PLR2004  # HTTP's successes
         words = " ".join(said[: 1 << 10].decode("utf-8", "replace").split())[:200]
         return CollectorError(
@@ -119,7 +119,7 @@ def find_rejected(said: bytes) -> str:
 
 
 def _explain(error: BaseException) -> tuple[str, str]:
-    """Return why there was no answer, and what helps."""
+    """Return why there was no answer, and a hint."""
     causes = [error]
     while cause := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(cause)

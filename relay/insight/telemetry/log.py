@@ -163,14 +163,14 @@ def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> in
 
 
 def _end_torn_line(descriptor: int) -> None:
-    """Close a line that a crash left open, so that the next event has its own."""
+    """End a line that a crash left open, so that the next event gets a line of its own."""
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         _write(descriptor, "\n")
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Write all of a text; a lone surrogate becomes the JSON escape that stands for it."""
+    """Write all of a text; a lone surrogate becomes its JSON escape."""
     rest = text.encode("utf-8", "backslashreplace")
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -256,7 +256,7 @@ class LogTail:
         return tuple(reversed(found))
 
     def _read_backwards(self, most_bytes: int) -> Iterator[bytes]:
-        """Yield the last lines, the last first; the first of the log too when so much of it is read."""
+        """Yield the last lines in reverse; the log's first line only if so much of it is read."""
         offset = os.fstat(self._descriptor).st_size
         start = max(0, offset - most_bytes)
         rest = b""

@@ -33,7 +33,7 @@ def list_own_logs(root: Path) -> Iterator[str]:
 
 
 def _read_first(root: Path, run_id: str) -> LoggedEvent | None:
-    """Return a log's first event; None where it has none yet, or cannot be read."""
+    """Return a log's first event; None if it has none yet or cannot be read."""
     try:
         with LogTail(root, run_id) as log:
             return next(log.read(), None)
@@ -153,7 +153,7 @@ def _is_job(entry: LogEntry) -> bool:
 
 
 def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[LogEntry, ...]:
-    """Return runs with those that each started for single phases: in its time, on branches of jobs of its own."""
+    """Return runs with the jobs that each started: in its time, on job branches of its branch."""
     found = list(own)
     for run in own:
         if run.started is None or run.began is None or _is_job(run):
@@ -167,7 +167,7 @@ def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[Lo
 
 
 def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
-    """Yield the runs of the plan that the file holds now, newest first; those of one before it are another's."""
+    """Yield the runs of the plan that the file holds now, newest first; earlier runs may be of another plan."""
     commit = ""
     for entry in entries:
         own = entry.started.plan_commit if entry.started else ""
@@ -178,7 +178,7 @@ def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
 
 
 def _look(path: Path, name: str, folder: int) -> LogEntry | None:
-    """Read the beginning and the end of a log; None for what is none."""
+    """Read the beginning and the end of a log; None if it is no regular file."""
     try:
         descriptor = open_regular(name, folder)
     except OSError:

@@ -204,7 +204,7 @@ def _describe_answer(event: events.ResponseReceived | events.CacheRefreshed) -> 
 
 
 def _describe_usage(usage: Usage) -> dict[str, Any]:
-    """Input has what was read from the cache or written to it in it, as the conventions want it."""
+    """Input tokens include cache reads and writes, as the conventions want it."""
     return {
         INPUT: usage.prompt_tokens,
         OUTPUT: usage.output_tokens,
@@ -222,7 +222,7 @@ def render_attributes(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """Protobuf takes no half of a surrogate pair, which JSON in a log may hold."""
+    """Protobuf takes no lone surrogate, which JSON in a log may hold."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -246,7 +246,7 @@ _Labels = tuple[tuple[str, Any], ...]
 
 @dataclass(slots=True)
 class _Series:
-    """One row of numbers. Mutable: it grows."""
+    """One time series of a metric. Mutable: it grows."""
 
     count: int = 0
     sum: float = 0.0

@@ -73,7 +73,7 @@ class FileTape:
         self._write(line)
 
     def _render_request(self, note: Note, conversation: str) -> bytes:
-        """Write a request field by field: but for its conversation it mostly says what the one before said."""
+        """Write a request field by field: most fields but the conversation equal those of the request before."""
         fields = {}
         for name, value in note["body"].items():
             before = self._fields.get(name)
@@ -173,7 +173,7 @@ def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
 
 
 def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
-    """Yield notes; a torn line is none."""
+    """Yield notes; torn lines are skipped."""
     read = 0
     while read <= MAX_TAPE_BYTES and (line := stream.readline(MAX_NOTE_BYTES)):
         read += len(line)
@@ -225,7 +225,7 @@ def _iter_events(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _iter_texts(event: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
-    """Yield where each text of an event stands: its path, and what holds it by which name."""
+    """Yield each text's path in the event, the object or list that holds it, and its key there."""
     rest: list[tuple[tuple[object, ...], _Holder]] = [((), event)]
     while rest:
         path, holder = rest.pop()

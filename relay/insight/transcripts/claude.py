@@ -130,7 +130,7 @@ class _Chain:
             self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
 
     def _open(self) -> None:
-        """Begin the context that an answer is about to be of: what its first request consisted of is known by now."""
+        """Begin the context of the next answer; the parts of its first request are known by now."""
         if not self._emitter.is_open:
             at, title = self._begun or (self._at, "")
             self._begun = None
@@ -185,7 +185,7 @@ class _Chain:
         self._is_compacted = True
 
     def _settle(self) -> None:
-        """Tell the answer whose lines are all there."""
+        """Emit the answer; all its lines were read."""
         answer, self._answer = self._answer, None
         if answer is None:
             return
@@ -225,7 +225,6 @@ def _follow(path: Path, reader: _Chain, emitter: EventEmitter, reading: Reading)
 
 
 def _find_head(path: Path) -> Mapping[str, Any]:
-    """Return the first entry of the conversation; an empty one where there is none."""
     return next((entry for entry, _ in read_lines(path, Reading()) if is_entry(entry)), {})
 
 
@@ -235,7 +234,7 @@ def is_entry(entry: Mapping[str, Any]) -> bool:
 
 
 def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
-    """Return what was used; None for what was not counted, and for zeros: no answer comes from nothing."""
+    """Return the usage; None if it was not counted or is all zeros, which no answer costs."""
     made = get_map(usage, "cache_creation")
     written = find_count(usage, "cache_creation_input_tokens") or 0
     hour = min(written, find_count(made, "ephemeral_1h_input_tokens") or 0)
@@ -251,7 +250,7 @@ def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
 
 
 def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
-    """Return the parts of a prompt that are the same in each request; newer versions keep them."""
+    """Return the prompt parts that are the same in each request; newer versions log their sizes."""
     system = sum(len(get_text(block, "text").encode("utf-8", "replace")) for block in get_list(shape, "system"))
     tools = len(json.dumps(get_list(shape, "tools")))
     sizes = (("system", system), ("tools", tools))
@@ -259,7 +258,7 @@ def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
 
 
 def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Return the count of the line that knows more: the output grows while an answer comes."""
+    """Return the later count: the output grows while an answer comes."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda usage: usage.output_tokens)
@@ -281,7 +280,7 @@ def _read_result(block: Mapping[str, Any], details: Mapping[str, Any]) -> ToolRe
 
 
 def _find_changed(details: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the file that a tool wrote; None where nothing says whether there was one."""
+    """Return the file that a tool wrote; None if nothing says whether there was one."""
     path = get_text(details, "filePath") or get_text(details, "notebook_path")
     if path and ("structuredPatch" in details or "newString" in details or "new_source" in details):
         return (path,)

@@ -39,7 +39,7 @@ _QUIET = frozenset({"world_state", "ghost_snapshot", "response_item_metadata"})
 
 @dataclass(slots=True, kw_only=True)
 class _Details:
-    """What events said of a call before its result. Mutable: there may be several."""
+    """Facts about a call from events before its result. Mutable: there may be several."""
 
     exit_code: int | None = None
     duration_s: float | None = None
@@ -218,13 +218,13 @@ def is_line(line: Mapping[str, Any]) -> bool:
 
 
 def _measure_parts(meta: Mapping[str, Any]) -> tuple[SizedPart, ...]:
-    """Return the part of each prompt that the head of a transcript has; of the tools nothing is known."""
+    """Return the size of the system prompt from the head of a transcript; the tools' size is unknown."""
     size = len(get_text(get_map(meta, "base_instructions"), "text").encode("utf-8", "replace"))
     return (SizedPart(source="system", bytes=size, tokens=estimate_size_tokens(size)),) if size else ()
 
 
 def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
-    """Return what was used; None where nothing was counted. Input is counted with what came from the cache."""
+    """Return the usage; None if it was not counted. Codex counts cached tokens as input too."""
     prompt = find_count(counts, "input_tokens")
     if not prompt:
         return None
@@ -240,7 +240,7 @@ def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
 
 
 def _read_output(payload: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the text of a result, and how many pictures it has."""
+    """Return the text of a result, and the number of its images."""
     output = payload.get("output")
     if isinstance(output, str):
         inner = get_text(parse_object(output), "output") if output.startswith("{") else ""

@@ -421,14 +421,13 @@ class EventEmitter:
 
 
 def _summarize(given: Mapping[str, Any]) -> str:
-    """Say what a call is about in one line."""
     about = next((v for key in _TOLD if isinstance(v := given.get(key), str)), "")
     part = ",".join(str(given[key]) for key in _RANGE if isinstance(given.get(key), int | list))
     return shorten(" ".join(f"{about}:{part}".split()) if part else " ".join(about.split()), SUMMARY_CHARS)
 
 
 def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
-    """Return which part of a file a plain command showed; None for any other."""
+    """Return the part of a file that a plain command showed; None for any other command."""
     if answered.is_error or call.name.lower() not in SHELLS:
         return None
     command, lines = call.command.strip(), max(1, answered.text.count("\n"))

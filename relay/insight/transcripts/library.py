@@ -285,7 +285,7 @@ def name_project(root: Path) -> str:
 
 
 def _list_files(format_: Format, files: Iterable[Path], root: Path) -> Iterator[Transcript]:
-    """Yield the transcripts among files whose conversation was about the directory or one below it."""
+    """Yield the transcripts among files whose conversation was about `root` or a directory below it."""
     for path, updated, size in _rank(files):
         head = _find_head(path, format_)
         if _is_below(get_text(head if format_ is Format.CLAUDE else get_map(head, "payload"), "cwd"), root):
@@ -319,7 +319,7 @@ def _glob(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _rank(files: Iterable[Path]) -> list[tuple[Path, float, int]]:
-    """Return files with when they were written last and their sizes, newest first."""
+    """Return files with modification time and size, newest first."""
     found = []
     for path in files:
         with contextlib.suppress(OSError):

@@ -116,7 +116,7 @@ class _Messages:
             self._answer(message, parts)
 
     def _summarize(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
-        """Take the request for a summary: a context of its own, after which the conversation begins anew."""
+        """Emit the request for a summary as a context of its own, then begin a new context."""
         words = describe_compaction("by OpenCode", self._before, None)
         self._emitter.close(self._at, result="compacted", detail=words)
         self._emitter.open(self._at, title="request for a summary", reason="", phase=SIDE)
@@ -135,7 +135,7 @@ class _Messages:
         self._respond(message)
 
     def _take_all(self, parts: Iterator[str]) -> set[str]:
-        """Take the parts of a message; return their kinds."""
+        """Read the parts of a message; return their kinds."""
         kinds = set()
         for raw in parts:
             part = parse_object(raw) or {}
@@ -223,7 +223,7 @@ def _to_seconds(moment: Any) -> float:
 
 
 def _read_usage(tokens: Mapping[str, Any]) -> Usage | None:
-    """Return what was used; None where nothing was counted. Thinking is counted beside the output."""
+    """Return the usage; None if it was not counted. OpenCode counts thinking beside the output."""
     cache = get_map(tokens, "cache")
     thinking = find_count(tokens, "reasoning") or 0
     found = Usage(
