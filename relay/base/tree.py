@@ -14,7 +14,7 @@ from relay.base.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open
 
 
 def find_boot_id() -> str:
-    """Return an id that changes when the machine starts anew; empty where the system has none."""
+    """Return an id that changes at each boot; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -22,11 +22,11 @@ def find_boot_id() -> str:
 
 
 Look = tuple[int, ...]
-"""What tells a file from any other that may come to stand in its place; empty for none."""
+"""A file's identity and state: device, inode, mode, size, mtime, ctime; empty if there is no file."""
 
 
 def take_look(root: Path, path: str) -> Look:
-    """Return what a file looks like without being read; of a symlink the link itself."""
+    """Return the `Look` of a path without reading the file; of a symlink, the link's own."""
     try:
         return make_look(os.lstat(f"{root}/{path}"))
     except (OSError, ValueError):
@@ -34,7 +34,7 @@ def take_look(root: Path, path: str) -> Look:
 
 
 def make_look(found: os.stat_result) -> Look:
-    """Return the same from a file's status."""
+    """Return the `Look` in a file's status."""
     return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -48,7 +48,7 @@ def _ignoring_missing() -> Iterator[None]:
 
 
 def find_stat(root: Path, path: str) -> os.stat_result | None:
-    """Return what is at `path`, not following symlinks in any component; None when nothing is there."""
+    """Return the status of `path`, following symlinks in no component; None if nothing is there."""
     try:
         with open_parent(root, path) as (parent, name):
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -87,9 +87,9 @@ def _read_link(parent: int, name: str) -> bytes | None:
 
 
 def read_start(path: str | Path, most_bytes: int) -> bytes | None:
-    """Return the first bytes of a regular file, one more than `most_bytes` where it is longer; None for anything else.
+    """Return the first bytes of a regular file, up to `most_bytes` + 1; None for anything else.
 
-    Links are followed; a pipe is not waited for, and what has no end is not read to its end.
+    Links are followed. Pipes and endless files do not block.
 
     Raises:
         OSError: There is nothing, or it cannot be read.
@@ -126,8 +126,8 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
 
     Args:
         data: The file's bytes, or the target of a symlink.
-        mode: Git's: ``100644``, ``100755`` or ``120000``. An existing regular file keeps its permission bits, but
-            for the executable ones.
+        mode: Git's: ``100644``, ``100755`` or ``120000``. An existing regular file keeps its permission bits except the
+            executable ones.
 
     Raises:
         RepoError: The path leads into a git directory.
@@ -147,7 +147,7 @@ def _require_no_git_dir(path: str) -> None:
 
 
 def remove_file(root: Path, path: str) -> None:
-    """Remove a file or symlink and the directories that are empty then; nothing there is fine.
+    """Remove a file or symlink, and the directories that are empty then; a missing file is fine.
 
     Raises:
         RepoError: The path leads into a git directory.

@@ -1,9 +1,9 @@
 """Find a file below a root without ever leaving it, and without a window between check and use.
 
 Every walk goes down one component at a time over directory descriptors opened with ``O_NOFOLLOW``. The kernel
-therefore never resolves a name that relay has not looked at, and a link swapped in meanwhile fails to open.
-`locate` may walk through links all the same: it reads them as text and walks what they say, ``..`` steps back on
-relay's own stack. ``openat2`` would do the same in one call, but has no binding in the standard library and no macOS.
+therefore never resolves a name that relay has not checked, and a link swapped in meanwhile fails to open. `locate` may
+follow links: it reads them as text and walks their target, and ``..`` steps back on relay's own stack. ``openat2`` does
+the same in one call, but has no binding in the standard library and does not exist on macOS.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from relay.base.values import dataclass
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Nothing is at a path: a component is missing, is a file, or is a symlink that is not followed."""
+"""Errors that mean "nothing is there": a component is missing, is a file, or is a symlink that is not followed."""
 MAX_LINKS = 40
 """As many symbolic links as Linux itself follows in one path."""
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LEAST_READ = 4096
-"""Bytes: the kernel's own files say that they have none."""
+"""Bytes: the kernel's own files report a size of 0."""
 _AT_ONCE = 8
 """Threads that wait for the disk."""
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
@@ -41,27 +41,27 @@ class WalkError(Exception):
 
 
 class NotAFileError(OSError):
-    """Something stands at a name that is no regular file: a directory, a device, a pipe or a socket."""
+    """The name is a directory, a device, a pipe or a socket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where a path leads: an open directory and a name in it."""
+    """The end of a path: an open directory and a name in it."""
 
     parent_fd: int
-    """Valid while the context that gave the place is open."""
+    """Valid while the context of `locate` is open."""
     name: str
-    """``.`` when the path leads to the root or ends in ``..``."""
+    """``.`` if the path leads to the root or ends in ``..``."""
     path: str
     """Relative to the root, no links, no dots; empty for the root."""
     status: os.stat_result | None
-    """Of the name itself, links not followed; None when it does not exist."""
+    """Of the name itself, links not followed; None if it does not exist."""
     missing: tuple[str, ...] = ()
     """Directories below `parent_fd` that do not exist yet and lead to `name`."""
 
 
 def sync_fd(fd: int) -> None:
-    """Wait until the file or directory is on the disk; a file system that cannot say so is left alone."""
+    """Wait until the file or directory is on the disk; a file system without sync is left alone."""
     try:
         if sys.platform == "darwin":
             # On macOS fsync stops at the drive's cache, which a power cut empties.
@@ -74,10 +74,10 @@ def sync_fd(fd: int) -> None:
 
 
 def sync_together(fds: Sequence[int]) -> dict[int, OSError]:
-    """Wait until several files are on the disk, at the same time: a journal is written once for all who wait for it.
+    """Sync several files in parallel: the file system writes its journal once for all of them.
 
     Returns:
-        What went wrong, by descriptor.
+        The errors, by descriptor.
     """
     failed: dict[int, OSError] = {}
     done = SimpleQueue[None]()
@@ -105,7 +105,7 @@ def sync_together(fds: Sequence[int]) -> dict[int, OSError]:
 
 
 def read_bytes(fd: int, most_bytes: int) -> bytes:
-    """Return what follows in an open file, at most so many bytes; a third of the time of a stream made for it."""
+    """Return at most `most_bytes` from an open file, in a third of the time of a stream."""
     step, parts = max(os.fstat(fd).st_size + 1, _LEAST_READ), []
     while most_bytes > 0 and (part := os.read(fd, min(step, most_bytes))):
         parts.append(part)
@@ -114,7 +114,7 @@ def read_bytes(fd: int, most_bytes: int) -> bytes:
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return what is in a directory; nothing where there is none, or it cannot be read."""
+    """Return the names in a directory; empty if there is none or it cannot be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208  # names are wanted
     except OSError:
@@ -145,7 +145,7 @@ def _enter(here: int, name: str, *, create: bool = False, permissions: int = 0o7
 
 
 def enter_all(here: int, names: Sequence[str], *, create: bool = False, permissions: int = 0o777) -> int:
-    """Open what lies several directories below another one, as `_enter` does; `here` stays open."""
+    """Open a directory several levels below `here`, as `_enter` does; `here` stays open."""
     below = os.dup(here)
     for name in names:
         above = below
@@ -196,10 +196,10 @@ def open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tupl
 
 
 def open_regular(name: str, parent: int, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file without following a link or waiting for a pipe; what is made has mode 0600 at most.
+    """Open a regular file without following a link or waiting for a pipe; a new file has mode 0600 at most.
 
     Raises:
-        NotAFileError: Something else stands there.
+        NotAFileError: The name is no regular file.
         OSError: It cannot be opened.
     """
     fd = os.open(name, flags | _PLAIN, 0o600, dir_fd=parent)
@@ -211,10 +211,10 @@ def open_regular(name: str, parent: int, flags: int = os.O_RDONLY) -> int:
 
 @contextmanager
 def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]:
-    """Open a directory of relay's own that git ignores by a file in it, or one `below`; what is missing is made.
+    """Open a directory of relay's own, or one `below` it, making missing ones; a file in it tells git to ignore it.
 
-    An ignore file that says something already is left as it is. No link is followed: a repository that ships one gets
-    nothing written through it.
+    An ignore file with content stays as it is. No link is followed: a repository that ships one gets nothing written
+    through it.
 
     Raises:
         OSError: It cannot be made or written to, or something else stands there.
@@ -291,7 +291,7 @@ class _Walk:
         self.fds.pop()
 
     def splice(self, name: str, *, follow: bool) -> list[str]:
-        """Return the components that stand for a symbolic link."""
+        """Return the components of a symbolic link's target."""
         target = os.readlink(name, dir_fd=self.fds[-1])
         here = "/".join([*self.names, name])
         if not follow:
@@ -321,7 +321,7 @@ class _Walk:
 
 @contextmanager
 def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
-    """Walk to a path; `follow` says whether symbolic links are walked through or refused.
+    """Walk to a path; `follow` decides whether symbolic links are followed or refused.
 
     Raises:
         WalkError: The path leaves the root, goes through a file, or through a link that is not followed.

@@ -1,11 +1,13 @@
-"""Figures and lists as words: one wording wherever relay says them. Unknown is said, never 0."""
+"""Write figures and lists for people: one wording everywhere. An unknown figure is "unknown", never 0."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 HIDING = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-"""What turns text around or has no width, for the brackets of a pattern: a reader would see another text than is there.
-The two joiners are not among them, which emoji and scripts need."""
+"""Characters that reorder text or have no width, for the brackets of a pattern; a reader would see another text.
+
+The two joiners are not among them: emoji and scripts need these.
+"""
 BOXES = {"open": "[ ]", "optional": "[ ]*", "claimed": "[~]", "done": "[x]"}
 UNKNOWN = "unknown"
 _MINUTE_S = 60
@@ -20,12 +22,12 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 
 def count_questions(questions: Collection[str]) -> str:
-    """Write how many questions of sessions wait for a look of the user's."""
+    """Write how many questions of sessions were answered by assumption."""
     return f"{count(len(questions), 'question')} {'was' if len(questions) == 1 else 'were'} answered by assumption"
 
 
 def count_plan(states: Sequence[Sequence[str]]) -> str:
-    """Write how much is done, from the states of each phase's boxes."""
+    """Write the progress of a plan, from the states of each phase's boxes."""
     needed = [[state for state in phase if state != "optional"] for phase in states]
     done = sum(all(state == "done" for state in phase) for phase in needed)
     ticked = sum(state == "done" for phase in needed for state in phase)
@@ -34,19 +36,19 @@ def count_plan(states: Sequence[Sequence[str]]) -> str:
 
 
 def count_boxes(states: Sequence[str]) -> str:
-    """Write how many of a phase's boxes are ticked, and how many more its session claims: ``1/4, 2 claimed``."""
+    """Write a phase's ticked boxes, and its session's claims: ``1/4, 2 claimed``."""
     claimed = states.count("claimed")
     ticked = f"{states.count('done')}/{len(states) - states.count('optional')}"
     return f"{ticked}, {claimed} claimed" if claimed else ticked
 
 
 def sum_up(states: Sequence[str]) -> str:
-    """Return the state of a phase, from those of its boxes: what is optional holds nothing up."""
+    """Return the state of a phase from those of its boxes; optional boxes do not count."""
     return next((state for state in ("open", "claimed") if state in states), "done")
 
 
 def name_item(item_id: str, text: str) -> str:
-    """Write an item's id and text; the id once where the text begins with it."""
+    """Write an item's id and text; the id once if the text begins with it."""
     begins = text.startswith(item_id) and not text[len(item_id) :][:1].isalnum()
     return text if begins else f"{item_id} {text}"
 
@@ -79,7 +81,7 @@ def render_usd(amount: float | None, *, estimated: bool = False) -> str:
 
     Args:
         amount: None when unknown.
-        estimated: It is no more than that, because not all was reported: ``~$0.42``.
+        estimated: Not all usage was reported: ``~$0.42``.
     """
     if amount is None:
         return UNKNOWN
@@ -88,7 +90,7 @@ def render_usd(amount: float | None, *, estimated: bool = False) -> str:
 
 
 def render_duration(seconds: float) -> str:
-    """Write how long something took: ``0.4 s``, ``12 s``, ``3 m 05 s``, ``2 h 10 m``."""
+    """Write a duration: ``0.4 s``, ``12 s``, ``3 m 05 s``, ``2 h 10 m``."""
     tenths = seconds < 9.95  # noqa: PLR2004  # where a tenth stops to matter
     return f"{max(0.0, seconds):.1f} s" if tenths else render_clock(seconds)
 
@@ -104,7 +106,7 @@ def render_clock(seconds: float) -> str:
 
 
 def render_span(seconds: float) -> str:
-    """Write a length of time in its two largest units: ``45 s``, ``12 min``, ``3 h 12 min``, ``2 d 5 h``."""
+    """Write a duration in its two largest units: ``45 s``, ``12 min``, ``3 h 12 min``, ``2 d 5 h``."""
     whole = max(0, round(seconds))
     if whole < _MINUTE_S:
         return f"{whole} s"
@@ -116,7 +118,7 @@ def render_span(seconds: float) -> str:
 
 
 def render_moment(at: float, *, now: float) -> str:
-    """Write a time as the clock on the wall shows it, ``05:10``, with the day when it is another one."""
+    """Write local time, ``05:10``, with the day unless it is today."""
     local, today = _read_clock(at), _read_clock(now)
     day = "" if local.date() == today.date() else f"{local:%a} {local.day} {local:%b} "
     return f"{day}{local:%H:%M}"
@@ -127,12 +129,12 @@ def _read_clock(at: float) -> datetime:
 
 
 def list_some(words: Sequence[str], shown: int = 10, *, joint: str = ", ") -> str:
-    """Return the first of `words` for a sentence, or for lines, and how many more there are."""
+    """Join the first of `words`, and say how many more there are."""
     space = joint if "\n" in joint else " "
     more = f"{space}and {len(words) - shown} more" if len(words) > shown else ""
     return joint.join(words[:shown]) + more
 
 
 def shorten(text: str, most_chars: int) -> str:
-    """Cut a text to that many characters; the last of them says so."""
+    """Cut a text to `most_chars`; the last of them is "…" then."""
     return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"

@@ -1,7 +1,7 @@
 """The parser events of a YAML text, with limits.
 
-A composer recurses into what it reads and follows aliases: a short text can end a process or fill its memory. So what
-is too long or too deep, and what a caller does not want, is refused from the events, before anything is built of them.
+A composer recurses into its input and follows aliases: a short text can end a process or fill its memory. So a text
+that is too long or too deep, or uses a refused feature, is refused from the events, before anything is built of them.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from relay.base.values import dataclass
 
 
 class YamlFault(StrEnum):
-    """What is wrong with a text, or, as an event's feature, not wanted in it."""
+    """A fault of a text, or a feature that a caller refuses."""
 
     SYNTAX = "syntax"
     CHARACTER = "character"
-    """One that YAML forbids."""
+    """A character that YAML forbids."""
     VALUE = "value"
-    """One that cannot be read, such as a date without such a day."""
+    """A value that cannot be read, such as an impossible date."""
     LENGTH = "length"
     DEPTH = "depth"
     ALIAS = "alias"
@@ -43,29 +43,29 @@ class YamlTextError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlLimits:
-    """What a text may hold."""
+    """Limits on a text."""
 
     chars: int
     depth: int
-    """How many lists and mappings may stand within each other."""
+    """Levels of nested lists and mappings."""
     refused: frozenset[YamlFault] = frozenset()
-    """Of aliases, anchors and tags."""
+    """Refused features: aliases, anchors, tags."""
     is_pure: bool = False
-    """Read by PyYAML itself, so that a text means the same, in the same words, where libyaml is missing; it is slow."""
+    """Use PyYAML's own parser, so that texts and messages are the same where libyaml is missing; it is slow."""
 
     @property
     def loader(self) -> Any:
-        """PyYAML's class."""
+        """PyYAML's loader class."""
         import yaml
 
         return yaml.SafeLoader if self.is_pure else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_events(text: str, limits: YamlLimits) -> Iterator[Any]:
-    """Yield the parser's events as far as they keep the limits.
+    """Yield the parser's events, within the limits.
 
     Raises:
-        YamlTextError: The text is not YAML, or does not keep a limit.
+        YamlTextError: The text is not YAML, or exceeds a limit.
     """
     import yaml
 
@@ -84,10 +84,10 @@ def read_events(text: str, limits: YamlLimits) -> Iterator[Any]:
 
 
 def compose(text: str, limits: YamlLimits) -> Any:
-    """Build the node of a text's one document; None when it holds nothing.
+    """Build the root node of a text's one document; None if it is empty.
 
     Raises:
-        YamlTextError: The text is not YAML, or does not keep a limit.
+        YamlTextError: The text is not YAML, or exceeds a limit.
     """
     import yaml
 

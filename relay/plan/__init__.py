@@ -1,1 +1,1 @@
-"""PLAN.md in and out: parsed to values, checked, edited line by line. Pure; reads no disk and no git."""
+"""PLAN.md: parsed to values, checked, and edited line by line. Pure; reads no disk and no git."""

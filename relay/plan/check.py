@@ -1,7 +1,7 @@
-"""Whether a plan says what its author meant. Pure: `Plan` in, violations out.
+"""Check that a plan says what its author meant. Pure: `Plan` in, violations out.
 
-A plan that parses can still be wrong in ways that a run would turn into a stall, a skipped item or a gate that is not
-there. What loses work or stops a run is an error; what weakens it is a warning.
+A plan that parses can still lead to a stall, a skipped item or a missing gate. A fault that loses work or stops a run
+is an error; one that weakens it is a warning.
 """
 
 import re
@@ -41,12 +41,12 @@ def asks_for_commit(text: str) -> bool:
 
 
 def asks_for_outside(text: str) -> bool:
-    """Whether an item asks for a push, a pull request, a merge or for moving the plan file: the user's to do."""
+    """Whether an item asks for a push, a pull request, a merge or moving the plan file; these are the user's to do."""
     return _OUTSIDE.search(text[:_READ_CHARS]) is not None
 
 
 def has_impossible_items(phase: Phase) -> bool:
-    """Whether an open item of a phase asks for what no session can do."""
+    """Whether an open item of a phase asks for something that no session can do."""
     return any(asks_for_commit(item.text) or asks_for_outside(item.text) for item in phase.open_items)
 
 
@@ -65,12 +65,12 @@ _SHOWN_CHARS = 60
 _SHOWN_NAMES = 8
 _MAX_COMMAND_CHARS = 4_000
 _UNSEEN = re.compile(rf"[\0-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029\ufffd{HIDING}]")
-"""Control characters but tab and line feed, what hides or reorders text, joiners, and what stands for NUL."""
+"""Control characters but tab and line feed, characters that hide or reorder text, joiners, and the sign for NUL."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 def check_plan(plan: Plan) -> tuple[Violation, ...]:
-    """Return what is wrong with a plan, in line order; warnings are marked as such."""
+    """Return the faults of a plan in line order; warnings are marked."""
     outline = plan.outline
     heads = {extent.head for extent in find_extents(outline.sections)}
     found = [
@@ -134,7 +134,7 @@ def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
 
 
 def check_order(plan: Plan) -> Iterator[Violation]:
-    """Yield why phases can never have their turn; where no open phase can begin and not all are done, at least one."""
+    """Yield errors in the order of phases; at least one if no open phase can begin and not all are done."""
     known = {phase.id for phase in plan.phases}
     for phase in plan.phases:
         for target in phase.after:
@@ -223,7 +223,7 @@ def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violati
 
 
 def find_obscurity(command: str) -> str:
-    """Say why a person who reads a command does not see what it does; empty when nothing hides it."""
+    """Return why a person who reads a command does not see what it does; empty if nothing is hidden."""
     found = _UNSEEN.search(command)
     if found:
         return f"holds the character U+{ord(found[0]):04X}, which a screen does not show; take it out"
@@ -250,10 +250,10 @@ def _check_statements(section: Section) -> Iterator[Violation]:
 
 
 def find_no_command(command: str, *, plain: bool) -> str:
-    """Say why a verify command is hardly one; empty where nothing speaks against it.
+    """Return why a verify command hardly is a command; empty for no objection.
 
     Args:
-        command: What stands behind `Verify:`.
+        command: The text behind `Verify:`.
         plain: It stands there without backticks.
     """
     words = command.split()

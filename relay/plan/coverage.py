@@ -1,7 +1,7 @@
-"""Work of a plan that no box counts: pieces without a box, boxes that are conditions, and near misses of a box. Pure.
+"""Find work that no box covers: tasks without a box, boxes that are conditions, and near misses of a box. Pure.
 
-A run goes by boxes. A task that stands under a heading of its own, or in a ``<task>`` of GSD's, and holds none would be
-passed over; boxes below ``Success criteria`` would be paid for as work.
+A run works through boxes. It would pass over a task under a heading of its own, or in a ``<task>`` of GSD's, that has
+no box, and would pay for boxes below ``Success criteria`` as for work.
 """
 
 import re
@@ -35,7 +35,7 @@ _SHOWN_BOX_LINES = 5
 
 
 def find_near_boxes(outline: Outline) -> Iterator[Violation]:
-    """Yield what is no item though its author may think so; the lines of one kind are named together."""
+    """Yield lines that are no items though their author may think so, one violation per kind."""
     found = [*_find_in_headings(outline), *_find_in_entries(outline)]
     found.sort(key=itemgetter(1, 0))
     for words, lines in groupby(found, key=itemgetter(1)):
@@ -101,7 +101,7 @@ _PART = re.compile(r"<(name|files|automated)>\s*([^<]*?)\s*</\1>")
 _PATH = re.compile(r"[^\s,;`]+")
 _HEAD_LINES = 4
 _TASK_LINES = 400
-"""Of an element, as far as it is looked at: for its name, and for all."""
+"""Lines of a ``<task>`` that are read for its name, and for all of it."""
 _SEVERAL = 2
 _SHOWN_NAMES = 8
 _SHOWN_CHARS = 60
@@ -110,7 +110,7 @@ HOW_TO_ADD: Hint = ("put `- [ ] …` below each; `", Command(words=("check", "--
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A piece of work that holds no box."""
+    """A piece of work without a box."""
 
     line: int
     title: str
@@ -120,9 +120,9 @@ class Unit:
 
 
 def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
-    """Return the headings such as ``Task 3: Keys`` and the ``<task>`` elements that no phase holds, in their order.
+    """Return the headings such as ``Task 3: Keys`` and the ``<task>`` elements that no phase holds, in order.
 
-    One below another is not named beside it, nor one that an item names, or that says of itself that it is done.
+    Left out are units below another, units whose number an item names, and units whose heading says that they are done.
     """
     sections, extents = outline.sections, find_extents(outline.sections)
     held = {at for extent in extents for at in range(extent.head, extent.stop)}
@@ -180,7 +180,7 @@ def _read_task(lines: Lines, index: int, most: int) -> dict[str, str]:
 
 
 def list_conditions(outline: Outline) -> tuple[Section, ...]:
-    """Return the sections outside of phases that have open boxes: what they say is no work, and no item."""
+    """Return the sections outside of phases that have open boxes; these are conditions and no items."""
     extents = find_extents(outline.sections)
     held = {at for extent in extents for at in range(extent.head, extent.stop)}
     return tuple(
@@ -191,7 +191,7 @@ def list_conditions(outline: Outline) -> tuple[Section, ...]:
 
 
 def check_coverage(outline: Outline) -> Iterator[Violation]:
-    """Yield what a run would pass over: an error where that is more than what it would do."""
+    """Yield work that a run would pass over; an error if that is more than the work that it would do."""
     if units := list_unboxed(outline):
         phases = [outline.sections[extent.head].title for extent in find_extents(outline.sections)]
         is_error = len(units) >= _SEVERAL and len(units) > sum(map(is_unit, phases))
@@ -206,10 +206,10 @@ def check_coverage(outline: Outline) -> Iterator[Violation]:
 
 
 def require_covered(outline: Outline) -> None:
-    """Refuse a plan of whose work a run would pass over the most.
+    """Refuse a plan if a run would pass over most of its work.
 
     Raises:
-        PlanError: It is one.
+        PlanError: It would.
     """
     for found in check_coverage(outline):
         if not found.warning:
@@ -217,12 +217,12 @@ def require_covered(outline: Outline) -> None:
 
 
 def describe_unboxed(units: tuple[Unit, ...]) -> str:
-    """Say which pieces of work hold no box."""
+    """Say which pieces of work have no box."""
     return f"{_list([unit.title or '<task>' for unit in units])} {'hold' if units[1:] else 'holds'} no box"
 
 
 def describe_conditions(conditions: tuple[Section, ...]) -> str:
-    """Say what relay makes of boxes that are conditions."""
+    """Say how relay treats boxes that are conditions."""
     names = _list([section.title for section in conditions])
     return (
         f"the boxes below {names} are read as conditions, which you look at in the end: no session works on them and "
@@ -236,9 +236,9 @@ def _list(titles: list[str]) -> str:
 
 
 def add_boxes(text: str) -> str:
-    """Return a plan's text with a box below each heading of work that holds none, and a phase above each ``<task>``.
+    """Return a plan's text with a box below each heading of work that has none, and a phase above each ``<task>``.
 
-    Lines are put in; none is changed or taken out.
+    Lines are inserted; none is changed or removed.
     """
     outline = read_outline(text)
     headings = {section.line: section for section in outline.sections}

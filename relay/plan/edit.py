@@ -1,8 +1,7 @@
-"""Change a plan file and nothing in it but what was asked for.
+"""Change a plan file, and nothing in it but the requested part.
 
-Every function reads its own result back and has it judged as a transition before returning; what cannot be done
-without touching something else is refused, never done by halves. Boxes alone are changed by `Plan.tick` and
-`Plan.untick`.
+Every function parses its own result and checks it as a transition before it returns. A change that would touch
+something else is refused, never done by halves. `Plan.tick` and `Plan.untick` change boxes.
 """
 
 import re
@@ -27,7 +26,7 @@ _BLOCK_START = re.compile(
     r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
 )
 _UNSEEN = re.compile(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
-"""Control characters but those that are white space, and what hides or reorders text."""
+"""Control characters except white space, and characters that hide or reorder text."""
 _BEFORE_TEXT = re.compile(r"[ \t>]*")
 _NO_BLANK = re.compile(r"[^ \t>]")
 NO_HEADING = "is an item of a list: number its parts as items of their own, such as `- [ ] 12. …`"
@@ -93,14 +92,14 @@ def _indent(line: str) -> str:
 
 
 def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
-    """Append ``- text`` for each to a section above the phases, made behind what the plan's title says if need be.
+    """Append ``- text`` lines to a section above the phases; a missing section is made below the plan's title.
 
     Args:
         plan: The plan; its line ending is kept.
         texts: Any; as in `append_note`.
 
     Raises:
-        PlanError: The phases would be read as others than they are.
+        PlanError: The phases would change their meaning.
     """
     entries = [f"- {words}" for text in texts if (words := _render_inert(_clean(text)))]
     if not entries:
@@ -126,7 +125,7 @@ def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
 
 
 def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
-    """Return the notes of a phase that it has, in their order."""
+    """Return a phase's notes in order."""
     _, extent = _get_phase(plan, phase_id)
     return tuple(entry.text for entry in _list_notes(plan, extent))
 
@@ -138,7 +137,7 @@ def _list_notes(plan: Plan, extent: Extent) -> Iterator[Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftQuestion:
-    """A question that a session left to the user in a phase's notes, and what it went on with."""
+    """A question that a session left to the user in a phase's notes, and the answer it assumed."""
 
     phase_id: str
     question: str
@@ -151,7 +150,7 @@ class LeftQuestion:
 
 
 def append_question(plan: Plan, phase_id: str, question: str, assumed: str) -> Plan:
-    """Append a question to a phase's Notes; it is one there until the user takes the note out.
+    """Append a question to a phase's Notes; it stays open until the user removes the note.
 
     Raises:
         PlanError: As `append_note`.
@@ -181,8 +180,8 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
         lines: One item each, with or without ``- [ ]``. White space inside becomes single blanks.
 
     Raises:
-        PlanError: There is no such phase, it is done, an item is empty or ticked, it prints a number that would change
-            what other items are called, or it would not be read as an item.
+        PlanError: There is no such phase, it is done, an item is empty or ticked, an item prints a number that would
+            change the id of another, or it would not be read as an item.
     """
     outline = plan.outline
     phase, extent = _get_phase(plan, phase_id)
@@ -218,13 +217,13 @@ def _find_room(outline: Outline, extent: Extent) -> tuple[int, str]:
 
 
 def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
-    """Put new phases in the place of an open one.
+    """Replace an open phase by new ones.
 
     Args:
         plan: The plan; its line ending is used.
         phase_id: A phase that is not done.
-        markdown: One or more headings with items. Items that are ticked in the old phase stand there with the same
-            text, ticked, in the same order. Notes of the old phase are kept at the end.
+        markdown: One or more headings with items. Ticked items of the old phase stand there with the same text, ticked,
+            in the same order. Notes of the old phase are kept at the end.
 
     Raises:
         PlanError: There is no such phase, it is done, the new text has no phase, a ticked item is missing, or other

@@ -1,7 +1,7 @@
-"""The files of a plan, by name alone, and their bytes as text and back. Pure.
+"""The paths of a plan's files, and their bytes as text and back. Pure.
 
 A byte that is not UTF-8 becomes a lone surrogate, and that byte again on the way back; a byte-order mark and line
-endings stay in the text. A file that is read and written back is unchanged, whatever another program put into it.
+endings stay in the text. So reading and writing a file changes nothing in it.
 """
 
 from pathlib import PurePosixPath
@@ -13,7 +13,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def require_utf8(data: bytes) -> str:
-    """Return the text of a plan's bytes as its author has it on disk.
+    """Return the text of a plan's bytes.
 
     Raises:
         PlanError: A byte is not UTF-8, or there are too many; the line is known, the path is not.
@@ -29,7 +29,7 @@ def require_utf8(data: bytes) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """Return the text of a plan's or a ledger's bytes; any bytes have one, and no two the same."""
+    """Return the text of a plan's or a ledger's bytes, whatever they are; different bytes have different texts."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -42,7 +42,7 @@ DEFAULT_PLAN = "PLAN.md"
 """The plan where no setting names another."""
 LEDGER_SUFFIX = ".ledger.yaml"
 STATE_DIR = ".relay"
-"""Telemetry and spilled output; never state that matters."""
+"""Holds telemetry and spilled output, never state that matters."""
 
 
 def find_ledger_path(plan_path: str) -> str:
@@ -52,5 +52,5 @@ def find_ledger_path(plan_path: str) -> str:
 
 
 def find_protected(plan_path: str) -> tuple[str, ...]:
-    """Return what no tool and no command may write, besides git's own directory and the rules files."""
+    """Return the paths that no tool and no command may write, besides git's own directory and the rules files."""
     return (plan_path, find_ledger_path(plan_path), STATE_DIR, "relay.toml")

@@ -1,7 +1,7 @@
 """The YAML block at the top of a plan file; only its ``relay`` mapping is kept.
 
-Aliases, tags and depth are refused before anything is built, so that neither an alias bomb nor a recursion limit is
-ever met. Other tools keep keys of their own in front matter; they are left alone, and need not be YAML.
+Aliases, tags and depth are refused before anything is built, against alias bombs and deep recursion. Other tools keep
+keys of their own in front matter; these are left alone, and need not be YAML.
 """
 
 import re
@@ -33,7 +33,7 @@ _RULE_HINT = "if this is a thematic break and not front matter, put a blank line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontMatter:
-    """What the block said, and where Markdown begins."""
+    """The content of the block, and where Markdown begins."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     verify: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     """Read the front matter; a text without any gives an empty value.
 
     Raises:
-        PlanError: It has a ``relay`` key, and is not closed, too long or not YAML, or that part is not usable.
+        PlanError: It has a ``relay`` key, and is not closed, too long or not YAML, or that mapping is not usable.
     """
     if not _FENCE.fullmatch(lines.at(0)):
         return FrontMatter()
@@ -66,7 +66,7 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
 
 
 def find_setting_line(front: FrontMatter, lines: Lines, key: str) -> int:
-    """Return the 1-based line of a key of the front matter; where a plain search does not find it, its first line."""
+    """Return the 1-based line of a key of the front matter; its first line if a plain search does not find the key."""
     return _find_line(lines, front.body - 1, key)
 
 

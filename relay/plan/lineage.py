@@ -1,10 +1,10 @@
-"""Which phase and which item of a changed plan is which of the plan before: by what they say, never by number. Pure.
+"""Map phases and items of a plan to those of its changed version, by their words and never by number. Pure.
 
-An id is a place: it moves when a phase is put in above. What a phase says is what a person takes it for, so that
-commits, claims and an open leg go with the heading and the items.
+An id is a place: it moves when a phase is inserted above. People know a phase by its words, so commits, claims and an
+open leg follow the heading and the items.
 
-`check_ticks_kept` is narrower than the guard, for changes that a person made or asked for: goal, prose, gates and open
-phases may change; a ticked item keeps its words, its phase and its order, and nothing else becomes ticked.
+`check_ticks_kept` is less strict than the guard, for changes that a person made or asked for: goal, prose, gates and
+open phases may change; a ticked item keeps its words, its phase and its order, and no other item becomes ticked.
 """
 
 import re
@@ -17,17 +17,17 @@ from relay.plan.parse import find_plan_in
 from relay.plan.spans import parse_number
 
 _ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[.\][ \t]+(\S.*)", re.MULTILINE)
-"""An item's words, as they stand there: most versions of a plan have some in common."""
+"""An item's text; most versions of a plan have some in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """What the parts of a plan are called after a change; a part that is gone is missing."""
+    """The ids of phases and items after a change; a part that is gone is missing."""
 
     phases: Mapping[str, str]
-    """Id before → id after. Phases that were joined have the same one; of one that was split it is the larger part."""
+    """Id before → id after. Joined phases have the same id after; a split phase has that of its larger part."""
     items: Mapping[str, str]
-    """The same for items; one that was reworded is another one."""
+    """The same for items; a reworded item is a new one."""
 
 
 def find_lineage(before: Plan, after: Plan) -> Lineage:
@@ -44,10 +44,10 @@ def find_lineage(before: Plan, after: Plan) -> Lineage:
 
 
 def has_heirs(before: str | None, after: str) -> bool:
-    """Return whether anything of a plan is left in the one that followed in its file: a phase, or an item.
+    """Return whether a phase or an item of a plan is left in the plan that followed in its file.
 
     Args:
-        before: Its text; None, or a text that is no plan, says nothing, and is taken for the same.
+        before: Its text; None or a text that is no plan counts as the same plan.
     """
     if before is None or not _find_words(before).isdisjoint(_find_words(after)):
         return True
@@ -185,16 +185,16 @@ def _find_paths(phase: Phase) -> set[str]:
 
 
 _Key = tuple[str, str]
-"""A phase as the plan after calls it, empty where that does not matter, and a ticked item's text."""
+"""The phase's id after the change, empty where that does not matter, and a ticked item's text."""
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
-    """Say which ticked items were lost, reworded, reordered or made up; empty means that the change is fine.
+    """Return the ticked items that were lost, reworded, reordered or made up; empty if the change is fine.
 
-    A ticked item may go to another phase only where its text stands once in each plan: else it could not be told from
-    an open one that was there already.
+    A ticked item may move to another phase only if its text stands once in each plan: else it could not be told from an
+    open item that was there already.
 
-    Lines are those of `after`: of the item, else of what has its id now; 0 when there is neither.
+    Lines are those of `after`: of the item, else of the item with its id now; 0 when there is neither.
     """
     lineage = find_lineage(before, after)
     once = _find_once(before.items).keys() & _find_once(after.items).keys()

@@ -1,7 +1,7 @@
-"""A plan that two sides have changed since they had the same one: ticks, notes and amendments of both. Pure.
+"""Merge two versions of a plan with a common base: ticks, notes and amendments of both. Pure.
 
-Merged by meaning and not by lines: two phases that were done side by side have ticks, notes and amendments far from
-each other or next to each other, and a mark of git's in a plan is read by nobody.
+The merge is by meaning and not by lines. Changes of two phases that were done side by side may be far apart or
+adjacent, and nobody reads git's conflict marks in a plan.
 """
 
 from collections import Counter
@@ -19,20 +19,20 @@ from relay.plan.transitions import Run, Side, check_transition, find_key, make_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMerge:
-    """What came of it."""
+    """The result of a merge."""
 
     plan: Plan
     left: tuple[str, ...] = ()
-    """A sentence for each change of the one side's that the other's does not allow; the other's stands."""
+    """One message per change that conflicts; the tip's version was kept."""
 
 
 def merge_plans(base: Plan, tip: Plan, own: Plan) -> PlanMerge:
-    """Put on top of `tip` what `own` has changed since `base`; the result is a legal change of `tip`.
+    """Apply the changes from `base` to `own` on top of `tip`; the result is a legal change of `tip`.
 
     Args:
-        base: What both began from.
-        tip: As others have left it: where the two do not go together, it stays.
-        own: As one phase has left it.
+        base: The common base.
+        tip: The version of others; it wins where the two conflict.
+        own: The version of one phase.
     """
     sides = make_side(base), make_side(tip), make_side(own)
     changes = _find_changes(sides[0], sides[2])
@@ -47,7 +47,7 @@ def merge_plans(base: Plan, tip: Plan, own: Plan) -> PlanMerge:
 
 
 def strip_rewrites(base: Plan, own: Plan) -> PlanMerge:
-    """Return `base` with what sessions may have changed of it in `own`: added items, notes and ticks, nothing else."""
+    """Return `base` with only those changes of `own` that sessions may make: added items, notes and ticks."""
     onto, heirs, left = base, find_lineage(own, base), list[str]()
     for phase in own.phases:
         added = [item.text for item in phase.items if item.id not in heirs.items]

@@ -1,4 +1,4 @@
-"""PLAN.md as a value, with the names of its phases and items: their numbers in the plan if unique, else ordinals.
+"""PLAN.md as a value, and the ids of its phases and items: their numbers in the plan if unique, else ordinals.
 
 Offsets are character offsets into `Plan.text`, which is the file's text with its byte-order mark and line
 endings as they are on disk. Line numbers are 1-based and count the lines that CommonMark counts: a line feed, a
@@ -26,7 +26,7 @@ _PRINTED = re.compile(
 
 
 def fold_number(number: str) -> str:
-    """Return a number as it is compared: ``01.2A`` is ``1.2a``."""
+    """Return a number for comparison: ``01.2A`` is ``1.2a``."""
     return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
 
 
@@ -37,10 +37,10 @@ def find_printed_number(text: str) -> str:
 
 
 def number_phases(heads: Sequence[Numbered]) -> tuple[str, ...]:
-    """Return the phases' ids: the numbers in the headings, or ordinals where those cannot tell phases and items apart.
+    """Return the phases' ids: the numbers in the headings, or ordinals if those cannot tell phases and items apart.
 
-    ``2`` and ``2.1`` as phases would give two things the id ``2.1``, so such numbers are not used; whether they collide
-    today is not asked, because appending an item must never change an id.
+    ``2`` and ``2.1`` as phases would give two things the id ``2.1``, so such numbers are not used, even if they do not
+    collide today: appending an item must never change an id.
     """
     numbers = [head.number for head in heads]
     folded = {number.casefold() for number in numbers}
@@ -51,10 +51,10 @@ def number_phases(heads: Sequence[Numbered]) -> tuple[str, ...]:
 
 
 def number_items(phase_ids: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """Yield the ids of each phase's items; none stands twice, and none is a number that another item prints.
+    """Yield the ids of each phase's items; no id stands twice, and none is a number that another item prints.
 
-    A number that one item of the plan prints is its id: ``1.2``, and ``1`` where no such whole number repeats. Every
-    other item is ``<phase>.<ordinal>``, or ``<phase>/<ordinal>`` where some item prints that.
+    A number that one item of the plan prints is its id: ``1.2``, and ``1`` if no such whole number repeats. Every
+    other item is ``<phase>.<ordinal>``, or ``<phase>/<ordinal>`` if some item prints that.
 
     Args:
         texts: For each phase, its items' texts.
@@ -91,7 +91,7 @@ class Item:
     paths: tuple[str, ...]
     """Files and folders the item names: code spans that look like paths, and the tail after `` — ``."""
     targets: tuple[str, ...] = ()
-    """Those of `paths` in the tail: what the item makes or changes. Others may be there to be read."""
+    """The `paths` in the tail, which the item makes or changes. The others may be there to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +99,10 @@ class Phase:
     """A heading whose own section (up to the next heading of any level) holds task items."""
 
     id: str
-    """The number in the headings where every phase has a distinct one, else the ordinal from 1."""
+    """The number in the heading if every phase has a distinct one, else the ordinal from 1."""
     title: str
-    """The heading's text without its markup and without the leading ``Phase 1 —``; all of it when nothing is left."""
+    """The heading's text without its markup and without the leading ``Phase 1 —``; all of it if nothing else is left.
+    """
     heading: str
     """The heading's text as written, without ``##``; a setext heading of several lines keeps its line ends."""
     line: int
@@ -111,45 +112,44 @@ class Phase:
     """Offset just past the phase: its section and its sub-sections without items of their own (Notes)."""
     items: tuple[Item, ...]
     verify: tuple[str, ...]
-    """Gate commands of this phase: the document's first, then inherited ones, then its own; no repeats."""
+    """Verify commands of this phase: the document's first, then inherited ones, then its own; no repeats."""
     own_verify: tuple[str, ...]
-    """Those of `verify` that stand in the phase itself: they must be green at its end, whatever was red before."""
+    """The `verify` commands in the phase itself: they must be green at its end, even if they were red before."""
     files: tuple[str, ...]
     """Files and folders that the phase itself lists, below a label such as ``**Files:**``."""
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
     runner: str = ""
-    """Who is to run its sessions; empty where the settings say it."""
+    """Name of the runner of its sessions; empty if the settings choose."""
     runner_line: int = 0
-    """Where that is said; 0 where it is not."""
+    """Line of the name; 0 without one."""
     tool_lines: tuple[tuple[str, int], ...] = ()
-    """Names of tool servers that its sessions are to have, each with its line."""
+    """Names of the tool servers for its sessions, each with its line."""
     in_list: bool = False
-    """It is a numbered item of a list with what belongs to it, and no heading."""
+    """It is a numbered item of a list with its sub-items, and no heading."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names alone."""
         return tuple(name for name, _ in self.tool_lines)
 
     @property
     def done(self) -> bool:
-        """Whether every box is ticked that is not optional."""
+        """Whether every box but the optional ones is ticked."""
         return not self.open_items
 
     @property
     def open_items(self) -> tuple[Item, ...]:
-        """The items that are still to be ticked, in order; optional ones are not."""
+        """The unticked items in order, without optional ones."""
         return tuple(item for item in self.items if not item.done and not item.optional)
 
     @property
     def open_paths(self) -> tuple[str, ...]:
-        """What the phase and its open items name, each once."""
+        """Paths of the phase and its open items, each once."""
         named = (path for item in self.open_items for path in item.paths)
         return tuple(dict.fromkeys((*named, *self.files)))
 
     def mark(self, marks: Collection[int], sign: str) -> "Phase":
-        """Return the phase with `sign` in those of its boxes that stand at these offsets."""
+        """Return the phase with `sign` in its boxes at these offsets."""
         if not any(item.mark in marks for item in self.items):
             return self
         done = sign != " "
@@ -159,33 +159,30 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A parsed plan file. It is read once, where its bytes come in, and carried as this value from then on."""
+    """A parsed plan file. It is read once, at the edge, and passed on as this value."""
 
     text: str
     """The file's text; `relay.plan.files` makes bytes of it."""
     title: str
-    """The first heading's text; empty when there is none above the first phase."""
+    """The first heading's text; empty if there is none above the first phase."""
     preamble: str
-    """What stands between front matter and the first phase: goal, constraints, non-goals."""
+    """The text between front matter and the first phase: goal, constraints, non-goals."""
     phases: tuple[Phase, ...]
     outline: Outline = field(repr=False, compare=False)
-    """What the text was cut into; checks and edits start from it instead of reading the text again."""
+    """Sections of the text; checks and edits start from it instead of parsing again."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The front matter's ``relay`` mapping, values unchecked; empty when there is none."""
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The items of all phases, in document order."""
         return tuple(item for phase in self.phases for item in phase.items)
 
     @property
     def done_ids(self) -> frozenset[str]:
-        """Ids of the items that are ticked."""
         return frozenset(item.id for item in self.items if item.done)
 
     @property
     def done(self) -> bool:
-        """Whether every phase is done."""
         return all(phase.done for phase in self.phases)
 
     def find_phase(self, phase_id: str) -> Phase | None:
@@ -193,7 +190,7 @@ class Plan:
         return next((phase for phase in self.phases if phase.id == phase_id), None)
 
     def list_saying(self, number: str) -> tuple[Phase, ...]:
-        """Return the phases whose headings say this number, and which relay counts otherwise."""
+        """Return the phases with this number in the heading but another id."""
         wanted = fold_number(number)
         said = ((phase, fold_number(parse_number(render_plain(phase.heading)).number)) for phase in self.phases)
         return tuple(phase for phase, found in said if found == wanted != fold_number(phase.id))
@@ -207,14 +204,14 @@ class Plan:
         """Return the plan with these items ticked: one character of the text for each that is open.
 
         Raises:
-            LookupError: It has no such item. To pass over a claim would lose it, so its maker has to know the plan.
+            LookupError: It has no such item. Ignoring the claim would lose it.
         """
         if unknown := set(item_ids).difference(item.id for item in self.items):
             raise LookupError(*sorted(unknown))
         return self._mark({item.mark for item in self.items if not item.done and item.id in item_ids}, "x")
 
     def untick(self, item_ids: Collection[str]) -> "Plan":
-        """Return the plan with ``[ ]`` for these items; one that it does not have is passed over."""
+        """Return the plan with ``[ ]`` for these items; unknown ids are ignored."""
         return self._mark({item.mark for item in self.items if item.id in item_ids}, " ")
 
     def _mark(self, marks: Collection[int], sign: str) -> "Plan":
@@ -226,12 +223,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """Something in a plan, or in a change to one, that is not allowed."""
+    """A fault in a plan, or in a change to one."""
 
     line: int
     """1-based line in the file; 0 when it concerns the whole file."""
     message: str
-    """What was found and what is allowed, one line."""
+    """One line: what is wrong, and what is allowed."""
     warning: bool = False
     """A warning is shown but does not stop anything."""
     hint: Hint = ""

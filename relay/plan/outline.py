@@ -1,6 +1,6 @@
-"""The skeleton of a plan file: headings, boxes, and the lines that may say `Verify:` or `After:`.
+"""The outline of a plan file: headings, boxes, and the lines that may say `Verify:` or `After:`.
 
-Everything that needs to know what Markdown is stands here; the modules above read values and offsets.
+All knowledge of Markdown is here; the modules above read values and offsets.
 """
 
 import re
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
 OPEN_SIGNS = " -~?"
-"""What a box holds that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
+"""Characters in a box that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
 _BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
 _SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
 ITEM_LEVEL = 7
-"""Of a section that a numbered item of a list opens: no heading is as deep."""
+"""Level of a section that a numbered item of a list opens; no heading is as deep."""
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?[a-z]?")
 _REQUIREMENTS = re.compile(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
 _CHECKPOINT = re.compile(r"(?:final[ \t]+)?checkpoint\b", re.IGNORECASE)
@@ -36,7 +36,7 @@ _OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
 
 class EntryKind(StrEnum):
-    """What a line of a section is."""
+    """The kind of a line in a section."""
 
     PROSE = auto()
     BULLET = auto()
@@ -50,21 +50,21 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A line of a section, or a block that is taken whole."""
+    """A line of a section, or a whole block."""
 
     kind: EntryKind
     line: int
     text: str
     """Without container markup (quotes, bullets, indentation), and without a task's box."""
     depth: int
-    """How many list items it stands in, its own included."""
+    """Number of list items around it, its own included."""
     unclosed: bool = False
-    """A fence that nothing closes."""
+    """It is a code fence without an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A checkbox that is followed by text and stands first in a list item."""
+    """A checkbox with text behind it, first in a list item."""
 
     line: int
     mark: int
@@ -76,9 +76,9 @@ class Box:
     prose: str
     """The item's whole first paragraph, line ends as ``\\n``."""
     depth: int
-    """How many task items it is nested in."""
+    """Number of task items around it."""
     stop: int
-    """0-based line just past the list item with all that is nested in it."""
+    """0-based line just past the list item and its nested items."""
 
 
 _Placed = TypeVar("_Placed", Entry, Box)
@@ -86,13 +86,13 @@ _Placed = TypeVar("_Placed", Entry, Box)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and what follows up to the next heading; the first one of an outline has no heading.
+    """A heading and the text up to the next heading; the first section has no heading.
 
-    Where the numbered items of a list are the phases, as Kiro writes them, each is a section in the place of a heading.
+    If the phases are numbered items of a list, as Kiro writes them, each such item is a section with a heading's role.
     """
 
     level: int
-    """1 to 6; 0 for what stands above the first heading, `ITEM_LEVEL` for an item of a list, one more for its notes."""
+    """1 to 6; 0 above the first heading, `ITEM_LEVEL` for an item of a list, one more for its notes."""
     heading: str
     title: str
     """The heading without markup."""
@@ -100,19 +100,19 @@ class Section:
     start: int
     end: int
     underlined: bool = False
-    """A setext heading."""
+    """It has a setext heading."""
     entries: tuple[Entry, ...] = ()
     boxes: tuple[Box, ...] = ()
 
     @property
     def is_notes(self) -> bool:
-        """Whether this is where relay appends amendments and decisions."""
+        """Whether relay appends amendments and decisions here."""
         return self.title.strip(" :").casefold() == "notes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A plan file cut into sections; together they are all of its Markdown."""
+    """A plan file cut into sections, which together are all of its Markdown."""
 
     lines: Lines
     front: FrontMatter
@@ -124,9 +124,9 @@ class Outline:
         return self.lines.text
 
     def mark(self, marks: Collection[int], sign: str) -> "Outline":
-        """Return the outline with `sign`, ``x`` or a blank, in the boxes at these offsets; nothing is read again.
+        """Return the outline with `sign`, ``x`` or a blank, in the boxes at these offsets, without parsing again.
 
-        What stands in a box has no part in how Markdown is read, so that all else is as reading would find it.
+        The sign in a box does not affect how Markdown is parsed, so the rest stays as parsing would find it.
         """
         sections = tuple(
             replace(
@@ -151,11 +151,11 @@ class Extent:
     head: int
     stop: int
     holds_parts: bool = False
-    """Boxes of deeper sections are the phase's too."""
+    """The phase includes boxes of deeper sections."""
 
 
 def read_outline(text: str) -> Outline:
-    """Read the skeleton of a plan file.
+    """Read the outline of a plan file.
 
     Raises:
         PlanError: The text is too long or too tangled to be read, or its front matter is not usable.
