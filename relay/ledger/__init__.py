@@ -1,6 +1,6 @@
 """Claims that outlive a session, and whether they still hold: an append-only YAML list next to the plan.
 
-One entry is one line, told apart by ``event``::
+One entry is one line; ``event`` is its kind::
 
     - {event: "claim", id: "c4mzq7a", kind: "decision", claim: "ids are random", because: "two services write them",
        rests_on: ["c1aaaaa"], replaces: [], sources: [{path: "db/schema.py", lines: "10-24", blob: "1f3c…",
@@ -9,24 +9,24 @@ One entry is one line, told apart by ``event``::
     - {event: "confirm", of: "c4mzq7a", because: "read it again", sources: […], at: …}
     - {event: "nogood", id: "n3kd72p", claims: ["c4mzq7a", "c9…"], because: "both cannot hold", at: …}
 
-(broken here for the page). A line is an entry, because two branches that both append meet in the last lines: with
-``*.ledger.yaml merge=union`` in .gitattributes git takes both sides' lines, and that is the union of the entries by
-id. Entries of several lines would be cut apart by it, since it merges the lines that they have in common (tried with
-git 2.47), and a file for each claim would fill the work tree. As YAML and not JSON Lines it can hold comments and what
-older relays and people wrote in several lines. Ids come from what is claimed, when and in which session, so branches do
-not give out the same one; no entry has to stand behind what it names.
+(broken here for the page). An entry is one line because two branches that both append conflict in the last lines: with
+``*.ledger.yaml merge=union`` in .gitattributes git takes both sides' lines, and that is the union of the entries by id.
+It would cut entries of several lines apart, since it merges their common lines (tried with git 2.47), and a file per
+claim would fill the work tree. As YAML and not JSON Lines the file can hold comments, and the entries of several lines
+that older relays and people wrote. Ids are hashes of the claim, its time and its session, so branches do not give out
+the same id; an entry may stand above the one it names.
 
-A source may name what it cites, in a Python file: ``{path: "db/keys.py", symbol: "Keys.make", lines: "10-24", blob: …,
-text: …}``. The name is looked up again then, wherever it stands by now; the lines are where it stood. ``copies: "2"``
-says that the cited text stood in the file twice.
+A source may name a symbol of a Python file: ``{path: "db/keys.py", symbol: "Keys.make", lines: "10-24", blob: …,
+text: …}``. The symbol is looked up again later, wherever it stands by then; the lines say where it stood.
+``copies: "2"``: the cited text stood in the file twice.
 
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
-A claim is in when some justification of it holds (what it rests on is in; a later look needs nothing else) and nothing
-that replaces it is in. The answer is the well-founded one: there is exactly one, in whatever order the entries stand,
-and claims that depend on their own absence are found by it and told.
+A claim is in if one of its justifications holds (the claims that it rests on are in; a confirmation needs nothing else)
+and nothing that replaces it is in. The answer is the well-founded one: there is exactly one, in whatever order the
+entries stand. It shows claims that depend on their own absence.
 
-The file is read as a stream of parser events with every scalar as text: nothing becomes a date or a number, and neither
-aliases nor deep nesting get anywhere (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
+The file is read as a stream of parser events with every scalar as text: nothing becomes a date or a number, and aliases
+and deep nesting are refused (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
 """
 
 from relay.ledger.belief import Belief, ClaimStatus, Judgement, judge

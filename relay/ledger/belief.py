@@ -1,13 +1,13 @@
 """Whether claims hold: truth maintenance after Doyle (1979), as pure functions.
 
-A claim is *in* when it was not taken back, nothing that replaces it is in, and one of its grounds holds: its own when
-all that it rests on is in, that of a confirmation always. What is replaced stays out when that is replaced in turn, and
-comes back when both are taken back. Of claims that cannot all hold, the least entrenched premise is out, unless
-another one is out already.
+A claim is *in* if it was not retracted, nothing that replaces it is in, and one of its grounds holds: its own if all
+that it rests on is in, that of a confirmation always. A replaced claim stays out when its successor is replaced in
+turn, and comes back when both are retracted. Of claims that cannot all hold, the least entrenched premise is out,
+unless another one is out already.
 
 The labels are the well-founded ones, by alternating fixpoints (Van Gelder, "The alternating fixpoint of logic programs
-with negation", 1993): there is exactly one labelling, whatever the order of the entries. A claim that is in only when
-it is out has no label in Doyle's sense: it is left open, and told as in doubt.
+with negation", 1993): there is exactly one labelling, whatever the order of the entries. A claim that is in only if
+it is out has no label in Doyle's sense: it is left undecided, and shown as in doubt.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,14 +25,15 @@ class Life:
 
     seconds: float
     ended: bool
-    """It was taken back or replaced; else it has held so far, or nobody has said that it does not."""
+    """It was retracted or replaced; else it has held so far."""
 
 
 def find_lives(ledger: Ledger, now: datetime) -> Mapping[str, Life]:
-    """Return how long each claim has held, by id; those whose time is not known, as in older ledgers, are left out.
+    """Return how long each claim has held, by id; claims without a time, as in older ledgers, are left out.
 
-    A life ends with the first entry that takes the claim back or replaces it. A confirmation after that begins no
-    second one. What is stale or in doubt has not ended: only an entry says when.
+    A life ends with the first entry that retracts or replaces the claim. A later confirmation begins no second one. A
+    stale
+    or doubted claim has not ended: only an entry has a time.
     """
     ends: dict[str, str] = {}
     for entry in ledger.entries:
@@ -54,7 +55,7 @@ def _measure(born: str, ended: str | None, now: datetime) -> float:
 
 
 def find_half_life(lives: Iterable[Life]) -> float | None:
-    """Return the age in seconds by which half of the claims no longer hold; None while fewer than half have ended.
+    """Return the age in seconds by which half of the claims no longer hold; None if fewer than half have ended.
 
     Lives that have not ended count for as long as they are known to last. Source: Kaplan and Meier, "Nonparametric
     estimation from incomplete observations", 1958: the median of their estimate.
@@ -70,9 +71,9 @@ def find_half_life(lives: Iterable[Life]) -> float | None:
 
 
 def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
-    """Return for each claim that later work came back to, who did: claims that rest on it, sessions that confirmed it.
+    """Return for each claim that was used again the claims that rest on it and the sessions that confirmed it.
 
-    What the session that said it does with it is no use *again*; a person's entry always is.
+    Uses by the session that made the claim do not count; a person's entry always does.
     """
     claims = ledger.claims
     found: dict[str, list[str]] = {}
@@ -87,14 +88,16 @@ def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
 _KINDS = {kind: -place for place, kind in enumerate(Kind)}
 
 Rank = tuple[bool, int, int, bool, tuple[str, str, str, str]]
-"""Whether a person said it, its kind, how many claims rest on it, directly or in turn, whether it has a source, and
-when it was said, what, why, and its id, which decides only between two that say the very same."""
+"""Sorts claims by: said by a person, kind, number of claims that rest on it (directly or in turn), has a source, and
+last time, claim, reason and id, so that the id decides only between two that say the very same.
+"""
 
 
 def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
-    """Return the rank of each claim: the claim that is given up first has the least; among equals the older one.
+    """Return the rank of each claim: the claim with the least is given up first; of equals the older one.
 
-    A person's word counts more than a session's, then the kind, what rests on it, and whether it names a source.
+    A person's word counts more than a session's, then the kind, the claims that rest on it, and whether it has a
+    source.
     """
     support = _count_support(claims)
     return {
@@ -130,43 +133,45 @@ def _count_support(claims: Mapping[str, Claim]) -> dict[str, int]:
 
 
 MAX_ROUNDS = 100
-"""Of labelling. What is not settled by then is left open; a ledger that nobody made to be one needs two or three."""
+"""Rounds of labelling. Claims that are not settled by then stay undecided; a ledger that was not made for it needs two
+or three.
+"""
 MAX_CULPRITS = 200
-"""Claims that contradictions go back to; contradictions beyond that stay as they are."""
+"""Premises that may be taken out; contradictions beyond that stay."""
 MAX_PASSES = 5
-"""Over these claims: what is let in may replace what kept another one out."""
+"""Passes over the culprits: a claim that is let in may replace the one that kept another out."""
 
 
 class ClaimStatus(StrEnum):
-    """Where a claim stands now; never written down."""
+    """The label of a claim; never written down."""
 
     IN = "in"
     DOUBTED = "in doubt"
-    """What it rests on is stale, or it depends on its own absence."""
+    """A claim that it rests on is stale, or it depends on its own absence."""
     STALE = "stale"
-    """What it was read from has changed, and nobody has looked since."""
+    """A source of it has changed, and nobody has confirmed it since."""
     OUT = "out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """Where a claim stands, and why."""
+    """The label of a claim, and why."""
 
     status: ClaimStatus
     because: str = ""
-    """What took it out or into doubt; empty for one that is simply in."""
+    """Why it is out or in doubt; empty if it is simply in."""
     by: tuple[str, ...] = ()
-    """Ids of the claims and the nogood that did."""
+    """Ids of the claims and the nogood behind that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Where all claims of a ledger stand."""
+    """The labels of all claims of a ledger."""
 
     beliefs: Mapping[str, Belief]
-    """By the claims' ids."""
+    """By claim id."""
     contradictions: tuple[Nogood, ...]
-    """Those that nobody has settled: relay takes a claim of each for out, or all of them are in."""
+    """Contradictions that nobody has settled: relay takes a claim of each for out, or all of them are in."""
 
     def __getitem__(self, name: str) -> Belief:
         """Return where a claim stands."""
@@ -190,7 +195,7 @@ class _Network:
     retracted: Mapping[str, Retraction]
     """The last retraction of each claim that was not confirmed since."""
     newer: Mapping[str, tuple[str, ...]]
-    """What replaces each claim, whether that is in or not."""
+    """The claims that replace each claim, in or out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,18 +204,18 @@ class _Labels:
 
     inside: frozenset[str]
     possible: frozenset[str]
-    """What is in, and what is neither in nor out."""
+    """The claims that are in or undecided."""
     culprits: Mapping[str, Nogood]
-    """What is out because it contradicts others."""
+    """Claims that are out because of a contradiction."""
     whole: Collection[Nogood]
-    """Contradictions of which nothing is out for another reason."""
+    """Contradictions with no claim out for another reason."""
 
 
 def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
-    """Say of each claim where it stands.
+    """Label all claims.
 
     Args:
-        changed: Of the sources that are not as they were then, what has become of them.
+        changed: The sources that have changed, and how.
     """
     network = _connect(ledger)
     labels = _label_consistently(network, ledger.nogoods)

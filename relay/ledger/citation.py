@@ -1,8 +1,9 @@
-"""Citations of a file, and whether the file still says what was cited.
+"""Cite a file, and check whether it still says the same.
 
-The names of a Python file are read by Python's own parser. Other languages have no equal: tree-sitter-language-pack
+Python's own parser reads the names of a Python file. Other languages have no equal: tree-sitter-language-pack
 1.24 downloads its grammars on first use and runs them, native code, on a stranger's text inside of relay;
-universal-ctags is a further program, absent on most machines. There, lines are cited, and lines that moved unchanged
+universal-ctags is a further program, absent on most machines. For these, lines are cited, and unchanged lines that
+moved
 are found again, which is most of the use of a name.
 """
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MAX_PARSED_BYTES = 512 * 1024
-"""Of a file. The worst found take 3 s and half a gigabyte with Python 3.11: a quarter of a million short names."""
+"""Size of a file. The worst found take 3 s and half a gigabyte with Python 3.11: a quarter of a million short names."""
 SUFFIXES = (".py", ".pyi")
 _KEPT = 8
 _FAULT = "the Python that relay runs on cannot parse it"
@@ -31,13 +32,13 @@ class NameTable:
     """The names of a file."""
 
     spans: Mapping[str, tuple[int, int]]
-    """Name such as ``Client.send`` to the first and the last line of all that defines it, decorators with it."""
+    """Name such as ``Client.send`` to the first and the last line of all its definitions with their decorators."""
     fault: str = ""
-    """Why there are none to be known; empty when it was read."""
+    """Why the names are unknown; empty if they were read."""
 
 
 def read_names(path: str, data: bytes) -> NameTable:
-    """Return what classes, functions and assignments of modules, classes and functions define; hostile text is told.
+    """Return the names that classes, functions and assignments define; a hostile text is a fault.
 
     Args:
         path: Its suffix tells the language.
@@ -89,12 +90,12 @@ def _iter_spans(tree: "ast.Module") -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 HASH_CHARS = 12
-"""Kept of an id: 48 bits tell two contents of one file apart."""
+"""Characters kept of an id: 48 bits tell two contents of one file apart."""
 MAX_COMPARED_LINES = 500_000
-"""Looked at for lines that have moved; beyond that they count as changed."""
+"""Lines that are compared to find lines that moved; beyond that they count as changed."""
 MAX_NAMES = 500
 MAX_NAME_CHARS = 100
-"""Of a file's names, among which one that resembles a missing one is looked for."""
+"""A longer name, or one beyond the first `MAX_NAMES`, is never suggested."""
 
 _NAME = r"[^\W\d]\w{0,99}"
 SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
@@ -102,13 +103,13 @@ PLACE = re.compile(
     rf"(?P<path>.+\.pyi?(?=::)|.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
     rf"|::(?P<symbol>{SYMBOL}))?"
 )
-"""``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``, whatever the path itself is called."""
+"""``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``; the path may hold colons."""
 Hash = Callable[[bytes], str]
-"""Makes git's id of a blob."""
+"""Computes git's id of a blob."""
 
 
 def cite(source: Source, data: bytes, make_id: Hash) -> Source:
-    """Return a source with what it says now; lines behind the file's end are left out, and a name that is not there.
+    """Return a source with its present content. Lines past the file's end and an unknown symbol are left out.
 
     Args:
         source: Its path, and its lines or symbol.
@@ -131,7 +132,7 @@ def cite(source: Source, data: bytes, make_id: Hash) -> Source:
 
 
 def explain_missing(source: Source, data: bytes) -> str:
-    """Say why a source's symbol cannot be cited; empty when it can, and without one."""
+    """Return why a source's symbol cannot be cited; empty if it can, and without a symbol."""
     table = read_names(source.path, data) if source.symbol else None
     if table is None or source.symbol in table.spans:
         return ""
@@ -149,14 +150,13 @@ def _find_near(symbol: str, names: list[str]) -> list[str]:
 
 
 def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
-    """Say what has become of a source; empty when it still says the same, or what it said is not known.
+    """Return how a source has changed; empty if it still says the same, or its former content is unknown.
 
-    Lines that stand elsewhere in the file by now, just as they were, still say the same, and so does a symbol; of lines
-    that stood in it more than once as many have to be left. Of a file that cannot be parsed any more, a symbol's lines
-    are looked for.
+    Lines that moved unchanged still say the same, and so does a symbol; of lines with several copies, as many must be
+    left. If a file can no longer be parsed, a symbol's lines are searched.
 
     Args:
-        data: The file as it is; None when there is none.
+        data: The file as it is; None if there is none.
     """
     if not source.blob:
         return ""
@@ -178,7 +178,7 @@ def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
 
 
 def parse_place(text: str) -> Source:
-    """Read a place as `PLACE` has it as a source whose content is not known; anything else is a path."""
+    """Parse a `PLACE` into a source of unknown content; any other text is a path."""
     match = PLACE.fullmatch(text)
     if match is None:
         return Source(path=text)

@@ -1,4 +1,4 @@
-"""Claims, what was said about them later, and the ledger they make up."""
+"""Claims, later entries about them, and the ledger of all."""
 
 import base64
 import hashlib
@@ -10,11 +10,12 @@ from enum import StrEnum
 from relay.base.values import dataclass
 
 _ID_CHARS = 6
-"""30 bits: two branches with a thousand claims each get the same id once in two thousand times, and are told."""
+"""30 bits: of two branches with a thousand claims each, one pair in two thousand gives out the same id, and is told so.
+"""
 
 
 class Kind(StrEnum):
-    """What a claim is; the earlier ones are given up last when claims contradict each other."""
+    """The kind of a claim. When claims contradict each other, the earlier kinds are given up last."""
 
     CONSTRAINT = "constraint"
     WARNING = "warning"
@@ -25,19 +26,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A place that a claim was read from."""
+    """A place in a file on which a claim is based."""
 
     path: str
     lines: str = ""
-    """``12`` or ``12-40``; empty for the whole file. Where a symbol stood then."""
+    """``12`` or ``12-40``; empty for the whole file. With a symbol, where it stood."""
     symbol: str = ""
     """A name in the file, such as ``Client.send``; empty without one."""
     blob: str = ""
-    """Hex id of the file's content then, or its beginning; empty when unknown."""
+    """Hex id of the file's content then, or its beginning; empty if unknown."""
     text: str = ""
-    """The same of the cited lines, or of the symbol's; empty when unknown, and for the whole file."""
+    """The same for the cited lines or the symbol; empty if unknown, and for the whole file."""
     copies: str = ""
-    """How often that text stood in the file then; empty for once."""
+    """Number of times that text stood in the file then; empty for once."""
 
     def __str__(self) -> str:
         """Write ``path``, ``path:12-40`` or ``path::Client.send``."""
@@ -48,12 +49,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who said something, and when."""
+    """The author and the time of an entry."""
 
     phase: str = ""
     """Empty outside of a phase."""
     session: str = ""
-    """Empty when a person said it, and in the ledgers of older relays."""
+    """Empty for a person, and in the ledgers of older relays."""
     at: str = ""
     """UTC, such as ``2026-11-20T10:00:00Z``; empty in the ledgers of older relays."""
 
@@ -65,16 +66,16 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Something that was found out or decided, with its reason."""
+    """A finding or a decision, with its reason."""
 
     id: str
     claim: str
     because: str
     kind: Kind = Kind.DECISION
     rests_on: tuple[str, ...] = ()
-    """Ids of the claims it was concluded from."""
+    """Ids of the claims that it follows from."""
     replaces: tuple[str, ...] = ()
-    """Ids of the claims that it takes the place of, as long as it is not taken back."""
+    """Ids of the claims that it replaces, as long as it is not retracted."""
     sources: tuple[Source, ...] = ()
     stamp: Stamp = field(default_factory=Stamp)
 
@@ -90,12 +91,12 @@ class Retraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """Somebody looked again and found that a claim holds; that ends an earlier retraction too."""
+    """A session or person checked that a claim holds; that ends an earlier retraction too."""
 
     of: str
     because: str
     sources: tuple[Source, ...] = ()
-    """As they were found then."""
+    """With their content at that time."""
     stamp: Stamp = field(default_factory=Stamp)
 
 
@@ -114,7 +115,7 @@ Entry = Claim | Retraction | Confirmation | Nogood
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All entries, in the order of the file; `relay.ledger.parse` makes a longer one."""
+    """All entries, in the order of the file; `relay.ledger.parse` appends to it."""
 
     text: str = field(default="", compare=False)
     """The file's text; empty when there is no file yet."""
@@ -122,21 +123,19 @@ class Ledger:
 
     @property
     def claims(self) -> dict[str, Claim]:
-        """The claims by their ids."""
         return {entry.id: entry for entry in self.entries if isinstance(entry, Claim)}
 
     @property
     def nogoods(self) -> tuple[Nogood, ...]:
-        """What cannot all hold."""
         return tuple(entry for entry in self.entries if isinstance(entry, Nogood))
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Every place that anything was read from, each once."""
+        """Every source, each once."""
         return tuple(dict.fromkeys(source for entry in self.entries for source in get_sources(entry)))
 
     def make_id(self, letter: str, words: Iterable[str]) -> str:
-        """Return an id that the ledger does not have, such as ``c4mzq7a``, made from what the entry says."""
+        """Return a new id such as ``c4mzq7a``, a hash of the entry's words."""
         taken = {entry.id for entry in self.entries if isinstance(entry, Claim | Nogood)}
         digest = hashlib.sha256("\0".join(words).encode("utf-8", "replace")).digest()
         name = base64.b32encode(digest).decode().lower().rstrip("=")
@@ -144,10 +143,10 @@ class Ledger:
         return next(made for length in lengths if (made := f"{letter}{name[:length]}") not in taken)
 
     def make_time(self, now: str, of: Iterable[str] = ()) -> str:
-        """Return the time of an entry about claims: behind all that was said of them, whatever the clocks say.
+        """Return the time of an entry about claims: after all entries about them, whatever the clocks say.
 
         Args:
-            now: As `Stamp.at` has it.
+            now: In the form of `Stamp.at`.
         """
         about = set(of)
         said = ((e.id if isinstance(e, Claim | Nogood) else e.of, e.stamp.at) for e in self.entries)
@@ -158,10 +157,10 @@ class Ledger:
 
 
 def render_stamp_time(moment: datetime) -> str:
-    """Write a moment as `Stamp.at` has it, in whole seconds."""
+    """Write a moment in the form of `Stamp.at`, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def get_sources(entry: Entry) -> tuple[Source, ...]:
-    """Return the places that an entry was read from."""
+    """Return the sources of an entry."""
     return entry.sources if isinstance(entry, Claim | Confirmation) else ()

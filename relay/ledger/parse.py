@@ -1,4 +1,4 @@
-"""The ledger file: its text to a checked `Ledger`, and further entries as lines at its end."""
+"""Parse a ledger file into a checked `Ledger`, and append entries as lines."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -72,7 +72,7 @@ def _read_node(event: Any, events: Iterator[Any]) -> Any:
 
 
 def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
-    """Make the error of a ledger that cannot be used; line 0 is the whole file."""
+    """Make the error of an unusable ledger; line 0 is the whole file."""
     return LedgerError(message, line=line, hint=hint)
 
 
@@ -95,26 +95,27 @@ _EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
     "confirm": (Confirmation, ("of", "because"), ("sources",)),
     "nogood": (Nogood, ("id", "because", "claims"), ()),
 }
-"""An event's class, and the keys that it must and may have besides those of its stamp."""
+"""An event's class, the keys that it must have and the keys that it may have, besides those of its stamp."""
 _ORDER = ("id", "of", "kind", "claim", "because", "rests_on", "replaces", "claims", "sources")
-"""Of the keys in a line, behind ``event`` and before those of the stamp."""
+"""Order of the keys in a line, between ``event`` and those of the stamp."""
 _IDS = frozenset({"rests_on", "replaces", "claims"})
 
 
 def parse_ledger(text: str) -> Ledger:
-    """Read a ledger; an empty text is an empty ledger. What stands there twice, as it may after a merge, counts once.
+    """Read a ledger; an empty text is an empty ledger. A repeated entry, as after a merge, counts once.
 
     Raises:
-        LedgerError: It is not of the form above. The line is known, the path is not: see `errors.within`.
+        LedgerError: It does not have the form in the room's docstring. The line is known, the path is not: see
+            `errors.within`.
     """
     return Ledger(text=text, entries=parse_following((), text))
 
 
 def parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
-    """Read entries that follow on known ones; all of them are returned, each once.
+    """Read entries that follow known ones; return all of them, each once.
 
     Raises:
-        LedgerError: One cannot be read, or two that differ have the same id.
+        LedgerError: An entry cannot be read, or two different entries have the same id.
     """
     found = dict.fromkeys(known)
     taken = {entry.id for entry in found if isinstance(entry, Claim | Nogood)}
@@ -129,7 +130,7 @@ def parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
 
 
 def build_entry(raw: Any, line: int) -> Entry:
-    """Make an entry of what stands in the file."""
+    """Make an entry from the value in the file."""
     event = raw.get("event") if isinstance(raw, dict) else None
     if not isinstance(event, str) or event not in _EVENTS:
         raise fail(line, f"found an entry of no known kind; allowed: a mapping with event: {', '.join(_EVENTS)}")
@@ -202,7 +203,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
 def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
-    """Return the ledger with more entries, a line each: every character that was there stays, and it was read back.
+    """Return the ledger with more entries, one line each. Every present character stays; the result was read back.
 
     A lone surrogate, which YAML cannot hold, becomes ``?``.
 
@@ -229,7 +230,7 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
 
 
 def merge_entries(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
-    """Return the ledger with those of some entries that it does not have; where an id is known, its own entry stays.
+    """Return the ledger with the entries that it lacks; for a known id its own entry stays.
 
     Raises:
         LedgerError: The file is not a list that can be appended to.

@@ -1,4 +1,4 @@
-"""The ledger for a prompt or a page: a selection of claims, and the reasons of each, as text or as a graph."""
+"""Write the ledger for a prompt or a page: a selection of claims, and the reasons of each, as text or as a graph."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
@@ -17,15 +17,15 @@ _LOUD = frozenset({Kind.CONSTRAINT, Kind.WARNING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """What a session is about to work on: claims about it come first."""
+    """The next session's work; claims about it come first."""
 
     paths: frozenset[str] = frozenset()
-    """Files, and directories for all that is below them."""
+    """Files, and directories with everything below them."""
     phase: str = ""
     """Claims of the phase's earlier sessions belong to it too."""
 
     def covers(self, claim: Claim) -> bool:
-        """Say whether a claim is about it; a constraint or warning without a place is about everything."""
+        """Return whether a claim is about the topic; a constraint or warning without a source is about everything."""
         if self.phase and claim.stamp.phase == self.phase:
             return True
         if claim.kind in _LOUD and not claim.sources:
@@ -38,12 +38,13 @@ class Topic:
 
 
 def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *, topic: Topic | None = None) -> str:
-    """Write what fits a budget; empty when there is nothing to say, or no room for an entry and the last line.
+    """Write the claims that fit a budget; empty if there are none, or no room for one and the last line.
 
-    First what is about the topic. Then, among the rest as among these: constraints and warnings that hold,
-    contradictions that nobody has settled, what is stale or in doubt, what is out with the reason, and what is in, the
-    best entrenched first. What was replaced comes last, since what replaces it says so. A claim says which of those
-    that it rests on are not shown. What is too long is left out; nothing takes room from what is before it.
+    Claims about the topic come first. Within them and within the rest: constraints and warnings that hold,
+    contradictions
+    that nobody has settled, stale and doubted claims, claims that are out with the reason, and claims that are in, the
+    best entrenched first. Replaced claims come last, since their successors name them. A claim names the claims that it
+    rests on and that are not shown. A claim that is too long is left out; none takes room from one before it.
     """
     ranked = _rank(ledger, judgement, topic or Topic())
     left = budget_tokens * BYTES_PER_TOKEN - _FOOTER_BYTES
@@ -99,11 +100,12 @@ def describe_nogood(nogood: Nogood) -> str:
 
 
 def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None = None, *, places: bool = True) -> str:
-    """Write a claim as one line: id, what it is, where it stands unless it is in, the claim, its reason and places.
+    """Write a claim as one line: id, kind, label unless it is in, the claim, its reason and sources.
 
     Args:
-        shown: The ids that the reader sees; what the claim rests on besides is said to be missing. None: all of them.
-        places: Say what it was read from, rests on and replaces.
+        shown: The ids that the reader sees; other ids that the claim rests on are marked "not shown". None: all of
+        them.
+        places: Write the sources, and the claims that it rests on and replaces.
     """
     state = "" if belief.status is ClaimStatus.IN else f", {_say(belief)}"
     words = f"- {claim.id} {claim.kind}{state}: {_clip(claim.claim, _CLAIM_CHARS)}"
@@ -134,16 +136,16 @@ def _clip(text: str, limit_chars: int) -> str:
 
 
 MAX_LINES = 500
-"""Of one answer; a claim can go back to others by very many ways."""
+"""Lines of one answer; a claim can go back to others in very many ways."""
 _LABEL_CHARS = 60
 
 
 def render_why(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, str], name: str) -> str:
-    """Return where a claim stands and why, a fact on each line, what it goes back to below it and indented.
+    """Write where a claim stands and why, one fact per line, with the claims that it goes back to indented below it.
 
     Args:
         ledger: It has the claim.
-        changed: What has become of sources.
+        changed: How sources have changed.
         name: The claim's id.
     """
     lines: list[str] = []
@@ -201,7 +203,7 @@ def _say_by(stamp: Stamp) -> str:
 
 
 def render_graph(ledger: Ledger, judgement: Judgement) -> str:
-    """Return what rests on what as a Mermaid flowchart, which forges draw; what is out is dashed."""
+    """Write the claims as a Mermaid flowchart, which forges draw; claims that are out are dashed."""
     lines = ["flowchart BT"]
     place = {name: f"n{number}" for number, name in enumerate(ledger.claims)}
     for name, claim in ledger.claims.items():

@@ -1,1 +1,1 @@
-"""News of a run for a person who is not there: what is worth a call, and calling without ever holding the run up."""
+"""Notifications for a person who is not watching the run; sending them never holds the run up."""

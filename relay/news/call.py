@@ -1,8 +1,8 @@
-"""One call, as a process of its own: what a service answers, and how long it takes for that, is not the run's.
+"""Send one notification in a process of its own, so that a slow or hostile service cannot affect the run.
 
-The file is run by itself and imports nothing of relay. It reads a job as JSON from standard input, says what came back
-on standard output, a line each, and ends with 0 where somebody was told. What it says holds nothing of an address but
-its host.
+The file is run by itself and imports nothing of relay. It reads a job as JSON from standard input, writes each answer
+as a line to standard output, and exits with 0 if the notification was delivered. Its output names only the host of an
+address.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 GIVE_UP_S = 90
-"""After these seconds a call ends by itself, whoever keeps it waiting."""
+"""Seconds after which a call ends by itself."""
 MEMORY_BYTES = 512 << 20
-"""Ten times what Apprise needs; an answer of gigabytes ends at it."""
+"""Ten times Apprise's need; an answer of gigabytes ends at it."""
 PROGRAM_S = 10.0
-"""What a program has for one try."""
+"""Time limit of a program for one try."""
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -37,7 +37,7 @@ def _hear(words: str) -> None:
 
 
 def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
-    """Start a program, again after each wait where it fails; return whether it did what it is for."""
+    """Run a program, again after each wait while it fails; return whether it succeeded."""
     for wait_s in (*waits_s, None):
         try:
             done = subprocess.run(
@@ -58,7 +58,7 @@ def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
 
 
 def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequence[float]) -> bool:
-    """Have Apprise tell a service; return whether it took the news."""
+    """Have Apprise notify a service; return whether the service took it."""
     with contextlib.suppress(ValueError, OSError):  # a Mac knows no such limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     _use_adapter(waits_s)

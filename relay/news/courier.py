@@ -1,4 +1,4 @@
-"""News of a run: which events are worth a call, their form for each channel, and the calls.
+"""Notifications of a run: which events are worth one, its form for each channel, and its sending.
 
 Each call is a process of its own; the run waits for it only for a moment at the end. Details may hold any text.
 """
@@ -40,31 +40,30 @@ from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
 
 COST_SHARE = 0.8
-"""Of the cap."""
+"""Share of the cap."""
 LONG_WAIT_S = 300
-"""A shorter one is over before anybody has looked."""
+"""A shorter wait is over before anybody has looked."""
 DETAIL_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Something to tell."""
+    """One notification."""
 
     occasion: str
     """One of `relay.config.news.OCCASIONS`, or ``test``."""
     text: str
-    """One line that says nothing of the repository."""
+    """One line that reveals nothing of the repository."""
     details: str
-    """One line that does: plan, branch, phase, reason; it may hold anything."""
+    """One line with plan, branch, phase and reason; it may hold anything."""
 
     @property
     def title(self) -> str:
-        """What it is."""
         return f"relay: {_TITLES[self.occasion]}"
 
 
 class Watcher:
-    """Follows a run. Mutable: it remembers what was spent, and what it has told."""
+    """Follows a run. Mutable: it remembers the spend and its notifications."""
 
     def __init__(self) -> None:
         self._started: RunStarted | None = None
@@ -76,7 +75,7 @@ class Watcher:
         self._has_told_stop = False
 
     def find_news(self, event: Event) -> News | None:
-        """Return what an event is worth telling; None for most."""
+        """Return the notification for an event; None for most."""
         self._note(event)
         match event:
             case JobMoved():
@@ -155,7 +154,7 @@ class Watcher:
         return self._make(occasion, words, event.reason)
 
     def make_failure(self, words: str) -> News:
-        """Return the news of a run that could not go on."""
+        """Return the notification of a run that could not go on."""
         return self._make("stopped", "it could not go on", words)
 
     def _make(self, occasion: str, text: str, reason: str) -> News:
@@ -178,18 +177,18 @@ _TITLES = {
 
 
 Job = Mapping[str, Any]
-"""What `relay.news.call` does: the ``words`` of a program, or ``url``, ``title``, ``text`` and ``kind`` for Apprise."""
+"""Input of `relay.news.call`: the ``words`` of a program, or ``url``, ``title``, ``text`` and ``kind`` for Apprise."""
 _KINDS = {"done": "success", "blocked": "failure", "stopped": "failure", "red": "failure"}
 _MAC = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
 _TAME = str.maketrans({"@": "\uff20", "<": "\u2039", ">": "\u203a"})
-"""Chats call whole channels for some words (``@everyone``, ``<!channel>``), and Apprise lets some of them through."""
+"""Chats notify whole channels for some words (``@everyone``, ``<!channel>``), and Apprise lets some of them through."""
 
 
 def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Job:
-    """Write news as a channel takes it.
+    """Write a notification in the form of a channel.
 
     Raises:
-        KeyError: A variable that the address names is not set.
+        KeyError: A variable in the address is not set.
     """
     text = f"{news.text} · {news.details}" if channel.details and news.details else news.text
     if channel.url:
@@ -205,26 +204,26 @@ def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Job
 
 
 WAITS_S = (1.0, 2.0, 4.0)
-"""Before each further try, where the service asks for no other; all of them fit into `LAST_S`."""
+"""Waits before each further try, unless the service asks for another; all of them fit into `LAST_S`."""
 LAST_S = 8.0
-"""How long the end of a run waits for what is on its way."""
+"""Seconds that the end of a run waits for open calls."""
 MOST_CALLS = 20
-"""At once; 45 MB each where Apprise does it."""
+"""Simultaneous calls; Apprise takes 45 MB for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnd:
-    """What came of a call."""
+    """The result of a call."""
 
     name: str
-    """The channel's."""
+    """Name of the channel."""
     reached: bool
     words: str
-    """What came back last."""
+    """The last line of its output."""
 
 
 class Courier:
-    """Starts calls and hears how they ended. Mutable: it holds those that are on their way."""
+    """Starts calls and reads their results. Mutable: it holds the open calls."""
 
     def __init__(self, *, waits_s: Sequence[float] = WAITS_S) -> None:
         self._waits_s = tuple(waits_s)
@@ -232,7 +231,7 @@ class Courier:
         self._ends: list[CallEnd] = []
 
     def send(self, name: str, job: Job) -> None:
-        """Start a call; where too many are on their way already it is dropped, and told."""
+        """Start a call; beyond `MOST_CALLS` it fails."""
         if len(self._calls) >= MOST_CALLS:
             self._fail(name, "too much to tell at once")
             return
@@ -253,7 +252,7 @@ class Courier:
         self._ends.append(CallEnd(name=name, reached=False, words=words))
 
     def take_ends(self) -> tuple[CallEnd, ...]:
-        """Return what came of calls that have ended since this was called last."""
+        """Return the results of calls that have ended since the last time."""
         for name, call in [pair for pair in self._calls if pair[1].poll() is not None]:
             self._hear(name, call)
         found, self._ends = tuple(self._ends), []
@@ -267,7 +266,7 @@ class Courier:
         self._ends.append(CallEnd(name=name, reached=not call.returncode, words=words))
 
     def close(self, wait_s: float) -> None:
-        """Wait for what is on its way, for so many seconds at most; the rest is given up."""
+        """Wait for open calls, at most `wait_s` seconds; then kill them."""
         until = time.monotonic() + wait_s
         for name, call in self._calls.copy():
             cut = ""
@@ -280,19 +279,19 @@ class Courier:
 
 
 def find_missing_part(job: Job) -> str:
-    """Return why a job cannot be done on this machine; empty where nothing is known of that."""
+    """Return why this machine cannot do a job; empty if no reason is known."""
     if "words" in job:
         return "" if shutil.which(job["words"][0]) else f"there is no program {job['words'][0]}"
     return "" if find_spec("apprise") else f"Apprise is not installed: {advise_extra('notify')}"
 
 
 class Newsroom:
-    """Tells channels what is worth a call. Mutable: it follows the run.
+    """Notifies channels of a run. Mutable: it follows the run.
 
     Args:
-        channels: The user's own.
-        environ: Where the values of ``${NAME}`` come from.
-        redact: Takes secrets out of what is sent.
+        channels: From the user's own settings.
+        environ: For the values of ``${NAME}``.
+        redact: Redacts secrets in outgoing text.
     """
 
     def __init__(
@@ -305,7 +304,7 @@ class Newsroom:
         self._has_ended = False
 
     def observe(self, event: Event) -> None:
-        """Take an event; returns at once."""
+        """Handle an event; returns at once."""
         if isinstance(event, RunStarted):
             for channel in self._channels:  # what can never be sent is told at the start
                 self.check(channel)
@@ -314,11 +313,11 @@ class Newsroom:
             self._tell(news)
 
     def check(self, channel: Channel) -> None:
-        """Note what keeps a channel from being told, as far as that is known before."""
+        """Note why a channel cannot be notified, as far as that is known beforehand."""
         self._render(channel, TRIAL)
 
     def fail(self, error: Exception) -> None:
-        """Tell that a run came to an end of which no event speaks."""
+        """Notify of a run that ended without an event."""
         if not self._has_ended:
             self._tell(self._watcher.make_failure(str(error)))
 
@@ -329,7 +328,7 @@ class Newsroom:
                 self.tell(channel, news)
 
     def tell(self, channel: Channel, news: News) -> None:
-        """Tell one channel, whatever it wants to be told of."""
+        """Notify one channel, whatever occasions it asks for."""
         if job := self._render(channel, news):
             self._courier.send(channel.name, job)
 
@@ -344,7 +343,7 @@ class Newsroom:
         return None if words else job
 
     def take_failures(self) -> tuple[Noticed, ...]:
-        """Return what could not be told, each once."""
+        """Return notices of failed notifications, each once."""
         lost = [f"{answer.name}: {answer.words}" for answer in self._courier.take_ends() if not answer.reached]
         new = [words for words in (*self._odd, *lost) if words not in self._told]
         self._told.update(new)
@@ -358,12 +357,12 @@ TRIAL = News(occasion="test", text="this is what a run would tell you", details=
 def open_newsroom(
     channels: Sequence[Channel], environ: Mapping[str, str], redact: Callable[[str], str], tell: Observe
 ) -> Iterator[Newsroom]:
-    """Follow a run; at its end what is on its way has a moment, and what failed is told.
+    """Follow a run. At its end open calls have a moment, and failures are reported.
 
     Args:
-        channels: The user's own.
+        channels: From the user's own settings.
         environ: For ``${NAME}``.
-        tell: Told what failed.
+        tell: Receives a notice per failure.
     """
     courier = Courier()
     room = Newsroom(channels, environ, redact, courier)

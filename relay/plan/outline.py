@@ -250,7 +250,7 @@ def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
     """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
 
     Conditions of the whole document (``Success criteria``) are no phase: nobody works on them.
-    A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to one that counts itself.
+    A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to the first numbered one.
     """
     extents: list[Extent] = []
     final = _find_final(sections)

@@ -1,4 +1,4 @@
-"""Text → `Plan`."""
+"""Parse the text of a plan into a `Plan`."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -83,7 +83,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def find_plan_in(text: str) -> Plan | None:
-    """Return the plan that a text is; None where it is none."""
+    """Return the plan in a text; None if it is none."""
     try:
         return parse_plan(text)
     except PlanError:
@@ -142,7 +142,7 @@ class _Gates:
         return tuple(dict.fromkeys((*commands, *self.find_own(extent))))
 
     def find_own(self, extent: Extent) -> tuple[str, ...]:
-        """Return the commands that stand in the phase itself."""
+        """Return the commands in the phase itself."""
         commands = [*self._own.get(extent.head, ())]
         for at in range(extent.head, extent.stop):
             if not self._is_in_notes(at, extent.head):

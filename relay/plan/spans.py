@@ -29,7 +29,7 @@ class Lines:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Cut a text; it is not changed."""
+        """Cut a text, without changing it."""
         first = len(BOM) if text.startswith(BOM) else 0
         starts = [first, *(end.end() for end in _LINE_END.finditer(text))]
         if starts[-1] < len(text):
@@ -38,7 +38,7 @@ class Lines:
 
     @property
     def count(self) -> int:
-        """How many lines there are; an empty text has one empty line."""
+        """Number of lines; an empty text has one empty line."""
         return len(self.starts) - 1
 
     def at(self, index: int) -> str:
@@ -46,7 +46,7 @@ class Lines:
         return self.text[self.starts[index] : self.starts[index + 1]].rstrip("\r\n")
 
     def ending(self, index: int) -> str:
-        """Return the ending of one line; empty at the end of a text that does not end its last line."""
+        """Return the ending of one line; empty if the text ends without one."""
         line = self.text[self.starts[index] : self.starts[index + 1]]
         return line[len(line.rstrip("\r\n")) :]
 
@@ -59,7 +59,7 @@ class Lines:
         return self.ending(min(near, self.count) - 1) or self.ending(0) or "\n"
 
     def insert(self, *added: tuple[int, Sequence[str]]) -> str:
-        """Return the text with lines put in before those named, in their order; everything else stays as it is."""
+        """Return the text with lines inserted before the given ones, which are in order; the rest stays as it is."""
         pieces, done = list[str](), 0
         for at, lines in added:
             ending, offset = self.find_ending(at), self.offset(at)
@@ -73,14 +73,14 @@ class Lines:
         return min(max(bisect_right(self.starts, offset) - 1, 0), self.count - 1)
 
     def put(self, offsets: Collection[int], character: str) -> Self:
-        """Return the lines with one character in the place of another at each offset; neither is a line end."""
+        """Return the lines with `character` at each offset; none of them is at a line end."""
         ends = (*sorted(offsets), len(self.text))
         starts = (0, *(offset + 1 for offset in ends[:-1]))
         text = character.join(self.text[start:end] for start, end in zip(starts, ends, strict=True))
         return replace(self, text=text)
 
     def is_blank(self, index: int) -> bool:
-        """Whether a line holds nothing but spaces and tabs, as CommonMark sees it."""
+        """Whether a line holds only spaces and tabs, as CommonMark sees it."""
         return _BLANK.match(self.at(index)) is not None
 
 
@@ -176,17 +176,17 @@ _ENUMERATED = re.compile(
 
 
 def is_unit(plain: str) -> bool:
-    """Whether a heading's words name one numbered piece of work: ``Phase 2: Keys``, ``Task 2.1``."""
+    """Whether a heading names one numbered piece of work: ``Phase 2: Keys``, ``Task 2.1``."""
     return _UNIT.match(plain) is not None
 
 
 def find_unit_numbers(plain: str) -> tuple[str, ...]:
-    """Return the numbers of the pieces of work that a text speaks of: ``2`` and ``3`` of ``Task 2, then step 3``."""
+    """Return the numbers of the pieces of work that a text names: ``2`` and ``3`` of ``Task 2, then step 3``."""
     return tuple(_UNIT_NUMBER.findall(plain))
 
 
 def is_enumerated(plain: str) -> bool:
-    """Whether a heading counts itself among others: ``1.2 Keys``, ``Week 3``, ``T4: Keys``, ``User Story 1``."""
+    """Whether a heading is numbered: ``1.2 Keys``, ``Week 3``, ``T4: Keys``, ``User Story 1``."""
     return _ENUMERATED.match(plain) is not None
 
 
@@ -203,19 +203,19 @@ _CONDITION = re.compile(
 
 
 def is_condition(plain: str) -> bool:
-    """Whether a heading's words announce what has to be true in the end: ``Success criteria``, ``Definition of Done``.
+    """Whether a heading announces conditions for the end: ``Success criteria``, ``Definition of Done``.
 
-    One that counts itself (``Phase 7: Acceptance criteria``) is work.
+    A numbered one (``Phase 7: Acceptance criteria``) is work.
     """
     return _CONDITION.fullmatch(plain) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
-    """A heading's words in two parts."""
+    """The number and the title in a heading."""
 
     number: str
-    """``1``, ``2a``, ``2.1``; empty when the heading carries none."""
+    """``1``, ``2a``, ``2.1``; empty without one."""
     title: str
 
 

@@ -1,4 +1,4 @@
-"""Paths, and the lines that relay acts on: ``Verify:``, ``After:``, ``Runner:``, `Validation Commands` of ralphex.
+"""Find paths, and the lines that relay acts on: ``Verify:``, ``After:``, ``Runner:``, ralphex's `Validation Commands`.
 
 An item names a path in three ways: a code span that looks like a path, the tail after `` — ``, and a bare word with a
 slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the repository are never returned.
@@ -35,7 +35,7 @@ _NAMES = frozenset(_KNOWN_NAMES.split())
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _REMOTE = re.compile(r"(?:origin|upstream|refs|heads|remotes)/|@[\w~-]*/|[\w.-]+/[\w.-]+#\d+")
-"""A branch, a package or an alias of a bundler, an issue of a forge: with a slash, and no path."""
+"""A branch, a package or an alias of a bundler, an issue of a forge: it has a slash and is no path."""
 _SYSTEM = re.compile(r"/(?:boot|dev|etc|home|mnt|opt|proc|root|sys|tmp|usr|var|Users|Volumes|private)(?:/|$)")
 _LINE_SUFFIX = re.compile(r":\d+(?:-\d+|:\d+)?$")
 _EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
@@ -52,11 +52,11 @@ _REMARK = re.compile(r"\([^()]*\)\.?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPaths:
-    """The paths of one item, in the order they stand there."""
+    """The paths of one item, in order."""
 
     named: tuple[str, ...]
     targets: tuple[str, ...]
-    """Those of `named` that stand in the tail: what the item makes or changes. Others may be there to be read."""
+    """The `named` paths in the tail, which the item makes or changes. The others may be there to be read."""
     refused: tuple[str, ...]
     """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
 
@@ -179,7 +179,7 @@ _TARGET = re.compile(
     re.IGNORECASE,
 )
 RUNNER_NAME = r"[a-z][a-z0-9_-]{0,40}"
-"""What a runner may be called, in a plan and in the settings."""
+"""Pattern of a runner's name, in a plan and in the settings."""
 _TOOLS = re.compile(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
 _TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
@@ -187,23 +187,23 @@ _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyLine:
-    """What one ``Verify:`` line says."""
+    """One ``Verify:`` line."""
 
     line: int
     commands: tuple[str, ...]
     plain: bool
-    """The command is the rest of the line as it is, not a code span."""
+    """The command is the plain rest of the line, not a code span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamingLine:
-    """What one ``After:`` or ``Runner:`` line says."""
+    """One ``After:`` or ``Runner:`` line."""
 
     line: int
     names: tuple[str, ...]
-    """Numbers of phases, none for ``After: none``; or the runner."""
+    """Numbers of phases, none for ``After: none``; or the runner's name."""
     prose: str
-    """The words where they name nothing; such a line is not acted on."""
+    """The words if they name nothing; such a line has no effect."""
 
 
 def find_statement(text: str) -> str | None:
@@ -213,7 +213,7 @@ def find_statement(text: str) -> str | None:
 
 
 def read_verify_lines(section: Section) -> tuple[VerifyLine, ...]:
-    """Return the ``Verify:`` lines of one section; in a list of files that word names a file."""
+    """Return the ``Verify:`` lines of one section; in a list of files the word names a file."""
     listed = _find_listed(section.entries)
     return tuple(
         _read_verify(section.entries, at)
@@ -243,7 +243,7 @@ def _find_listed(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def read_after_lines(section: Section) -> tuple[NamingLine, ...]:
-    """Return the ``After:`` lines of one section; ``After:`` above an example is not one."""
+    """Return the ``After:`` lines of one section; a bare ``After:`` above an example is none."""
     return tuple(_read_after(line, rest) for line, rest in _iter_statements(section, "after"))
 
 
@@ -260,7 +260,7 @@ def _iter_statements(section: Section, word: str) -> Iterator[tuple[int, str]]:
 
 
 def read_tools(section: Section) -> tuple[tuple[str, int], ...]:
-    """Return the names in the ``Tools:`` lines of one section, of tool servers, with the line of each."""
+    """Return the tool servers' names in the ``Tools:`` lines of one section, each with its line."""
     found: dict[str, int] = {}
     for entry in section.entries:
         line = _TOOLS.fullmatch(entry.text) if _is_line(entry) else None

@@ -1,8 +1,8 @@
-"""Which changes to a plan file are legal while relay runs.
+"""Check that a change to a plan file is legal while relay runs.
 
-Both plans are cut into phases and what stands between them. What is not amendable must be the same byte for byte,
-apart from boxes that may be ticked and lines that were appended to a phase's ``Notes``. What is amendable may change
-freely around the items that are ticked. Whatever cannot be explained so is refused: the guard fails closed.
+Both plans are cut into phases and the text between them. Parts that are not amendable must be the same byte for byte,
+apart from boxes that may be ticked and lines that were appended to a phase's ``Notes``. Amendable phases may change
+freely around their ticked items. The guard fails closed: it refuses every change that it cannot explain so.
 """
 
 import re
@@ -19,7 +19,7 @@ BLANK = " \t\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPart:
-    """A phase, or the text between two."""
+    """A phase, or the text between two phases."""
 
     phase: Phase | None
     """None for the text between."""
@@ -30,7 +30,7 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A plan that is compared with another one, cut into its parts."""
+    """One of two plans under comparison, cut into its parts."""
 
     plan: Plan
     masked: str
@@ -39,11 +39,10 @@ class Side:
 
     @property
     def outline(self) -> Outline:
-        """What the plan was cut into."""
         return self.plan.outline
 
     def cut(self, part: PlanPart | Section) -> str:
-        """Return the text of a part, or of one of its sections, with every box open."""
+        """Return the text of a part or a section with every box open."""
         return self.masked[part.start : part.end]
 
 
@@ -67,7 +66,7 @@ def _cut(plan: Plan) -> Iterator[PlanPart]:
 
 
 def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
-    """Return what a part is recognised by; what of it may change is left out and checked later."""
+    """Return the texts of a part that must stay equal; its changeable texts are checked later."""
     if part.phase is None:
         return ("text", side.cut(part))
     lasting = (section for at, section in enumerate(part.sections) if not at or not section.is_notes)
@@ -75,12 +74,12 @@ def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
 
 
 Key = tuple[str, ...]
-"""What a part is recognised by."""
+"""The texts of a part that must stay equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Parts that were free, and what stands there now."""
+    """Parts in the place of other parts, as indexes."""
 
     before: range
     after: range
@@ -88,19 +87,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """Which part became which; indexes into the two sequences."""
+    """The pairs of parts; indexes into the two sequences."""
 
     pairs: tuple[tuple[int, int], ...] = ()
     runs: tuple[Run, ...] = ()
     broken: tuple[int, int] | None = None
-    """Where the two first differ when they cannot be lined up."""
+    """Where the sequences first differ; None if they can be aligned."""
 
 
 def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Alignment:
     """Match every part that is not free with an equal one, in order and without gaps of its own.
 
-    Like a file name pattern: the fixed parts are the letters, each run of free parts is a ``*``. Taking the leftmost
-    match of each is enough to find one if there is any.
+    It works like a file name pattern: the fixed parts are the letters, each run of free parts is a ``*``. Taking the
+    leftmost match of each finds an alignment if there is any.
     """
     pairs: list[tuple[int, int]] = []
     runs: list[Run] = []
@@ -158,10 +157,10 @@ _NO_WORD = re.compile(r"[\W_]+")
 def check_transition(
     before: Plan, after: Plan, *, may_tick: Collection[str], amendable: Collection[str] = ()
 ) -> tuple[Violation, ...]:
-    """Return what makes a change illegal; empty means that it is legal.
+    """Return the violations in a change; empty if it is legal.
 
     Args:
-        after: The plan as it would be; lines in violations are lines of its text.
+        after: The changed plan; violations name lines of its text.
         may_tick: Ids, in `before`, of items whose box may go from ``[ ]`` to ``[x]``.
         amendable: Ids, in `before`, of phases that may be rewritten, split or dropped; a phase that is done never is.
     """
@@ -309,7 +308,7 @@ class _Order:
             self._names |= {phase.id: written for phase in _phases(old, run.before)}
 
     def is_same(self, before: Phase, after: Phase) -> bool:
-        """Whether a phase still comes after what it came after; a phase that was split has several names."""
+        """Whether a phase still comes after the same phases; a split phase has several ids now."""
         wanted = [self._follow(target) for target in before.after]
         now = set(after.after)
         return frozenset().union(*wanted) >= now and all(not some or some & now for some in wanted)
@@ -383,10 +382,10 @@ def _violation(line: int, message: str) -> Violation:
 
 
 def has_same_words(before: Plan, after: Plan) -> bool:
-    """Say whether the second is the first with other blanks, marks and line ends.
+    """Return whether two plans differ in blanks, marks and line ends only.
 
-    Every letter and digit is as it was and in its place, and so is every box, command, path and setting to the last
-    character: who formats a plan must not be able to change what it asks for.
+    Every letter and digit is in its place, and so is every box, command, path and setting to the last character: a
+    formatter must not be able to change the meaning of a plan.
     """
     return _NO_WORD.sub("", before.text) == _NO_WORD.sub("", after.text) and _read(before) == _read(after)
 

@@ -1,8 +1,8 @@
-"""Which open phases can be worked on side by side, and what that saves.
+"""Find the open phases that can be worked on side by side, and what that saves.
 
-Phases wait for those that they come `after`, and for each other where they name the same path, or one names a folder
-that the other's path is in: what two sessions change at once has to be joined again. Everything here is linear in the
-size of the plan; a phase of a circle, or one that comes after a phase that there is not, is in no wave.
+Phases wait for the phases that they come `after`, and for each other if they name the same path, or one names a folder
+that the other's path is in: simultaneous changes of two sessions would have to be merged. Everything here is linear in
+the size of the plan. A phase in a cycle, or after an unknown phase, is in no wave.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ _Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A path over which phases wait for each other that would else be side by side."""
+    """A path that keeps phases from running side by side."""
 
     path: str
     phase_ids: tuple[str, ...]
@@ -26,28 +26,28 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waves:
-    """The open phases of a plan, as they can be worked on."""
+    """The schedule of a plan's open phases."""
 
     waves: tuple[tuple[str, ...], ...]
     """Ids of the phases that may run side by side, wave by wave; in plan order."""
     longest: tuple[str, ...]
-    """Ids on the longest way through the plan by weight: the critical path."""
+    """Ids on the critical path: the longest way through the plan by weight."""
     shared: tuple[Shared, ...]
     serial: float
-    """The weight of all of them, one after the other."""
+    """The weight of all phases one after the other."""
     parallel: float
-    """The weight from the first one's start to the last one's end when `jobs` run side by side."""
+    """The weight from the first start to the last end when `jobs` phases run side by side."""
     jobs: int
-    """As many as were asked for, at most as many as the widest wave has."""
+    """The requested number, at most the size of the widest wave."""
 
     @property
     def widest(self) -> int:
-        """How many phases the widest wave has; 0 when nothing is open."""
+        """Number of phases in the widest wave; 0 if nothing is open."""
         return max(map(len, self.waves), default=0)
 
 
 def find_ready(plan: Plan, working: Collection[str]) -> tuple[Phase, ...]:
-    """Return the open phases that wait for nothing and share no path with those at work, in plan order."""
+    """Return the open phases that wait for nothing and share no path with the `working` ones, in plan order."""
     done = {phase.id for phase in plan.phases if phase.done}
     taken = _Taken()
     for phase in plan.phases:
@@ -61,11 +61,11 @@ def find_ready(plan: Plan, working: Collection[str]) -> tuple[Phase, ...]:
 
 
 def find_waves(plan: Plan, weights: Mapping[str, float], *, jobs: int = 0) -> Waves:
-    """Return how a plan's open phases can be worked on.
+    """Schedule a plan's open phases.
 
     Args:
-        weights: How long each phase is expected to take, in any unit, by id; those without one weigh 1.
-        jobs: How many may run side by side; 0 for as many as the widest wave has.
+        weights: Expected duration of each phase, in any unit, by id; 1 for a missing one.
+        jobs: Phases that may run side by side; 0 for as many as the widest wave has.
     """
     level = _schedule(plan, {}, jobs=0)
     waves: dict[float, list[str]] = defaultdict(list)
@@ -92,7 +92,7 @@ class _Slot:
     start: float
     end: float
     waited_for: str
-    """The phase whose end it started at; empty when it waited for none."""
+    """The phase at whose end it starts; empty if it waits for none."""
 
 
 class _Taken:
@@ -109,7 +109,7 @@ class _Taken:
                 self._below[folder] = max(self._below.get(folder, (0.0, "")), (until, phase.id))
 
     def find_last(self, phase: Phase) -> tuple[float, str]:
-        """Return when the last of a phase's paths is free, and who has it until then; (0, "") when all are."""
+        """Return when the last of a phase's paths is free, and the phase that has it until then; (0, "") if all are."""
         found = (0.0, "")
         for parts in _list_parts(phase):
             holders = (self._whole.get(part, (0.0, "")) for part in (parts, *_list_folders(parts)))

@@ -1,33 +1,33 @@
-"""What was done and what stands for it: ticks with their gate and commit, the files of a phase, hand-offs."""
+"""Figures about the work: ticks with their gate and commit, the files of a phase, hand-offs."""
 
 from relay.base.values import dataclass
 from relay.session.gauge import Band
 from relay.session.shapes import ChangedFile, ShownFinding
 
 READ_SHARE = 0.1
-"""Price of a read from the cache, as part of that of input, where no price is known."""
+"""Price of a cache read relative to input, if no price is known."""
 WRITE_SHARE = 1.25
-"""The same of a write that lives for five minutes."""
+"""The same for a cache write that lives for five minutes."""
 DRIFT_WARNING = 0.35
-"""Above this part a phase has touched too much that its items do not name."""
+"""A phase with more drift has touched too many files that its items do not name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvidence:
-    """One verify command as it ran."""
+    """A verify command that ran."""
 
     command: str
     status: str
     exit_code: int | None
-    """None when relay killed it."""
+    """None if relay killed it."""
     duration_s: float
     output_sha256: str
-    """Of what it printed; empty in older logs."""
+    """Of its output; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickEvidence:
-    """A commit that ticked items, with what proved them."""
+    """A commit that ticked items, with its gate."""
 
     at: float
     commit: str
@@ -40,20 +40,20 @@ class TickEvidence:
     run_id: str
     items: tuple[str, ...]
     texts: tuple[str, ...]
-    """Of the items, as the plan was shown last; empty where it was not."""
+    """Of the items, as the plan was last shown; empty if it was not."""
     checks: tuple[CheckEvidence, ...]
-    """Of the last gate of the phase before the commit; empty where there was none."""
+    """Of the phase's last gate before the commit; empty without one."""
     files: tuple[ChangedFile, ...]
     """Empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewEvidence:
-    """What a round of a review found."""
+    """The findings of one review round."""
 
     at: float
     phase_id: str
-    """Empty for a change that is no phase's."""
+    """Empty if the change belongs to no phase."""
     round: int
     findings: tuple[ShownFinding, ...]
     """At most `fold.MOST_FINDINGS`."""
@@ -62,10 +62,11 @@ class ReviewEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshStart:
-    """A fresh session behind another of the run, of the same phase or the next: what that cost, what it saved.
+    """The cost and saving of a fresh session after another of the run, of the same phase or the next.
 
-    With a context C, a prefix B (the fresh session's first prompt), an orientation O (what it read again that earlier
-    sessions of the phase had been shown) and R turns of the fresh session:
+    With a context C, a prefix B (the fresh session's first prompt), an orientation O (files it read that earlier
+    sessions
+    of the phase had been shown) and R turns of the fresh session:
     saved = (C - B - O) R read, paid = (B + O) write, break-even R* = (B + O) write / ((C - B - O) read).
     Source: derived from the prices of cache reads and writes: 12.5 (B + O) / (C - B - O) at 0.1 and 1.25.
     """
@@ -74,9 +75,9 @@ class FreshStart:
     from_session: str
     to_session: str
     within_phase: bool
-    """Both are of one phase: the first handed over, or was stopped."""
+    """Both sessions are of one phase: the first handed over, or was stopped."""
     context_tokens: int
-    """C: what the session before held at its end."""
+    """C: the context of the session before at its end."""
     prefix_tokens: int
     """B."""
     orientation_tokens: int
@@ -84,51 +85,50 @@ class FreshStart:
     turns: int
     """R: turns of the fresh session."""
     break_even_turns: float | None
-    """R*; None when no number of turns would pay: the fresh session is as large as the old one was."""
+    """R*; None if no number of turns pays: the fresh session is as large as the old one was."""
     saved_tokens: int
-    """Tokens of prompts that the fresh session did not have to carry: (C - B - O) R; below 0 where it carried more."""
+    """Prompt tokens that the fresh session did not have to carry: (C - B - O) R; below 0 if it carried more."""
     saved_usd: float | None
-    """Net: saved - paid; None when the price is unknown."""
+    """Net: saved - paid; None if the price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseWork:
-    """What a phase did to the repository, and how often it was refused."""
+    """A phase's work on the repository, and its gates."""
 
     items: tuple[str, ...] = ()
-    """Ids, as the plan was shown last."""
+    """Ids, as the plan was last shown."""
     ticked: tuple[str, ...] = ()
     """Ids that commits ticked."""
     is_done: bool = False
     gates: int = 0
-    """Runs of the gate, baselines left out."""
+    """Runs of the gate without baselines."""
     red_gates: int = 0
     first_gate_red: bool | None = None
-    """Whether the first gate behind the phase's work was red; None when none has run."""
+    """Whether the first gate after the phase's work was red; None if none has run."""
     repairs: int = 0
-    """Red gates that were given back to the session."""
+    """Red gates that the session was told to repair."""
     hand_offs: int = 0
     declared: tuple[str, ...] = ()
     """Paths that its items name."""
     touched: tuple[str, ...] = ()
-    """Files that it changed: of its commits, and those that tools changed by name; plan and ledger are not among them.
-    """
+    """Files that its commits changed, and those that tools changed by name; without plan and ledger."""
     strayed: tuple[str, ...] = ()
-    """Those of `touched` that no declared path covers, tests of declared files and rules files left out."""
+    """The `touched` files that no declared path covers, without tests of declared files and rules files."""
     commits: tuple[str, ...] = ()
 
     @property
     def drift(self) -> float | None:
-        """|strayed| / |touched|, 0 to 1; warn above `DRIFT_WARNING`; None where nothing is declared or touched.
+        """|strayed| / |touched|, 0 to 1; warn above `DRIFT_WARNING`; None if nothing is declared or touched.
 
-        It is the drift of paths, and says nothing of meaning.
+        It is the drift of paths, not of meaning.
         """
         return len(self.strayed) / len(self.touched) if self.touched and self.declared else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandCounts:
-    """What happened in one session while its fill was in one band."""
+    """Counts of one session while its fill was in one band."""
 
     band: Band
     turns: int = 0
@@ -149,7 +149,7 @@ class BandCounts:
 def find_break_even(
     context_tokens: int, fresh_tokens: int, *, read: float = READ_SHARE, write: float = WRITE_SHARE
 ) -> float | None:
-    """Return after how many turns a hand-off has paid for itself; None when it never does.
+    """Return the turns after which a hand-off has paid for itself; None if it never does.
 
     Args:
         context_tokens: C.

@@ -1,4 +1,4 @@
-"""Fold the events of one run or of many into figures in one pass: runs, phases, what a fresh start costs, totals."""
+"""Fold the events of one run or many into figures in one pass: runs, phases, the cost of fresh starts, totals."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +50,7 @@ from relay.session.usage import add_usd
 
 
 def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str, Any]:
-    """Return all figures as JSON has them; what is derived stands beside what it is derived from.
+    """Return all figures as JSON; derived figures stand beside their sources.
 
     Args:
         skipped_lines: Lines of the logs that could not be read.
@@ -94,14 +94,14 @@ def _render_phase(phase: PhaseFigures) -> Mapping[str, Any]:
 
 
 MOST_LEGS = 1_000
-"""Sessions of a run that are kept; of more the oldest are in its totals only."""
+"""Sessions of a run that are kept; older ones are in its totals only."""
 
 
 class RunTally:
-    """Figures of one run as they grow. Mutable: that is its purpose.
+    """Growing figures of one run. Mutable.
 
     Args:
-        started: What it began with; None where the log has lost that.
+        started: None if the log has lost it.
     """
 
     def __init__(self, run_id: str, began: float, started: RunStarted | None) -> None:
@@ -117,7 +117,7 @@ class RunTally:
         self._warnings: list[str] = []
 
     def end(self, at: float, event: RunEnded) -> None:
-        """Take the end of the run."""
+        """Add the end of the run."""
         self._ended = at, event
 
     def warn(self, text: str) -> None:
@@ -126,7 +126,7 @@ class RunTally:
             self._warnings.append(text)
 
     def take_outside(self, record: LoggedEvent) -> None:
-        """Take what happened outside of any session: a planner's trial, a log that lost the beginning of one."""
+        """Add an event outside of any session: a planner's trial, or a log that lost a session's beginning."""
         match record.event:
             case ResponseReceived() as event:
                 self.sum.answer(event)
@@ -141,7 +141,7 @@ class RunTally:
                 pass
 
     def add_leg(self, leg: LegFigures) -> None:
-        """Take a session that is over."""
+        """Add a finished session."""
         self.sum.add(leg.totals)
         self._left_out += len(self._legs) == MOST_LEGS
         self._legs.append(leg)
@@ -162,10 +162,10 @@ class RunTally:
         self._points = sum(len(leg.series) + len(leg.spans) for leg in legs)
 
     def render(self, working: LegFigures | None) -> RunFigures:
-        """Return what it comes to so far.
+        """Return the figures so far.
 
         Args:
-            working: The session that works now.
+            working: The present session.
         """
         started, (ended_at, ended) = self._started, self._ended or (None, None)
         legs = (*self._legs, *([working] if working else []))
@@ -200,7 +200,7 @@ _MILLION = 1_000_000
 def make_hand_off(
     before: LegFigures, after: LegFigures, orientation_tokens: int, rates: Rates | None
 ) -> FreshStart | None:
-    """Return what the step from one session to the next cost and saved; None where one of them never answered."""
+    """Return the cost and saving of the step between two sessions; None if one of them never answered."""
     if before.last_tokens is None or after.first_tokens is None:
         return None
     context, prefix, turns = before.last_tokens, after.first_tokens, after.totals.turns
@@ -223,7 +223,7 @@ def make_hand_off(
 
 
 def find_forecast(phases: Iterable[PhaseTally]) -> Forecast:
-    """Forecast what the open items of a plan cost, from what ticked ones have cost in these events.
+    """Forecast the cost of a plan's open items from the cost of ticked ones in these events.
 
     The cost of an item is that of its phase by the number of its items; the range is that of finished phases.
     """
@@ -256,14 +256,15 @@ MOST_REVIEWS = 1_000
 MOST_FINDINGS = 100
 """Of one round."""
 MOST_SEEN = 50_000
-"""Files that earlier sessions were shown: of more no orientation and no ghost is known."""
+"""Files shown to earlier sessions; beyond these, orientation and ghost edits are not counted."""
 
 
 class Fold:
-    """Figures of a stream of events as it is read. Mutable: that is its purpose.
+    """Growing figures of a stream of events. Mutable.
 
-    What it keeps has a bound: sessions of a run (`runs.MOST_LEGS`), points of a session (`series.LEG_POINTS`), phases,
-    commits, and files by name.
+    Its memory is bounded: sessions of a run (`MOST_LEGS`), points of a session (`values.LEG_POINTS`), phases, commits,
+    and
+    files by name.
     """
 
     def __init__(self) -> None:
@@ -309,12 +310,12 @@ class Fold:
 
     @property
     def leg(self) -> LegFigures | None:
-        """The session that works now; None between sessions."""
+        """The present session; None between sessions."""
         return self._leg.figures if self._leg else None
 
     @property
     def figures(self) -> Figures:
-        """What it comes to so far, the session that works now included."""
+        """The figures so far, with the present session."""
         runs = [run.render(None) for run in self._runs]
         if self._leg is not None and self._runs:
             runs[-1] = self._runs[-1].render(self._leg.figures)

@@ -47,7 +47,7 @@ from relay.session.usage import Usage
 from relay.session.values import Shown
 
 MOST_PARTS = 5_000
-"""Parts of files that are remembered of a session; of more the oldest are forgotten and count as no noise."""
+"""Parts of files that are remembered per session; older ones are forgotten and count as no noise."""
 MOST_PATHS = 20_000
 """Files that are remembered by name."""
 
@@ -64,10 +64,10 @@ class _Excerpt:
 
 
 class Reads:
-    """The reads of one session. Mutable: follows them.
+    """The reads of one session. Mutable.
 
-    A result is superseded by a later one that shows the same part again (whatever the file holds by then), and one of
-    a failed call by the same call made again. The second page of a file supersedes nothing of the first.
+    A result is superseded by a later one that shows the same part again (even if the file has changed). The result of a
+    failed call is superseded by the same call made again. The second page of a file supersedes nothing of the first.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Reads:
         self._failed: dict[tuple[str, str], int] = {}
 
     def show(self, shown: Shown, sha256: str, tokens: int) -> None:
-        """Take a part of a file in."""
+        """Add a part of a file."""
         if len(self.shown) < MOST_PATHS:
             self.shown.add(shown.path)
         parts = self._parts.setdefault(shown.path, [])
@@ -101,13 +101,13 @@ class Reads:
             self._forget()
 
     def answer(self, signature: tuple[str, str], *, is_error: bool, tokens: int) -> None:
-        """Take the result of a call in: one that failed is superseded once the same call is made again."""
+        """Add the result of a call."""
         self.noise_tokens += self._failed.pop(signature, 0)
         if is_error and len(self._failed) < MOST_PARTS:
             self._failed[signature] = tokens
 
     def drop(self) -> None:
-        """Forget what is in context: it was compacted."""
+        """Forget the context: it was compacted."""
         self.noise_tokens = 0
         self._failed.clear()
         self._forget()
@@ -119,12 +119,12 @@ class Reads:
 
 MOST_BATON_CHARS = 4_000
 MOST_OPEN_CALLS = 1_000
-"""Calls that may run at a time; a log that begins more has lost their ends."""
+"""Simultaneous calls; a log with more has lost their ends."""
 _MILLION = 1_000_000
 
 
 def find_table_rates(model: str, at: float) -> Rates | None:
-    """Return what a model's tokens cost by relay's own table, `at` seconds since the epoch; without tiers."""
+    """Return a model's prices from relay's own table, `at` seconds since the epoch; without tiers."""
     price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date())
     return price.rates if price else None
 
@@ -138,11 +138,11 @@ class _Result:
     turn: int
     duplicate: bool
     band: Band | None
-    """Of the fill when it was called."""
+    """Of the fill at its call."""
 
 
 class LegTally:
-    """Figures of one session as they grow. Mutable: that is its purpose.
+    """Growing figures of one session. Mutable.
 
     Args:
         known: Files that earlier sessions were shown or changed.
@@ -185,7 +185,7 @@ class LegTally:
         return self._reads.shown | self._changed
 
     def take(self, record: LoggedEvent) -> None:
-        """Take an event of the session."""
+        """Add an event of the session."""
         handle = self._HANDLERS.get(type(record.event))
         if handle is not None:
             handle(self, record.at, record.event)
@@ -194,7 +194,7 @@ class LegTally:
         self._append(TokenSource.RELAY, estimate_size_tokens(event.size_bytes))
 
     def end_gate(self, *, red: bool) -> None:
-        """Take the end of a gate that ran on the session's work."""
+        """Add a finished gate on the session's work."""
         self._count_in_band("gates")
         self._count_in_band("red_gates", red)
 
@@ -356,7 +356,7 @@ class LegTally:
 
     @property
     def figures(self) -> LegFigures:
-        """What it comes to so far."""
+        """The figures so far."""
         started, last = self.started, self._last
         ended_at, ended = self._ended or (None, None)
         growth = self._find_growth()

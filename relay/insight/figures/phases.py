@@ -1,4 +1,4 @@
-"""A phase as the events of its sessions, gates and commits come in."""
+"""The figures of a phase, updated by the events of its sessions, gates and commits."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -14,11 +14,11 @@ MOST_PATHS = 20_000
 """Files of a phase that are remembered."""
 RULES_FILES = frozenset({"AGENTS.md", "AGENTS.override.md", "CLAUDE.md"})
 _LEAST_STEM = 3
-"""A declared file with a shorter name has no tests that can be told by it."""
+"""A declared file with a shorter name has no recognisable tests."""
 
 
 class PhaseTally:
-    """Figures of one phase as they grow. Mutable: that is its purpose."""
+    """Growing figures of one phase. Mutable."""
 
     def __init__(self, phase_id: str) -> None:
         self.phase_id = phase_id
@@ -41,7 +41,7 @@ class PhaseTally:
         self.is_done = False
 
     def show(self, phase: ShownPhase) -> None:
-        """Take the phase in as the plan has it now."""
+        """Update the phase from the plan."""
         self.title, items = phase["title"] or self.title, phase["items"]
         self.items = {item["id"]: item["text"] for item in items}
         self.open_items = tuple(item["id"] for item in items if item["state"] in {"open", "claimed"})
@@ -49,13 +49,13 @@ class PhaseTally:
         self._declared = tuple(dict.fromkeys(paths))
 
     def touch(self, paths: Iterable[str], own: frozenset[str]) -> None:
-        """Note files that were changed; the plan's own are not the phase's."""
+        """Note changed files; those of the plan itself do not count."""
         for path in paths:
             if len(self._touched) < MOST_PATHS and PurePosixPath(path).name not in own:
                 self._touched[path] = None
 
     def end_gate(self, event: GateFinished) -> None:
-        """Take the end of a gate, or of a baseline."""
+        """Add a finished gate or baseline."""
         self.sum.wait("gates_s", event.duration_s)
         if event.baseline:
             return
@@ -77,23 +77,23 @@ class PhaseTally:
             self._first_gate_red = red
 
     def go_on(self) -> None:
-        """Note that a session asks again: a gate that was red is what it was told."""
+        """Note a request: if the gate was red before it, the session is repairing."""
         self._repairs += self._given_back
         self._given_back = False
 
     def end_leg(self) -> None:
-        """Note that a session is over."""
+        """Note the end of a session."""
         self._given_back = False
 
     def commit(self, event: Committed) -> None:
-        """Take a commit of the phase."""
+        """Add a commit of the phase."""
         self._ticked.update(dict.fromkeys(event.items))
         self._commits.append(event.commit)
         self.is_done = self.is_done or event.status == "done"
 
     @property
     def figures(self) -> PhaseFigures:
-        """What it comes to so far."""
+        """The figures so far."""
         touched = tuple(sorted(self._touched))
         return PhaseFigures(
             phase_id=self.phase_id,
@@ -120,8 +120,8 @@ class PhaseTally:
 def find_strayed(touched: Iterable[str], declared: Iterable[str]) -> tuple[str, ...]:
     """Return the touched files that no declared path covers, in order.
 
-    A declared path covers itself, what is below it, what it matches as a pattern, and tests that carry its name.
-    Rules files stray never.
+    A declared path covers itself, the paths below it, its matches as a pattern, and tests that carry its name.
+    Rules files never stray.
     """
     paths = tuple({str(PurePosixPath(path)) for path in declared})
     stems = {PurePosixPath(path).stem.lower() for path in paths}

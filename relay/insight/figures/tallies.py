@@ -1,4 +1,4 @@
-"""Counts that grow event by event, each with a bound, and what prompts consist of by source.
+"""Growing counts, each with a bound, and the composition of prompts by source.
 
 A source's tokens are estimated by size and scaled to the count of the endpoint.
 """
@@ -12,16 +12,16 @@ from relay.session.events import CacheRefreshed, ResponseReceived, RetrySchedule
 from relay.session.usage import Spent, Usage, add_usd
 
 MOST_SCALE = 2
-"""An estimate by size is at most so much too small: what the endpoint counted beyond that is of unknown source."""
+"""An estimate by size is at most so much too small: further tokens are of unknown source."""
 LEAST_SCALE = 0.5
-"""An estimate is at most so much too large: where less was added, thinking was taken out of the prompt."""
+"""An estimate is at most so much too large: if less was added, thinking was taken out of the prompt."""
 FALL_SHARE = 0.25
 FALL_TOKENS = 10_000
 """A prompt that is smaller than the context before it by both was compacted, pruned or cleared."""
 
 
 class TokenSource(StrEnum):
-    """Where tokens of a prompt come from; results of a tool are ``tool <name>``."""
+    """The source of tokens in a prompt; results of a tool are ``tool <name>``."""
 
     SYSTEM = "system"
     """Role and protocol."""
@@ -31,34 +31,36 @@ class TokenSource(StrEnum):
     PLAN = "plan"
     """The phase, its notes, and the plan around it."""
     BATON = "baton"
-    """What the session before wrote down."""
+    """The handoff note of the session before."""
     LEDGER = "ledger"
     ENVIRONMENT = "environment"
     """Facts about branch and sandbox, red verify commands, stale files."""
     REVIEW = "review"
-    """Faults that reviewers confirmed."""
+    """Findings that reviewers confirmed."""
     STEERING = "steering"
-    """What a person said to the sessions before."""
+    """Messages of a person to the sessions before."""
     RELAY = "relay"
-    """What relay says in mid-session: reminders, notices, the report of a red gate."""
+    """relay's messages in mid-session: reminders, notices, the report of a red gate."""
     ASSISTANT = "assistant"
-    """What the model answered: words and calls."""
+    """The model's answers: words and calls."""
     THINKING = "thinking"
     OTHER = "other"
-    """What the endpoint counted and no event explains; all of a first prompt in older logs."""
+    """Tokens that the endpoint counted and no event explains; all of a first prompt in older logs."""
 
 
 def name_tool_source(tool: str) -> str:
-    """Return the source that results of a tool are counted under."""
+    """Return the source of a tool's results."""
     return f"tool {tool}"
 
 
 class Composition:
     """The context of one session, by source. Mutable: follows it turn by turn.
 
-    The first prompt is divided by the estimated sizes of its parts. Every later one is what was there before, what the
-    endpoint counted of the answer, and what was appended since, which takes what is left. So the sources of a prompt
-    add up to what the endpoint counted of it, always.
+    The first prompt is divided by the estimated sizes of its parts. Every later one is the context before it, the
+    answer as
+    the endpoint counted it, and the parts appended since, which take the rest. So the sources of a prompt always add up
+    to
+    the endpoint's count.
     """
 
     def __init__(self) -> None:
@@ -68,18 +70,18 @@ class Composition:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Their sum."""
         return sum(self.held.values())
 
     def append(self, source: str, estimate_tokens: int) -> None:
-        """Note what is in the next prompt and was not in the last."""
+        """Note a part that is new in the next prompt."""
         self._pending.append((source, max(0, estimate_tokens)))
 
     def measure(self, prompt_tokens: int) -> tuple[int, ...]:
-        """Take in what the endpoint counted of a prompt.
+        """Take the endpoint's count of a prompt.
 
         Returns:
-            What each of the appended has taken of it, in order.
+            The tokens of each appended part, in order.
         """
         estimates = [estimate for _, estimate in self._pending]
         room = prompt_tokens - self.tokens
@@ -91,7 +93,7 @@ class Composition:
         return self._take(taken)
 
     def divide(self, prompt_tokens: int) -> Mapping[str, int]:
-        """Divide a prompt that nobody measured as the context is divided; the sum is `prompt_tokens`."""
+        """Divide a prompt without a count in the proportions of the context; the sum is `prompt_tokens`."""
         weights = dict(self.held)
         for source, estimate in self._pending:
             weights[source] = weights.get(source, 0) + estimate
@@ -101,7 +103,7 @@ class Composition:
         return dict(zip(known, share(prompt_tokens, list(known.values())), strict=True))
 
     def answer(self, output_tokens: int, thinking_tokens: int) -> None:
-        """Take in an answer, which is in the next prompt."""
+        """Add an answer, which is part of the next prompt."""
         thinking = min(max(0, thinking_tokens), output_tokens)
         self._add(TokenSource.THINKING, thinking)
         self._add(TokenSource.ASSISTANT, output_tokens - thinking)
@@ -139,7 +141,7 @@ def add_sources(totals: dict[str, int], found: Mapping[str, int] | Iterable[tupl
 
 
 def has_fallen(before_tokens: int, prompt_tokens: int) -> bool:
-    """Return whether a context was compacted, pruned or cleared: relative, so that small windows count as well.
+    """Return whether a context was compacted, pruned or cleared; relative, so that small windows count as well.
 
     Source: an absolute fall of 50,000, as ContextSpectre has it, never fires in a window below 100,000.
     """
@@ -152,10 +154,10 @@ def share(total: int, weights: Sequence[int]) -> tuple[int, ...]:
 
     Args:
         total: At least 0.
-        weights: None below 0; where all are 0 the parts are as equal as they can be.
+        weights: None below 0; if all are 0 the parts are as equal as they can be.
 
     Returns:
-        One part for each weight; nothing where there is no weight.
+        One part per weight.
     """
     if not weights:
         return ()
@@ -172,18 +174,18 @@ def share(total: int, weights: Sequence[int]) -> tuple[int, ...]:
 
 
 COSTLIEST = 10
-"""Results that are kept of each tool."""
+"""Results that are kept per tool."""
 MOST_TOOLS = 200
-"""Tools with figures of their own; what a hostile log names beyond that is one tool, ``(others)``."""
+"""Tools with figures of their own; further names of a hostile log are one tool, ``(others)``."""
 KEPT_WARNINGS = 100
 OTHERS = "(others)"
 SUMMARY_CHARS = 200
 FOR_A_SCREEN = frozenset({"TextShown", "PlanShown", "Noticed", "GaugeCrossed", "HostAsked"})
-"""Events that no figure of tokens is made from."""
+"""Events that no figure of tokens uses."""
 
 
 class Sum:
-    """`Totals` as they grow. Mutable: that is its purpose."""
+    """Growing `Totals`. Mutable."""
 
     def __init__(self) -> None:
         self.spent = Spent()
@@ -208,12 +210,12 @@ class Sum:
         self.wait("answer_s", event.duration_s)
 
     def retry(self, event: RetryScheduled) -> None:
-        """Add a wait for another try."""
+        """Add a wait before a retry."""
         self.count("retries", event.attempt > 0)
         self.wait("retries_s", event.wait_s)
 
     def refresh(self, event: CacheRefreshed) -> None:
-        """Add what kept the cache warm."""
+        """Add a request that kept the cache warm."""
         self.spent += Spent(usage=event.usage, cost_usd=event.cost_usd, estimated=event.estimated)
         self.count("refreshes")
         self.pay("refresh_usd", event.cost_usd)
@@ -223,7 +225,7 @@ class Sum:
         self.usd[name] = add_usd(self.usd[name], usd)
 
     def add(self, totals: Totals) -> None:
-        """Add what was summed elsewhere."""
+        """Add other totals."""
         self.spent += totals.spent
         add_sources(self.sources, totals.sources)
         for name in MONEY:
@@ -235,7 +237,7 @@ class Sum:
 
     @property
     def totals(self) -> Totals:
-        """What it comes to."""
+        """The sums so far."""
         # The two kinds of numbers and the money are fields of `Totals` by their names; a typo would raise.
         return replace(Totals(spent=self.spent, sources=rank(self.sources)), **self.numbers, **self.seconds, **self.usd)  # type: ignore[arg-type]
 
@@ -257,7 +259,7 @@ _ADDED = ("calls", "errors", "duration_s", "result_tokens", "duplicates", "dupli
 
 
 class ToolTally:
-    """Figures of tools as they grow. Mutable: that is its purpose."""
+    """Growing figures of tools. Mutable."""
 
     def __init__(self) -> None:
         self._figures: dict[str, ToolFigures] = {}
@@ -271,7 +273,7 @@ class ToolTally:
         self.add(ToolFigures(name=tool, calls=1, errors=int(is_error), duration_s=duration_s))
 
     def weigh(self, result: CostlyResult, *, duplicate: bool) -> None:
-        """Count the tokens of a result, now that they are known."""
+        """Add the tokens of a result, once they are known."""
         self.add(
             ToolFigures(
                 name=result.tool,
@@ -283,7 +285,7 @@ class ToolTally:
         )
 
     def add(self, figures: ToolFigures) -> None:
-        """Add what was counted elsewhere."""
+        """Add other figures."""
         name = self.name(figures.name)
         own = self._figures.get(name) or ToolFigures(name=name)
         sums = {field: getattr(own, field) + getattr(figures, field) for field in _ADDED}
@@ -297,7 +299,7 @@ class ToolTally:
 
 
 class LogTally:
-    """The lines of a log as they are read. Mutable: that is its purpose."""
+    """Growing counts of a log's lines. Mutable."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, tuple[int, int]] = {}
@@ -309,7 +311,7 @@ class LogTally:
 
     @property
     def figures(self) -> LogFigures:
-        """What they come to."""
+        """The counts so far."""
         kinds = [(kind, lines, size) for kind, (lines, size) in self._kinds.items()]
         kinds.sort(key=lambda kind: (-kind[2], kind[0]))
         return LogFigures(

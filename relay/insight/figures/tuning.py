@@ -1,4 +1,4 @@
-"""Where sessions of this repository should be reset, as far as its logs can say, with the statistics for it.
+"""Where sessions of this repository should be reset, as far as its logs can tell, with the statistics for it.
 
 Rates and differences have intervals, computed with the standard library alone.
 """
@@ -18,28 +18,28 @@ from relay.session.gauge import NO_RESET, Band
 CONFIDENCE = 0.95
 POWER = 0.8
 LEAST_PAIRS = 5
-"""Of fewer no interval is believed."""
+"""An interval of fewer pairs is not trusted."""
 MOST_NEEDED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and where the truth is, with `CONFIDENCE`."""
+    """An estimate with its confidence interval, at `CONFIDENCE`."""
 
     estimate: float
     low: float
     high: float
     n: int
-    """Of what it was made from."""
+    """Size of the sample."""
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the data say on which side of 0 the truth is."""
+        """Whether the sign of the true value is known."""
         return self.low > 0 or self.high < 0
 
 
 def find_rate(hits: int, n: int) -> Interval | None:
-    """Return a rate with its interval; None of nothing. Source: Wilson 1927, the score interval."""
+    """Return a rate with its interval; None without a sample. Source: Wilson 1927, the score interval."""
     if n <= 0:
         return None
     z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
@@ -54,10 +54,10 @@ def find_rate(hits: int, n: int) -> Interval | None:
 def find_mean_difference(differences: Sequence[float], *, among: int = 1) -> Interval | None:
     """Return the mean of paired differences with its interval; None of fewer than `LEAST_PAIRS`.
 
-    Pairs that are all alike hide the spread of what is counted: two that are one off are taken into it.
+    Equal pairs of counts hide their spread: the spread of two pairs that are one off is added.
 
     Args:
-        among: So many differences are looked at together; the intervals of all hold at once with `CONFIDENCE`.
+        among: Number of differences that are looked at together; their intervals all hold at once with `CONFIDENCE`.
 
     Source: Student 1908, Bonferroni 1936; `tests/figures/test_coverage.py` counts how often they hold.
     """
@@ -95,10 +95,10 @@ def _find_part(angle: float, freedom: int) -> float:
 
 
 def count_needed(differences: Sequence[float], *, among: int = 1) -> int | None:
-    """Return how many pairs it takes to see a difference as large as theirs, with `POWER`; None where there is none.
+    """Return the pairs needed to see a difference as large as theirs, with `POWER`; None if there is none.
 
     Args:
-        among: As `find_mean_difference` has it.
+        among: As in `find_mean_difference`.
 
     Source: the usual sample size of a paired comparison, ((z_confidence + z_power) sd / mean)².
     """
@@ -111,35 +111,35 @@ def count_needed(differences: Sequence[float], *, among: int = 1) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandRates:
-    """What went wrong in one band of the fill, over all sessions."""
+    """Rates of faults in one band of the fill, over all sessions."""
 
     band: Band
     legs: int
     """Sessions that reached it."""
     turns: int
     errors: Interval | None
-    """Calls that failed, of all."""
+    """Share of failed calls."""
     duplicates: Interval | None
-    """Parts of files shown again unchanged, of all that were shown."""
+    """Share of unchanged parts of files among all that were shown."""
     ghosts: Interval | None
-    """Files changed from memory that is gone, of all that were changed."""
+    """Share of files edited from forgotten memory among all that were changed."""
     repairs: Interval | None
-    """Gates that were red, of all."""
+    """Share of red gates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmDifference:
-    """One outcome of a trial under two lines, phases of the same plan taken in pairs."""
+    """One outcome of a trial under two lines; phases of the same plan are paired."""
 
     outcome: str
     one: str
-    """A reset line as it was set."""
+    """A reset line as in the settings."""
     other: str
     difference: Interval | None
-    """Other minus one; None of fewer pairs than `statistics.LEAST_PAIRS`. All intervals of a trial hold at once."""
+    """Other minus one; None of fewer pairs than `LEAST_PAIRS`. All intervals of a trial hold at once."""
     pairs: int
     phases_missing: int | None
-    """Until a difference as large as this would be seen; 0 where it is, None where none shows."""
+    """Phases until a difference as large as this would be seen; 0 if it is, None if none shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,27 +149,28 @@ class Arm:
     reset_at: str
     phases: int
     means: Mapping[str, float | None]
-    """Of each outcome of `OUTCOMES`; None when unknown."""
+    """Of each outcome of `OUTCOMES`; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFigures:
-    """What a switch-back trial says so far."""
+    """The results of a switch-back trial so far."""
 
     arms: tuple[Arm, ...]
     differences: tuple[ArmDifference, ...]
     dead_weight: tuple[str, ...]
-    """Lines whose resets cost more than none at all, for sure, while no other outcome is worse without, for sure."""
+    """Lines whose resets surely cost more than none, while no other outcome is surely worse without resets."""
 
 
 OUTCOMES = ("not finished", "first gate red", "repairs", "duplicate reads", "ghost edits", "cost in USD", "turns")
 
 
 def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
-    """Return what went wrong by how full sessions were.
+    """Return the rates of faults by fill.
 
-    No line can be advised by it: only what was shown before can be shown again, and tests run when something is
-    changed, so that both rise with the fill where nothing depends on it.
+    They cannot advise a line: only a part that was shown can be shown again, and tests run when something is changed,
+    so
+    that both rates rise with the fill even if nothing depends on it.
     """
     legs = [leg for figures in found for leg in figures.legs if leg.bands]
     return tuple(_measure(band, legs) for band in Band)
@@ -193,7 +194,7 @@ def _measure(band: Band, legs: Sequence[LegFigures]) -> BandRates:
 
 
 def judge_trial(found: Iterable[Figures]) -> TrialFigures:
-    """Compare the lines that phases were assigned to; figures of one plan each."""
+    """Compare the reset lines of phases; each figures are of one plan."""
     plans = [_sort_arms(figures) for figures in found]
     lines = list(dict.fromkeys(line for plan in plans for line in plan))
     arms = tuple(_render_arm(line, [phase for plan in plans for phase in plan.get(line, ())]) for line in lines)
@@ -240,7 +241,7 @@ def _sort_arms(figures: Figures) -> Mapping[str, tuple[PhaseFigures, ...]]:
 
 
 _LEFT = frozenset({"blocked", "failed", "handoff"})
-"""How the last session of a phase ends that a run gives up. An interrupted one goes on, whatever stopped the run."""
+"""Results of the last session of a phase that a run gives up. An interrupted one goes on, whatever stopped the run."""
 
 
 def _read_outcome(phase: PhaseFigures, outcome: str) -> float | None:

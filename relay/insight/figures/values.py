@@ -1,4 +1,4 @@
-"""The figures: of a turn, a tool, a session (leg), a phase, a run, and of all that was read.
+"""The figures of a turn, a tool, a session (leg), a phase, a run, and of a whole log.
 
 Each says how it is made and from where. None is *unknown* or *does not apply*, never 0.
 """
@@ -13,19 +13,19 @@ from relay.session.gauge import Band
 from relay.session.usage import Spent
 
 LEG_POINTS = 2_000
-"""Points of one session at most."""
+"""Most points of one session."""
 RUN_POINTS = 20_000
-"""Points of all sessions that are over, at most."""
+"""Most points of all finished sessions."""
 
 PointT = TypeVar("PointT")
 
 
 class Series(Generic[PointT]):
-    """Points in order. Mutable: when there are too many, one of each two neighbours goes.
+    """Points in order. Mutable: if there are too many, one of each two neighbours goes.
 
     Args:
-        weigh: Of two neighbours the one that weighs more is kept, the first of equals.
-        most: How many there may be.
+        weigh: The neighbour that weighs more is kept, the first of equals.
+        most: Most points.
     """
 
     def __init__(self, weigh: Callable[[PointT], float], most: int = LEG_POINTS) -> None:
@@ -37,7 +37,7 @@ class Series(Generic[PointT]):
         self._seen = 0
 
     def add(self, point: PointT) -> None:
-        """Take the next point."""
+        """Add the next point."""
         if self._best is None or self._weigh(point) > self._weigh(self._best):
             self._best = point
         self._seen += 1
@@ -51,7 +51,7 @@ class Series(Generic[PointT]):
 
     @property
     def points(self) -> tuple[PointT, ...]:
-        """What is kept, the last point's group included."""
+        """The kept points, with the one of an unfinished group."""
         return tuple(self._points) if self._best is None else (*self._points, self._best)
 
 
@@ -63,12 +63,12 @@ def thin(points: list[PointT] | tuple[PointT, ...], weigh: Callable[[PointT], fl
 HEALTHY_CACHE = 0.8
 """`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
 MONEY = ("carried_usd", "tax_usd", "refresh_usd")
-"""Those of `Totals` that may be unknown."""
+"""Fields of `Totals` that may be unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What adds up: over the turns of a session, the sessions of a phase, the phases of a run, the runs of a plan."""
+    """Sums over the turns of a session, the sessions of a phase, the phases of a run, the runs of a plan."""
 
     spent: Spent = field(default_factory=Spent)
     """Sum over every `ResponseReceived`, those that were cut or lost included, and `CacheRefreshed`: what is billed, as
@@ -76,10 +76,10 @@ class Totals:
     turns: int = 0
     """Responses; a request that was sent again because it failed counts where it may be billed."""
     unknown_turns: int = 0
-    """Those of `turns` whose usage is unknown (older logs): nothing of them is in any sum."""
+    """The `turns` whose usage is unknown (older logs); they are in no sum."""
     retries: int = 0
     retries_s: float = 0.0
-    """Seconds that were to be waited for them."""
+    """Seconds of waits before them."""
     answer_s: float = 0.0
     """Seconds spent waiting for answers."""
     tools_s: float = 0.0
@@ -123,9 +123,9 @@ class Totals:
     """Sessions that passed the soft line."""
     cache_breaks: int = 0
     refreshes: int = 0
-    """Requests that did nothing but keep a prompt in the cache (`relay.session.warmth`); no `turns`."""
+    """Requests that only kept a prompt in the cache (`relay.session.warmth`); these are no `turns`."""
     refresh_usd: float | None = 0.0
-    """What these cost; None when the price is unknown."""
+    """Their cost; None if the price is unknown."""
 
     @property
     def decisions(self) -> int:
@@ -171,7 +171,7 @@ class TurnFigures:
     soft_tokens: int
     hard_tokens: int
     band: Band | None
-    """Of the fill, relative to the soft line; None while that is unknown."""
+    """Of the fill, relative to the soft line; None if that is unknown."""
     cost_usd: float | None
     noise_tokens: int
     """Superseded tokens in this prompt."""
@@ -182,7 +182,7 @@ class TurnFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpan:
-    """One tool call on the line of time."""
+    """One tool call on the time line."""
 
     at: float
     """When it began; seconds since the epoch."""
@@ -194,11 +194,11 @@ class ToolSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostlyResult:
-    """A result that took much of a context."""
+    """A result that took a large part of a context."""
 
     tool: str
     summary: str
-    """What the call was about, in one line; may hold anything."""
+    """The call in one line; may hold anything."""
     tokens: int
     """In one prompt."""
     session_id: str
@@ -216,7 +216,7 @@ class ToolFigures:
     result_tokens: int = 0
     """Tokens of its results, each counted once, scaled as `Totals.sources` are."""
     duplicates: int = 0
-    """Calls that were answered with the very same result as the same call before in that session."""
+    """Calls with the very same result as the same call before in that session."""
     duplicate_tokens: int = 0
     """Tokens of those results."""
     costliest: tuple[CostlyResult, ...] = ()
@@ -232,7 +232,7 @@ class Compaction:
     before_tokens: int
     after_tokens: int
     dropped: tuple[tuple[str, int], ...]
-    """Tokens by source that went, most first; in proportion, since nothing says which."""
+    """Tokens by source that went, most first; in proportion, since nothing tells which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,19 +251,19 @@ class LegFigures:
     run_id: str
     session_id: str
     phase_id: str
-    """Empty for a session that belongs to no phase."""
+    """Empty for a session without a phase."""
     title: str
     leg: int
     attempt: int
     reason: str
     """Why it started."""
     model: str
-    """The one that answered last; empty while none has."""
+    """The model that answered last; empty before an answer."""
     runner: str
-    """As settings have it; empty in older logs."""
+    """As in the settings; empty in older logs."""
     began: float
     ended: float | None
-    """None while it works, and when it was cut off."""
+    """None while it works, and if it was cut off."""
     end: str
     """A `SessionEnd`; empty while there is none."""
     result: str
@@ -273,13 +273,13 @@ class LegFigures:
     parts: tuple[PromptPart, ...]
     """Of its first prompt; empty in older logs."""
     baton: str
-    """What it was told of the session before, cut at `legs.MOST_BATON_CHARS`; empty for nothing, and in older logs."""
+    """The handoff note that it got, cut at `legs.MOST_BATON_CHARS`; empty without one, and in older logs."""
     first_tokens: int | None
-    """Prompt of its first response: what it costs to be here at all; None before one."""
+    """Prompt of its first response; None before one."""
     last_tokens: int | None
-    """What its context held after its last response."""
+    """Its context after its last response."""
     peak_tokens: int | None
-    """The most that its context held."""
+    """Its largest context."""
     soft_tokens: int | None
     hard_tokens: int | None
     window_tokens: int | None
@@ -295,17 +295,17 @@ class LegFigures:
     """Per turn: (last - first) / turns, so that the fixed prefix is no growth; None before the second turn and where it
     shrank. Source: ContextSpectre, whose growth before the first compaction counts the prefix and is too large."""
     turns_left: int | None
-    """Until the soft line, at that growth; 0 past it; None where there is no growth."""
+    """Turns until the soft line, at that growth; 0 past it; None without growth."""
     compactions: tuple[Compaction, ...]
     series: tuple[TurnFigures, ...]
-    """Its turns, thinned to at most `series.LEG_POINTS`: of neighbours the fuller one is kept."""
+    """Its turns, thinned to at most `LEG_POINTS`: of neighbours the fuller one is kept."""
     spans: tuple[ToolSpan, ...]
-    """Its tool calls, thinned to at most `series.LEG_POINTS`: of neighbours the longer one is kept."""
+    """Its tool calls, thinned to at most `LEG_POINTS`: of neighbours the longer one is kept."""
     tools: tuple[ToolFigures, ...]
     bands: tuple[BandCounts, ...]
-    """What happened in each band of the fill that it reached."""
+    """Counts for each band of the fill that it reached."""
     trial: str
-    """The reset line that a trial gave its phase; empty where none did."""
+    """The reset line that a trial gave its phase; empty without a trial."""
     seen_paths: int
     """Files that it was shown or changed by name."""
 
@@ -315,7 +315,7 @@ class PhaseFigures:
     """One phase, over all sessions and runs."""
 
     phase_id: str
-    """Empty for what belongs to no phase."""
+    """Empty for work outside of phases."""
     title: str
     totals: Totals
     legs: int
@@ -329,7 +329,7 @@ class PhaseFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFigures:
-    """The log on disk: a ledger of its own, since nothing of it is ever in a prompt because it is long.
+    """The log on disk. It has figures of its own, since none of it is in a prompt because the log is long.
 
     Source: ContextSpectre counts entries that are never sent as noise of the context; here the two never meet.
     """
@@ -337,21 +337,21 @@ class LogFigures:
     lines: int = 0
     size_bytes: int = 0
     noise_bytes: int = 0
-    """Of events that say nothing that a figure needs: words for a screen."""
+    """Size of events that no figure needs: words for a screen."""
     kinds: tuple[tuple[str, int, int], ...] = ()
     """Each event's name, lines and bytes; most bytes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the phases to go may cost, from those that are done."""
+    """The expected cost of the remaining phases, from the finished ones."""
 
     phases: int
-    """Phases to go, as the plan was shown last; the one that is worked on included."""
+    """Phases to go, as the plan was last shown, with the present one."""
     items: int
     """Open items of those."""
     usd: float | None
-    """Cost per ticked item so far x items to go; None when nothing was ticked or the cost is unknown."""
+    """Cost per ticked item so far x items to go; None if nothing was ticked or the cost is unknown."""
     low_usd: float | None
     """The same with the cheapest finished phase's cost per item."""
     high_usd: float | None
@@ -373,10 +373,10 @@ class RunFigures:
     rehearsed: bool
     cap_usd: float | None
     spent_before_usd: float | None
-    """What the plan had cost before."""
+    """Cost of the plan before the run."""
     began: float
     ended: float | None
-    """None while it works, and when it was killed."""
+    """None while it works, and if it was killed."""
     last_at: float
     """Of its last event."""
     exit_code: int | None
@@ -384,9 +384,9 @@ class RunFigures:
     """Why it stopped; empty while it works."""
     next_command: str
     questions: tuple[str, ...]
-    """What sessions of the plan had left the user to answer when it ended, and what they assumed."""
+    """Questions that sessions had left to the user when it ended, with their assumptions."""
     totals: Totals
-    """Of its sessions, and of what was answered outside of any."""
+    """Of its sessions, and of answers outside of any."""
     legs: tuple[LegFigures, ...]
     legs_left_out: int
     """Older sessions of a very long run that are in the totals only."""
@@ -396,11 +396,11 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that was read."""
+    """The figures of everything that was read."""
 
     runs: tuple[RunFigures, ...]
     phases: tuple[PhaseFigures, ...]
-    """In the order they were met, over all runs."""
+    """In the order of their first events, over all runs."""
     tools: tuple[ToolFigures, ...]
     """Most tokens first."""
     totals: Totals
@@ -408,7 +408,7 @@ class Figures:
     reviews: tuple[ReviewEvidence, ...]
     hand_offs: tuple[FreshStart, ...]
     forecast: Forecast | None
-    """None where no plan was shown."""
+    """None if no plan was shown."""
     log: LogFigures
 
     @property
@@ -418,5 +418,5 @@ class Figures:
 
 
 def rank(sources: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return tokens by source, most first, by name where they are equal; nothing that is 0."""
+    """Return tokens by source, most first, then by name; zeros are left out."""
     return tuple(sorted(((name, n) for name, n in sources.items() if n), key=lambda pair: (-pair[1], pair[0])))

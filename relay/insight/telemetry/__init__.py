@@ -1,1 +1,1 @@
-"""What a run writes down about itself, and what is read from it. No run depends on it."""
+"""The logs that a run writes about itself, and their readers. No run depends on them."""

@@ -1,8 +1,8 @@
 """Send spans and metrics to an OpenTelemetry collector with the exporters of its SDK (OTLP over HTTP, as protobuf).
 
-The SDK's exporter says success or failure only, and repeats a request for up to ten seconds. relay says why a request
-failed and what helps, and its run waits no longer than a moment: so `_Session` tries once, and `Export` keeps what can
-be sent later for its next push.
+The SDK's exporter reports only success or failure, and repeats a request for up to ten seconds. relay reports why a
+request failed and what helps, and its run waits only a moment: so `_Session` tries once, and `Export` keeps spans that
+can be sent later for its next push.
 """
 
 import http.client
@@ -28,15 +28,15 @@ from relay.insight.telemetry.otel import SCOPE, Metrics, Spans
 
 DEFAULT = "http://localhost:4318"
 TIMEOUT_S = 10.0
-"""For each step of a request, as OTLP's exporters have it."""
+"""For each step of a request, as in OTLP's exporters."""
 _BATCH = 512
-"""Spans of one request, as the SDK's batches have it."""
+"""Spans per request, as in the SDK's batches."""
 _MOST_WAITING = 10_000
-"""Spans that are kept for a collector that is away."""
+"""Spans kept while a collector is away."""
 _MOST_ANSWER_BYTES = 1 << 16
 _REFUSED = 400
 _LATER = frozenset({0, 429, 502, 503, 504})
-"""What OTLP calls retryable; 0 is no answer."""
+"""Statuses that OTLP calls retryable; 0 is no answer."""
 _NO_METRICS = frozenset({404, 405})
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
@@ -74,7 +74,7 @@ class _Session(requests.Session):
         """Send a request.
 
         Raises:
-            CollectorError: It was not taken, or not whole. The exporter repeats none that fails with it.
+            CollectorError: The collector did not take all of it. The exporter repeats no request that fails with it.
         """
         try:
             with super().request(method, url, *args, **options) as answer:
@@ -107,7 +107,7 @@ def _judge(url: str, answer: requests.Response, said: bytes) -> CollectorError |
 
 
 def find_rejected(said: bytes) -> str:
-    """Return the part of a request that a collector rejected, and why; empty where it took all or answers otherwise.
+    """Return how much of a request a collector rejected, and why; empty if it took all or answers otherwise.
 
     The answers to spans and to metrics have the same field numbers.
     """
@@ -184,7 +184,7 @@ class Collector:
 
 
 class Export:
-    """Sends one log, as far as it is written. Mutable: knows what was sent."""
+    """Sends a growing log. Mutable: knows what was sent."""
 
     def __init__(self, log: LogTail, collector: Collector, run_id: str) -> None:
         self._log, self._collector = log, collector
@@ -197,13 +197,13 @@ class Export:
         self.takes_metrics = True
 
     def push(self, *, last: bool = False) -> None:
-        """Send what was written since the last time.
+        """Send the events since the last time.
 
         Args:
-            last: Nothing more is written: a run or session without an end ends with the last event.
+            last: The log is complete: a run or session without an end ends with the last event.
 
         Raises:
-            CollectorError: Something was not taken. It is sent the next time, where that can help.
+            CollectorError: Something was not taken. It is sent the next time, if that can help.
         """
         failed: CollectorError | None = None
         for record in self._log.read():  # to its end, whatever fails: what is not read now is not read again

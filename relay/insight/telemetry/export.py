@@ -1,7 +1,7 @@
-"""Send a log to an OpenTelemetry collector while its run is at work.
+"""Send a log to an OpenTelemetry collector during the run.
 
-A thread reads the log from its file: the run waits for nothing, not even for the SDK's import (0.3 s). Ids are those
-that `relay report --otel` gives the finished log, so what is not taken now can be sent later.
+A thread reads the log from its file: the run waits for nothing, not even for the SDK's import (0.3 s). Ids equal those
+that `relay report --otel` gives the finished log, so whatever is not taken now can be sent later.
 """
 
 import threading
@@ -14,23 +14,23 @@ from relay.insight.telemetry.log import LogTail
 from relay.session.events import Noticed, Observe
 
 EVERY_S = 5.0
-"""How often a log that grows is looked at."""
+"""Seconds between two looks at a growing log."""
 LAST_S = 3.0
-"""How long the end of a run waits for what is still to be sent."""
+"""Seconds that the end of a run waits for the rest to be sent."""
 
 
 @contextmanager
 def exporting(  # a log, a collector and who is told
     log: LogTail, endpoint: str, environ: Mapping[str, str], run_id: str, tell: Observe, *, last_s: float = LAST_S
 ) -> Iterator[None]:
-    """Send a log while it grows. At its end the rest has a moment, and a failure is told once.
+    """Send a log while it grows. At its end the rest has a moment, and a failure is reported once.
 
     Args:
         log: Closed at the end.
         endpoint: The collector's address, without the path.
         environ: As `relay.insight.telemetry.collector.Collector` reads it.
-        tell: Told of what was not sent.
-        last_s: How long the end waits.
+        tell: Receives a notice of the failure.
+        last_s: Seconds that the end waits.
     """
     ended, failures = threading.Event(), list[str]()
 

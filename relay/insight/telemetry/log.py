@@ -1,6 +1,6 @@
-"""The event log below ``.relay/``: one JSON line per event. It is written, and read while its run is still at work.
+"""The event log below ``.relay/``: one JSON line per event. It can be read while its run is still writing.
 
-No run depends on it. ``.relay/`` can be deleted at any moment and may have been planted by whoever wrote the
+No run depends on it. ``.relay/`` can be deleted at any moment and may have been planted by the author of the
 repository: every step into it is made by directory descriptor without following links. A failure to write is reported
 once and never stops a run.
 """
@@ -23,9 +23,9 @@ from relay.session.shapes import ShownPhase
 
 OUTPUTS = "outputs"
 OUTPUT_AGE_S = 7 * 86_400
-"""Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
+"""Spilled tool output is kept for a week by modification time: a phase may wait that long for its next session."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Of one event; a longer line is read as several, none of which is an event."""
+"""A longer line is read as several, none of which is an event."""
 FOLDER, SUFFIX = "sessions", ".jsonl"
 """Where logs lie below relay's own directory, and what the names of their files end with."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -38,19 +38,19 @@ class EventLog:
     path: Path
     recorder: Recorder
     secret_values: tuple[str, ...] = ()
-    """Never written; nor is anything that has the form of a secret."""
+    """Redacted, as are texts that look like a secret."""
     _descriptor: int | None
     _failure: str = ""
-    """Why nothing is written any more; empty while it is."""
+    """Why writing has stopped; empty while it works."""
     _reported: bool = False
     _phases: tuple[ShownPhase, ...] = ()
-    """Of the plan, as it was shown last."""
+    """Phases of the plan as it was last shown."""
 
     def append(self, event: Event) -> Noticed | None:
         """Write one event at once.
 
         Returns:
-            What to tell the user, the first time that writing fails; None ever after, and when it worked.
+            A notice for the user the first time that writing fails; else None.
         """
         if (
             isinstance(event, PlanShown) and not event.changed_only
@@ -69,7 +69,7 @@ class EventLog:
         return Noticed(text=f"this run leaves no log in {self.path}: {self._failure}", warning=True)
 
     def close(self) -> None:
-        """Stop writing; what comes later is dropped."""
+        """Stop writing; later events are dropped."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # a late write error of a network file system; the data is gone
                 os.close(self._descriptor)
@@ -85,7 +85,7 @@ class EventLog:
 def open_log(
     repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
 ) -> EventLog:
-    """Open ``.relay/sessions/<id>.jsonl`` for appending; a failure is told by the first `EventLog.append`.
+    """Open ``.relay/sessions/<id>.jsonl`` for appending; the first `EventLog.append` reports a failure.
 
     Raises:
         ValueError: `run_id` is not a plain name.
@@ -104,7 +104,7 @@ def open_log(
 
 
 class LogReader:
-    """The events of a log, one at a time, also of one that is still written to. Mutable: it counts what it skips.
+    """Yields the events of a log, even while it is being written. Mutable: it counts skipped lines.
 
     Args:
         lines: The open log; closed at its end.
@@ -128,7 +128,7 @@ class LogReader:
 
 
 def open_events(path: Path) -> LogReader | None:
-    """Open a log for one pass over its events; None when there is no such file."""
+    """Open a log for one pass over its events; None if there is no such file."""
     try:
         with open_folder(path.parent, ()) as folder:
             descriptor = open_regular(path.name or ".", folder)
@@ -138,7 +138,7 @@ def open_events(path: Path) -> LogReader | None:
 
 
 def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
-    """Read one line; None for what is not an event, however it is nested."""
+    """Parse one line; None if it is no event, however it is nested."""
     try:
         return parse_record(line, before, size_bytes=len(line))
     except RecursionError:
@@ -146,9 +146,9 @@ def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
 
 
 def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> int:
-    """Delete what is older than that by modification time in a folder of relay's own; return how many files went.
+    """Delete old files in a folder of relay's own, by modification time; return their number.
 
-    What is gone already, cannot be deleted, or is no plain file is passed over.
+    A file that is gone, cannot be deleted, or is no plain file is passed over.
     """
     removed = 0
     with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, folder)) as directory:
@@ -178,15 +178,15 @@ def _write(descriptor: int, text: str) -> None:
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 32 << 20
-"""relay writes none that is longer; what is, is passed over and never held as a whole."""
+"""relay writes no longer line; such a line is skipped and never held as a whole."""
 END_BYTES = 4 << 20
-"""Of a log's end; a session of hours is shorter."""
+"""Bytes at a log's end; a session of hours is shorter."""
 _END_EVENTS = 40
 _EVENT = re.compile(rb'^\{"v":\d+,"at":[\d.]+,"event":"(\w+)"')
 
 
 def list_runs(root: Path) -> tuple[str, ...]:
-    """Return the ids of the runs that have a log, the one that was written to last at the end."""
+    """Return the ids of the runs that have a log, the last written one at the end."""
     found: list[tuple[int, str]] = []
     with contextlib.suppress(OSError), open_folder(root, (STATE_DIR, FOLDER)) as folder, os.scandir(folder) as entries:
         for entry in entries:
@@ -200,7 +200,7 @@ def list_runs(root: Path) -> tuple[str, ...]:
 class LogTail:
     """A log, open for reading; a context manager. Mutable: knows how far it was read.
 
-    It stays readable when its file is removed or another takes its name: relay itself goes on writing to this one.
+    It stays readable if its file is removed or replaced: relay itself goes on writing to the open file.
     """
 
     def __init__(self, root: Path, run_id: str) -> None:
@@ -217,7 +217,7 @@ class LogTail:
         self._offset, self._rest, self._scope, self._too_long = 0, b"", Scope(), False
 
     def read(self) -> Iterator[LoggedEvent]:
-        """Yield what was written since the last call; a line that is not whole yet waits, foreign ones are left out."""
+        """Yield the events since the last call; an incomplete line waits, foreign lines are skipped."""
         if os.fstat(self._descriptor).st_size < self._offset:
             self._begin()  # somebody emptied it
         while chunk := os.pread(self._descriptor, _CHUNK_BYTES, self._offset):
@@ -236,14 +236,14 @@ class LogTail:
             yield record
 
     def read_end(self, kinds: frozenset[str], *, until: str, most: int = _END_EVENTS) -> tuple[LoggedEvent, ...]:
-        """Return the last events of these kinds, oldest first, behind the last one called `until` and with it.
+        """Return the last event called `until` and the later events of these kinds, oldest first.
 
-        However long the log is, it takes a few milliseconds: of the events in between only the last are parsed.
+        It takes a few milliseconds for any length: only these events are parsed.
 
         Args:
             kinds: Names of event types.
-            until: Name of the one at which it begins; further back than `END_BYTES` it is not looked for.
-            most: How many of them.
+            until: Name of the first one; searched in the last `END_BYTES`.
+            most: Number of events of these kinds.
         """
         found: list[LoggedEvent] = []
         for line in self._read_backwards(END_BYTES):
@@ -268,7 +268,7 @@ class LogTail:
             yield rest
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""List and find the logs of a repository, and follow those of runs that work on one phase each, side by side."""
+"""List and find the logs of a repository, and follow a run's log with those of its jobs."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ from relay.session.records import LoggedEvent, Scope
 
 
 def list_own_logs(root: Path) -> Iterator[str]:
-    """Yield the runs that a person started, the one that was written to last first.
+    """Yield the runs that a person started, the last written one first.
 
-    At the end come those whose logs say nothing yet: such a one may be of a phase's own run, in its first moment.
+    Runs with an empty log come at the end: it may be a job in its first moment.
     """
     silent: list[str] = []
     for run_id in reversed(list_runs(root)):
@@ -42,7 +42,7 @@ def _read_first(root: Path, run_id: str) -> LoggedEvent | None:
 
 
 class RunLogs:
-    """A run's log, with those of the runs that it started for single phases. Mutable: knows how far each was read.
+    """A run's log with those of its jobs. Mutable: knows how far each was read.
 
     Args:
         log: The run's own, not read yet.
@@ -57,7 +57,7 @@ class RunLogs:
         self._jobs: list[tuple[str, LogTail]] = []
 
     def read(self) -> Iterator[tuple[str, LoggedEvent]]:
-        """Yield what is new in any of them, in order, each with the phase whose own run says it, or with none."""
+        """Yield the new events of all logs in order, each with its job's phase; empty for the run itself."""
         records = self._log.read()
         first = tuple(islice(records, 1))  # says what began; the others are never all held at once
         for record in first:
@@ -82,7 +82,7 @@ class RunLogs:
                 self._jobs.append((phase_id, LogTail(self._root, run_id)))
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all logs."""
         for log in (self._log, *(log for _, log in self._jobs)):
             log.close()
 
@@ -94,7 +94,7 @@ class RunLogs:
 
 
 HEAD_BYTES = 64 * 1024
-"""Of a log's beginning, in which a run is named, and of its end, in which it says how it ended."""
+"""Bytes read at a log's beginning, for the run's name, and at its end, for its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +102,20 @@ class LogEntry:
     """One run's log."""
 
     run_id: str
-    """By the name of its file."""
+    """The name of its file."""
     path: Path
     size_bytes: int
     written: float
-    """When it was written last; seconds since the epoch."""
+    """Modification time; seconds since the epoch."""
     started: RunStarted | None
-    """None where its beginning is lost."""
+    """None if its beginning is lost."""
     began: float | None
     ended: RunEnded | None
-    """None while it works, and when it was killed."""
+    """None during the run, and if it was killed."""
 
 
 def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
-    """Return the logs below ``.relay/sessions``, newest first; links and what is no file are passed over."""
+    """Return the logs below ``.relay/sessions``, newest first; links and other non-files are skipped."""
     folder = repo_root / STATE_DIR / FOLDER
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as descriptor:
@@ -127,7 +127,7 @@ def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
 
 
 def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
-    """Return the logs that a word means: a run's id or its beginning, a log's path, or all runs of a plan by its path.
+    """Return the logs of a run by its id, the beginning of its id or its log's path, or all of a plan by its path.
 
     Args:
         entries: As `list_logs` returns them.

@@ -1,8 +1,8 @@
 """Turn the events of a log into OpenTelemetry spans and metrics, as values of its SDK. Pure.
 
-No content of a session is in them. The SDK's own tracers and meters are not used: a log is sent behind the work, and
-twice gives the same spans, so times are those of the log and ids follow from the run's. The names of the GenAI
-conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as
+They hold no content of a session. The SDK's own tracers and meters are not used, because a log is sent behind the work
+and sending it twice gives the same spans: times are those of the log, and ids follow from the run's. The names of the
+GenAI conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as
 constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
@@ -58,12 +58,12 @@ TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 ERROR = "error.type"
 OWN_RUNNER = frozenset({"", "api"})
-"""What a session's runner is called where relay's own loop asks, in the form of Anthropic's API; agents ask others."""
+"""Names of relay's own loop, which speaks Anthropic's API; agents may speak others."""
 _MOST_NANO = 2**63 - 1
 
 
 class Spans:
-    """Folds a log into spans. Mutable: holds the run and the session that have begun and not ended.
+    """Folds a log into spans. Mutable: holds the open run and session.
 
     Args:
         resource: Attributes of relay and the run.
@@ -98,13 +98,13 @@ class Spans:
                 pass
 
     def finish(self) -> Iterator[ReadableSpan]:
-        """Yield what has no end of its own because relay was killed: session and run, up to the last event."""
+        """Yield the spans of a killed relay's session and run, up to the last event."""
         yield from self._end_leg(self._last_at, None)
         yield from self._end_run(self._last_at, None)
 
     @property
     def provider(self) -> str | None:
-        """Whose API the session speaks; None where an agent may speak another."""
+        """The provider of the session's API; None if an agent may speak another."""
         leg = self._leg.event if self._leg else None
         own = not isinstance(leg, events.LegStarted) or leg.runner in OWN_RUNNER
         return "anthropic" if own else None
@@ -239,7 +239,7 @@ TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # no password
 TOKEN_BOUNDS = tuple(float(4**n) for n in range(14))
 SECOND_BOUNDS = tuple(round(0.01 * 2**n, 2) for n in range(14))
 MOST_SERIES = 1_000
-"""Of a run; what a hostile log names beyond that is not counted."""
+"""Per run; further series of a hostile log are not counted."""
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _Labels = tuple[tuple[str, Any], ...]
 
@@ -264,7 +264,7 @@ _UNITS = {
     "relay.cost": ("{USD}", ()),
     "relay.items": ("{item}", ()),
 }
-"""Of each metric its unit, and the upper bounds of its buckets; without any it is a sum."""
+"""Each metric's unit and the upper bounds of its buckets; a metric without bounds is a sum."""
 
 
 class Metrics:

@@ -1,4 +1,4 @@
-"""The event log as JSON Schema, made from the values that are written to it."""
+"""The event log as JSON Schema, made from the events' classes."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -21,35 +21,35 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEntry:
-    """A field of an event as its description has it."""
+    """The description of an event's field."""
 
     name: str
     schema: Mapping[str, Any]
     words: str
-    """What it means; empty where its name says it."""
+    """Its meaning; empty if the name says it."""
     is_later: bool
-    """Logs of an older relay may be without it."""
+    """Logs of an older relay may lack it."""
 
 
 @cache  # Python reads a class's whole module for the words of its fields
 def list_events() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
-    """Return each event's name, what it says, and its fields, in the order of a run."""
+    """Return each event's name, meaning and fields, in the order of a run."""
     return tuple((kind.__name__, _first_line(kind), tuple(list_fields(kind))) for kind in get_args(Event))
 
 
 @cache
 def list_scope() -> tuple[FieldEntry, ...]:
-    """Return the fields that every line has beside its event's own."""
+    """Return the fields that every line has besides its event's own."""
     return tuple(replace(entry, is_later=False) for entry in list_fields(Scope))
 
 
 def list_values() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
-    """Return the values that fields of events have, as `list_events` does with events."""
+    """Return the values in fields of events, in the form of `list_events`."""
     return tuple((kind.__name__, _first_line(kind), tuple(list_fields(kind))) for kind in _VALUES)
 
 
 def render_event_schema() -> Mapping[str, Any]:
-    """Return the schema of one line of a log. What it does not name may be there: a newer relay says more."""
+    """Return the schema of one line of a log. Unnamed fields are allowed: a newer relay may add some."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A line of relay's event log, schema {SCHEMA_VERSION}",

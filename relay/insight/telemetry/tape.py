@@ -1,7 +1,7 @@
-"""Tapes below ``.relay/history/``: one file per session, a note on each line; no run depends on them.
+"""Tapes below ``.relay/history/``: one file per session, one note per line; no run depends on them.
 
-As with the event log, the place may have been planted and is entered without following links, secrets are left out, and
-what cannot be written is given up.
+As with the event log, the place may have been planted and is entered without following links, secrets are redacted, and
+a failure to write ends the tape.
 """
 
 import json
@@ -20,14 +20,14 @@ from relay.session.tape import Note, TapedSession, find_conversation, join_notes
 
 FOLDER = "history"
 MAX_TAPE_BYTES = 64 * 1024 * 1024
-"""Of one session; a longer one is played as far as its tape goes."""
+"""Per session; a longer session is replayed only up to the end of its tape."""
 MAX_NOTE_BYTES = 32 * 1024 * 1024
-"""Of one line that is read."""
+"""Longest line that is read."""
 TAPE_AGE_S = 30 * 86_400
-"""Tapes are kept so long by their modification time."""
+"""Age by modification time at which tapes are deleted."""
 _DATA = "data:"
 _PLACE = ("type", "index", "item_id", "output_index")
-"""What says of an event which text its piece is of."""
+"""Keys of an event that tell which text its piece belongs to."""
 _Holder = dict[str, Any] | list[Any]
 
 
@@ -35,9 +35,9 @@ class FileTape:
     """An open tape. Mutable: holds a descriptor and the last request's messages.
 
     Args:
-        descriptor: Where notes go; None when there is nowhere.
-        secret_values: Never written; nor is anything that has the form of a secret.
-        most_bytes: What would not fit into these is not written, nor is anything after it.
+        descriptor: Of the file; None writes nothing.
+        secret_values: Redacted, as are texts that look like a secret.
+        most_bytes: The first note that exceeds it ends the tape.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FileTape:
         self._most_bytes = most_bytes
 
     def keep(self, note: Note) -> None:
-        """Write a note at once; where that fails, and when the tape is too long, nothing more is written."""
+        """Write a note at once; after a failure, or when the tape is full, nothing more is written."""
         with self._lock:
             self._keep(note)
 
@@ -120,7 +120,7 @@ def _encode(line: str) -> bytes:
 def open_tape(
     repo_root: Path, session_id: str, secret_values: tuple[str, ...] = (), *, most_bytes: int = MAX_TAPE_BYTES
 ) -> FileTape:
-    """Open a new tape; what is there already is a session's that is over, and nothing is added to it."""
+    """Open a new tape; a file that is there belongs to an earlier session and stays as it is."""
     try:
         with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
@@ -131,16 +131,16 @@ def open_tape(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapeEntry:
-    """A tape that is there."""
+    """A tape on the disk."""
 
     session_id: str
     written: float
-    """When it was written last; seconds since the epoch."""
+    """Modification time; seconds since the epoch."""
     size_bytes: int
 
 
 def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
-    """Return the tapes, newest first; links and what is no file are passed over."""
+    """Return the tapes, newest first; links and other non-files are skipped."""
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
             files = [file for file in os.scandir(folder) if file.name.endswith(SUFFIX)]
@@ -159,7 +159,7 @@ def _is_plain(file: "os.DirEntry[str]") -> bool:
 
 
 def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
-    """Read a session's tape; None when there is none, or nothing of it can be read."""
+    """Read a session's tape; None if there is none, or nothing of it can be read."""
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
             descriptor = open_regular(f"{session_id}{SUFFIX}", folder)
@@ -186,12 +186,12 @@ def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
 
 
 def redact_stream(body: str, redact: Callable[[str], str]) -> str:
-    """Leave secrets out of a stream of any dialect, whose texts come in pieces: no piece looks like one.
+    """Redact a stream of any dialect. Its texts come in pieces, none of which may look like a secret.
 
-    Where a text holds one, its first piece gets the whole text and the rest none.
+    If the whole text holds a secret, its first piece gets the whole redacted text and the others become empty.
 
     Args:
-        redact: Leaves secrets out of a text.
+        redact: Redacts a text.
     """
     lines = body.split("\n")
     events: dict[int, Any] = {}

@@ -1,11 +1,11 @@
 """Transcripts of Claude Code: JSON lines below ``~/.claude/projects/``, as versions up to 2.1.316 write them.
 
-A line is an entry of a tree; nothing but ``user``, ``assistant`` and ``attachment`` entries is ever in a prompt, and of
-these last not what repeats whole requests (``prompt_snapshot``). An answer is one line for each of its blocks, all with
+A line is an entry of a tree; only ``user``, ``assistant`` and ``attachment`` entries are ever in a prompt, except
+attachments that repeat whole requests (``prompt_snapshot``). An answer is one line for each of its blocks, all with
 the same message id and usage; in older versions only the last has the output that was billed. Sub-agents have files of
 their own (``<session>/subagents/agent-<id>.jsonl``); older ones stand in the same file as side chains. A fork begins
-with a copy of the turns that it goes on from. Requests for a summary or a title are in no transcript; what they cost is
-in the agent's own sum (``cost-state``).
+with a copy of the turns that it goes on from. Requests for a summary or a title are in no transcript; their cost is in
+the agent's own sum (``cost-state``).
 """
 
 import json
@@ -39,9 +39,9 @@ from relay.session.values import Shown
 
 MOST_SUBAGENTS = 2_000
 MOST_IDS = 10_000
-"""Answers that are remembered, so that a copy of one counts once."""
+"""Answers that are remembered, so that a copy is not counted again."""
 FORK_S = 2.0
-"""An entry that is so much older than the one above it was copied from another session."""
+"""Seconds. An entry that is older than the one above it by more was copied from another session."""
 _QUIET = frozenset(
     {
         "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob", "api-request-shape", "atis-latch",
@@ -49,7 +49,7 @@ _QUIET = frozenset(
         "progress", "queue-operation", "summary", "tag", "task-summary", "tools-used", "worktree-state",
     }
 )  # fmt: skip
-"""Entries that are known and in no prompt."""
+"""Known entries that are in no prompt."""
 _COMPACT = "compact_boundary"
 
 
@@ -87,7 +87,6 @@ class _Chain:
         }
 
     def read(self, entry: Mapping[str, Any], size: int) -> None:
-        """Take the next entry."""
         kind = get_text(entry, "type")
         handle = self._handlers.get(kind)
         is_side = entry.get("isSidechain") is True
@@ -101,7 +100,7 @@ class _Chain:
             self._count(kind, entry, size)
 
     def finish(self) -> None:
-        """Tell what is left at the end of the chain."""
+        """Emit the rest at the end of the chain."""
         self._settle()
         self._emitter.close(self._at)
 
@@ -229,7 +228,7 @@ def _find_head(path: Path) -> Mapping[str, Any]:
 
 
 def is_entry(entry: Mapping[str, Any]) -> bool:
-    """Say whether an object is an entry of a conversation of Claude Code."""
+    """Return whether an object is an entry of a conversation of Claude Code."""
     return "parentUuid" in entry and "sessionId" in entry
 
 

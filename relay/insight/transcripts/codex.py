@@ -1,9 +1,9 @@
 """Transcripts of Codex: JSON lines below ``~/.codex/sessions/``, as versions up to 0.166 write them.
 
-Each line is ``{timestamp, type, payload}``. What an answer used comes behind its calls, as ``token_usage_record``
-or, in older versions, as ``event_msg`` / ``token_count``, which is also said again without a new answer. Cumulative
-counts (``total_token_usage``) are never the size of a context. Edits and exit codes come as events of their own before
-the result. Sub-agents have transcripts of their own.
+Each line is ``{timestamp, type, payload}``. An answer's usage comes after its calls, as ``token_usage_record`` or, in
+older versions, as ``event_msg`` / ``token_count``, which is also repeated without a new answer. Cumulative counts
+(``total_token_usage``) are never the size of a context. Edits and exit codes come as events of their own before the
+result. Sub-agents have transcripts of their own.
 """
 
 import re
@@ -76,7 +76,6 @@ class _Thread:
         }
 
     def read(self, line: Mapping[str, Any], size: int) -> None:
-        """Take the next line."""
         kind = get_text(line, "type")
         self._at = parse_time(get_text(line, "timestamp"), self._at)
         handle = self._handlers.get(kind)
@@ -213,7 +212,7 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
 
 
 def is_line(line: Mapping[str, Any]) -> bool:
-    """Say whether an object is the head of a transcript of Codex."""
+    """Return whether an object is the head of a transcript of Codex."""
     return get_text(line, "type") == "session_meta" and "payload" in line
 
 

@@ -1,6 +1,6 @@
 """Emit the turns of another agent as relay's own events of contexts, answers and tool calls.
 
-Transcripts are lines of JSON of any length and origin; they are read one at a time, and what was unknown is counted.
+Transcripts are lines of JSON of any length and origin; they are read one at a time, and unknown lines are counted.
 """
 
 import hashlib
@@ -37,36 +37,36 @@ from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, Shown
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Of one line; a longer one is passed over and counted. Images and whole requests make lines of megabytes."""
+"""A longer line is skipped and counted. Images and whole requests make lines of megabytes."""
 MOST_KINDS = 200
-"""Kinds of lines that are told apart."""
+"""Unknown kinds of lines that are counted separately."""
 MOST_NOTES = 20
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What was met while a transcript was read. Mutable: it grows with each line."""
+    """Facts about the reading of a transcript. Mutable: it grows with each line."""
 
     lines: int = 0
     size_bytes: int = 0
     torn: int = 0
     """Lines that are no JSON objects, or too long."""
     sent_bytes: int = 0
-    """Of lines whose content is in some prompt; all others cost disk and no tokens."""
+    """Size of the lines that were in some prompt; all others cost disk and no tokens."""
     unknown: dict[str, int] = field(default_factory=dict)
-    """Kinds that the reader does not know, with their lines."""
+    """Unknown kinds, with their number of lines."""
     notes: list[str] = field(default_factory=list)
-    """Sentences about what this transcript is."""
+    """Sentences about the transcript."""
     own_cost_usd: float | None = None
-    """What the agent itself counted for the session; None where it does not say."""
+    """The agent's own cost of the session; None if it does not say."""
 
     def count_unknown(self, kind: str) -> None:
-        """Count a kind that the reader does not know."""
+        """Count an unknown kind."""
         name = kind[:60] if kind[:60] in self.unknown or len(self.unknown) < MOST_KINDS else "others"
         self.unknown[name] = self.unknown.get(name, 0) + 1
 
     def note(self, text: str) -> None:
-        """Keep a sentence, once."""
+        """Add a sentence, once."""
         if text not in self.notes and len(self.notes) < MOST_NOTES:
             self.notes.append(text)
 
@@ -103,38 +103,38 @@ def parse_object(line: bytes | str) -> Mapping[str, Any] | None:
 
 
 def get_map(value: Any, *path: str) -> Mapping[str, Any]:
-    """Return the object at a path of keys; an empty one where there is none."""
+    """Return the object at a path of keys; empty without one."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def get_text(value: Any, key: str) -> str:
-    """Return a text of an object; empty where there is none."""
+    """Return a text of an object; empty without one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def get_list(value: Any, key: str) -> list[Any]:
-    """Return a list of an object; empty where there is none."""
+    """Return a list of an object; empty without one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
 
 
 def find_count(value: Any, key: str) -> int | None:
-    """Return a number of tokens, lines or milliseconds; None where there is none that can be true."""
+    """Return a number of tokens, lines or milliseconds; None without a plausible one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST else None
 
 
 def find_dollars(value: Any, key: str) -> float | None:
-    """Return an amount of dollars; None where there is none that can be true."""
+    """Return an amount of dollars; None without a plausible one."""
     found = value.get(key) if isinstance(value, dict) else None
     return float(found) if isinstance(found, int | float) and 0 <= found < _MOST else None
 
 
 def read_moment(seconds: Any) -> float:
-    """Return seconds since the epoch; 0 for what is no moment that a calendar has."""
+    """Return seconds since the epoch; 0 for a value outside of the calendar."""
     return float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < _LAST_MOMENT else 0.0
 
 
@@ -146,15 +146,15 @@ _LAST_MOMENT = 250_000_000_000
 MAIN, SIDE = "conversation", "sub-agents"
 """What stands for the phase: contexts of the conversation itself, and those of sub-agents."""
 ASSUMED_WINDOW_TOKENS = 200_000
-"""Of a model that neither the transcript nor relay's table has a window for; the line is the same above 222,000."""
+"""Context window if neither the transcript nor relay's table knows it; the reset line is the same above 222,000."""
 IMAGE_BYTES = 8_000
-"""What a picture or a document counts for, as text: 2,000 tokens flat, as Claude Code estimates them."""
+"""Size of a picture or a document as text: 2,000 tokens flat, as Claude Code estimates them."""
 MOST_CALLS = 1_000
 MOST_HELD = 10_000
-"""Events of one answer; more belong to a file that nobody wrote by working."""
+"""Events of one answer; only a made-up file has more."""
 SUMMARY_CHARS = 200
 _TOLD = ("file_path", "filePath", "path", "notebook_path", "command", "cmd", "pattern", "query", "url", "description")
-"""What a call is about: the first of these that its input has."""
+"""Keys of a call's input; the first one that is there sums the call up."""
 _RANGE = ("offset", "limit", "view_range")
 SHELLS = frozenset(
     {"bash", "shell", "exec_command", "shell_command", "local_shell", "local_shell_call", "unified_exec"}
@@ -166,14 +166,14 @@ _HEAD = re.compile(r"head (?:-n ?|-)(\d{1,9}) ([\w./+@-]+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReply:
-    """How a tool call was answered."""
+    """The answer to a tool call."""
 
     text: str
     is_error: bool
     extra_bytes: int = 0
-    """Of pictures and documents."""
+    """Size of pictures and documents."""
     changed: tuple[str, ...] | None = None
-    """As the agent wrote them; None when unknown (a shell command)."""
+    """Paths as the agent wrote them; None if unknown (a shell command)."""
     shown: Shown | None = None
     duration_s: float | None = None
     """None: from the call to its answer."""
@@ -192,9 +192,9 @@ class EventEmitter:
 
     Args:
         agent: Name and version, such as ``claude 2.1.316``.
-        run_id: The session as the agent calls it.
-        cwd: Where it worked; paths below it are shown relative to it.
-        note: Told what has to be assumed.
+        run_id: The agent's id of the session.
+        cwd: The agent's directory; paths below it are shown relative to it.
+        note: Called with each assumption.
     """
 
     def __init__(self, agent: str, run_id: str, cwd: str, note: Callable[[str], None]) -> None:
@@ -218,13 +218,12 @@ class EventEmitter:
         """Id and phase of the open context."""
 
     def take(self) -> list[LoggedEvent]:
-        """Return what was told since this was last asked."""
+        """Return the events since the last call."""
         told, self._records = self._records, []
         return told
 
     @property
     def is_open(self) -> bool:
-        """Whether a context is open."""
         return self._spent is not None
 
     def begin(self, at: float, *, branch: str) -> None:
@@ -246,12 +245,12 @@ class EventEmitter:
         )
 
     def open(self, at: float, *, title: str, reason: str, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
-        """Begin a context; one that is open is closed.
+        """Begin a context; an open one is closed.
 
         Args:
             reason: Why it begins; empty for the first.
             phase: `MAIN` or `SIDE`.
-            parts: Of its prompts, as `LegStarted.prompt` has them; empty when unknown.
+            parts: Parts of its prompts, as in `LegStarted.prompt`; empty if unknown.
         """
         self.close(at)
         self._legs += 1
@@ -287,15 +286,15 @@ class EventEmitter:
         )
 
     def end(self) -> None:
-        """End the run, at the last moment that was told of."""
+        """End the run, at the time of the last event."""
         self.close(self._at)
         self._tell(self._latest, RunEnded(exit_code=0, reason="the transcript ends", next_command="", spent_usd=None))
 
     def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
-        """End the open context and begin the one that a summary stands at the head of.
+        """End the open context and begin one on its summary.
 
         Args:
-            words: As `describe_compaction` has them.
+            words: From `describe_compaction`.
             phase: As `open`.
             parts: As `open`.
         """
@@ -303,29 +302,29 @@ class EventEmitter:
         self.open(at, title="after a compaction", reason=words, phase=phase, parts=parts)
 
     def hold(self, at: float | None = None) -> None:
-        """Keep what is told from here on behind the answer that it belongs to.
+        """Hold further events back until the answer that they belong to is emitted.
 
         Args:
-            at: When the answer was there; None when its first call says so.
+            at: Time of the answer; None for the time of its first call.
         """
         if self._held is None:
             self._held, self._held_at = [], at
 
     def release(self, at: float) -> None:
-        """Tell what was held; the answer that it belongs to was never counted."""
+        """Emit the held events; their answer was never counted."""
         if self._held:
             self.respond(at, model="", usage=None, stop="")
         self._held = None
 
     def respond(self, at: float, *, model: str, usage: Usage | None, stop: str, own_usd: float | None = None) -> None:
-        """Tell an answer, and what was held behind it.
+        """Emit an answer, then the events held behind it.
 
         Args:
-            at: When it was there, where `hold` does not know.
-            model: Who answered; empty when unknown.
-            usage: As the endpoint counted it; None when unknown.
-            stop: Why it stopped; empty when unknown.
-            own_usd: The agent's own price of it, where relay's table has none.
+            at: Time of the answer, if `hold` does not know it.
+            model: Empty if unknown.
+            usage: As the endpoint counted it; None if unknown.
+            stop: Why it stopped; empty if unknown.
+            own_usd: The agent's own price, for a model that relay's table lacks.
         """
         held, self._held = self._held or [], None
         at, self._held_at = at if self._held_at is None else self._held_at, None
@@ -361,11 +360,11 @@ class EventEmitter:
             self._tell(moment, event)
 
     def retry(self, at: float, *, attempt: int, wait_s: float, reason: str) -> None:
-        """Tell that a request failed and is sent again."""
+        """Emit that a request failed and is sent again."""
         self._tell(at, RetryScheduled(attempt=attempt, wait_s=wait_s, reason=shorten(reason, SUMMARY_CHARS)))
 
     def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
-        """Tell that a tool is called."""
+        """Emit ToolStarted."""
         command = next((v for key in ("command", "cmd") if isinstance(v := given.get(key), str)), "")
         call = _Call(at=at, name=name, summary=_summarize(given), command=command)
         if len(self._calls) < MOST_CALLS:
@@ -374,7 +373,7 @@ class EventEmitter:
         self._say(at, ToolStarted(call_id=call_id, name=name, summary=call.summary))
 
     def answer(self, at: float, call_id: str, answered: ToolReply) -> None:
-        """Tell that a tool call of this context was answered; one that was kept over a compaction is none of it."""
+        """Emit ToolFinished. Calls carried over from before a compaction are ignored."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return
@@ -406,7 +405,7 @@ class EventEmitter:
         return limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
 
     def relate(self, path: str) -> str:
-        """Return a path as seen from where the agent worked."""
+        """Return a path relative to the agent's directory."""
         return path[len(self.cwd) + 1 :] if self.cwd and path.startswith(f"{self.cwd}/") else path.removeprefix("./")
 
     def _say(self, at: float, event: Event) -> None:
@@ -446,13 +445,13 @@ def _find_cost(model: str, usage: Usage, at: float) -> float | None:
 
 
 def describe_compaction(how: str, before: int | None, after: int | None) -> str:
-    """Say how a context was compacted, and from how many tokens to how many, as far as that is known."""
+    """Describe how a context was compacted, with the tokens before and after if known."""
     known = [f"{words} {n:,} tokens" for words, n in (("from", before), ("to", after)) if n is not None]
     return " ".join([f"compacted ({how})", *known])
 
 
 def parse_time(text: str, before: float) -> float:
-    """Return seconds since the epoch; `before` for what is no time."""
+    """Return seconds since the epoch; `before` if the text is no time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Find transcripts, tell the format of each, and say what relay would have cost for the same conversation.
+"""Find transcripts, detect their format, and compute the cost of the same conversation in a relay.
 
 relay would have used fresh sessions instead of one context that only grows.
 """
@@ -33,20 +33,20 @@ _MILLION = 1_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """One way through the same turns. Mutable: it grows turn by turn."""
+    """Figures of one way through the same turns. Mutable: it grows turn by turn."""
 
     resets: int = 0
     peak_tokens: int = 0
-    """The most that a context held."""
+    """Largest context."""
     prompt_tokens: int = 0
-    """Of all prompts together."""
+    """Sum of all prompts."""
     usd: float | None = 0.0
-    """None when the price of a model is unknown."""
+    """None if the price of a model is unknown."""
     context_tokens: int = 0
     """After the last turn."""
 
     def go(self, usage: Usage, rates: Rates | None, *, prompt: int, read: int) -> None:
-        """Take a turn whose prompt comes from the cache up to `read` tokens."""
+        """Add a turn; the first `read` tokens of its prompt come from the cache."""
         self.prompt_tokens += prompt
         self.context_tokens = prompt + usage.output_tokens
         self.peak_tokens = max(self.peak_tokens, self.context_tokens)
@@ -59,17 +59,17 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayed:
-    """The conversation as it was, and as a relay would have had it, by the same model of the cache."""
+    """The conversation as it was, and as a relay, by the same model of the cache."""
 
     line_tokens: int | None
-    """Where a relay resets; None where there was no turn."""
+    """A relay's reset line; None without a turn."""
     was: Course
     least: Course
     """With fresh sessions that have little to read."""
     most: Course
     """With fresh sessions that read much."""
     bands: tuple[tuple[Band, int], ...]
-    """Turns of the conversation in each band, emptiest first: of the fill as it was, relative to a relay's line."""
+    """Turns of the conversation in each band, emptiest first, by its own fill relative to a relay's line."""
 
 
 class RelayedTally:
@@ -101,11 +101,11 @@ class RelayedTally:
         self._line: int | None = None
 
     def take(self, record: LoggedEvent, rates: Rates | None) -> None:
-        """Take the next event.
+        """Add the next event.
 
         Args:
-            record: Of whatever context; sub-agents are passed over, a relay has none.
-            rates: What the tokens of an answer cost; None when unknown.
+            record: Of any context; sub-agents are ignored, a relay has none.
+            rates: Prices of the answer's model; None if unknown.
         """
         event = record.event
         if isinstance(event, LegStarted):
@@ -118,7 +118,6 @@ class RelayedTally:
 
     @property
     def figures(self) -> Relayed:
-        """What it comes to so far."""
         bands = tuple((band, self._bands[band]) for band in Band)
         return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most, bands=bands)
 
@@ -148,12 +147,12 @@ MOST_LISTED = 50
 MOST_LOOKED_AT = 500
 """Files of an agent, newest first, whose directory is looked up."""
 SNIFFED_LINES = 200
-"""Looked through for one that tells the format."""
+"""Lines searched for the format."""
 _SQLITE = b"SQLite format 3\0"
 
 
 class Format(StrEnum):
-    """What can be read."""
+    """The known formats."""
 
     CLAUDE = "Claude Code"
     CODEX = "Codex"
@@ -168,24 +167,24 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A conversation that can be read."""
+    """A readable conversation."""
 
     format: Format
     path: Path
     session: str = ""
-    """Which of a database; empty for a file of its own."""
+    """Id of the session in a database; empty for a file of its own."""
     title: str = ""
-    """As the agent calls it; empty where it has no name."""
+    """The agent's title; empty without one."""
     updated: float
     size_bytes: int | None = None
-    """None for one of many in a database."""
+    """None for a session of a database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OpenTranscript:
-    """A transcript that is being read. Mutable: its reading grows.
+    """A transcript under reading. Mutable: its reading grows.
 
-    Iterate once; the reading is whole at the end.
+    Iterate once; the reading is complete at the end.
     """
 
     transcript: Transcript
@@ -211,10 +210,10 @@ class OpenTranscript:
 
 
 def get_transcript(path: Path, session: str) -> Transcript:
-    """Return what a file is.
+    """Return the transcript in a file.
 
     Args:
-        session: Of a database; empty for the one that was worked on last.
+        session: Id in a database; empty for the latest.
 
     Raises:
         ConfigError: It cannot be read, is of no known format, or has no such session.
@@ -259,11 +258,11 @@ def _get_session(path: Path, session: str) -> Transcript:
 
 
 def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]:
-    """Return the conversations about a directory and those below it, the last that was worked on first.
+    """Return the conversations about a directory and those below it, the latest first.
 
     Args:
         root: The directory.
-        environ: For HOME and where agents keep their files.
+        environ: For HOME and the agents' own directories.
     """
     home = Path(environ.get("HOME") or "/nonexistent")
     claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
@@ -280,7 +279,7 @@ def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]
 
 
 def name_project(root: Path) -> str:
-    """Return the folder in which Claude Code keeps the transcripts of a directory."""
+    """Return the name of Claude Code's folder for the transcripts of a directory."""
     return re.sub(r"[^A-Za-z0-9]", "-", str(root))
 
 

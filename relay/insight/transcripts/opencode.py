@@ -1,9 +1,9 @@
 """Sessions of OpenCode: the SQLite database ``~/.local/share/opencode/opencode.db``, as version 1.18 writes it.
 
-A message is a row of ``message``, what it consists of are rows of ``part``; both keep their content as JSON. Each step
-of an answer ends with a ``step-finish`` part, which has its tokens and the agent's own price. A compaction is a message
-of the user's with a ``compaction`` part, answered by the summary; what follows knows that alone. A sub-agent is a
-session whose parent is this one. Before 1.2 all of it was in files below ``storage/``; those are not read.
+A message is a row of ``message``, its parts are rows of ``part``; both keep their content as JSON. Each step of an
+answer ends with a ``step-finish`` part, which has its tokens and the agent's own price. A compaction is a user message
+with a ``compaction`` part, answered by the summary; later turns know only the summary. A sub-agent is a session whose
+parent is this one. Versions before 1.2 kept files below ``storage/``; those are not read.
 """
 
 import sqlite3
@@ -52,7 +52,7 @@ class StoredSession:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open a database to read it; nothing of it is written, not its log either.
+    """Open a database for reading only; not even its log is written.
 
     Raises:
         sqlite3.Error: It is none.
@@ -67,7 +67,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_database(path: Path) -> bool:
-    """Say whether a file is a database with OpenCode's tables."""
+    """Return whether a file is a database with OpenCode's tables."""
     try:
         with closing(open_database(path)) as base:
             rows = base.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN (?, ?, ?)", [*TABLES])
@@ -77,7 +77,7 @@ def is_database(path: Path) -> bool:
 
 
 def list_sessions(path: Path, most: int) -> list[StoredSession]:
-    """Return conversations, the last that was worked on first; empty where there is no such database."""
+    """Return conversations, the latest first; empty if there is no such database."""
     sql = "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
     try:
         with closing(open_database(path)) as base:
@@ -103,7 +103,6 @@ class _Messages:
         }
 
     def read(self, data: str, parts: Iterator[str], created: float) -> None:
-        """Take the next message, its parts, and when it was begun."""
         message = parse_object(data) or {}
         self._at = created
         self._model = get_text(message, "modelID") or self._model
