@@ -20,25 +20,25 @@ def command(*, is_test: bool) -> int:
     With --test each is sent a message, whatever it wants to be told of, and what came back is said. The exit code is 1
     where somebody cannot be told.
     """
-    from relay.news.courier import TRIAL, Courier, Newsroom
+    from relay.news.notifier import TRIAL, Notifier, Sender
 
     place = note_place(needs_repo=False)
     channels = find_settings({}, os.environ, place.root, plan=None).notify
     if not channels:
         raise ConfigError("a run calls nobody", hint="docs/news.md says how notify in your own settings names somebody")
-    courier = Courier()
-    room = Newsroom(channels, os.environ, str, courier)
+    sender = Sender()
+    notifier = Notifier(channels, os.environ, str, sender)
     for channel in channels:
         if is_test:
-            room.tell(channel, TRIAL)
+            notifier.tell(channel, TRIAL)
         else:
             say(channel.text)
-            room.check(channel)
-    courier.close(_WAIT_S)
-    answers = courier.take_ends()
+            notifier.check(channel)
+    sender.close(_WAIT_S)
+    answers = sender.take_ends()
     for answer in answers:
         say(f"{answer.name}: {answer.words}", style="green" if answer.reached else "red")
-    odd = room.take_failures()
+    odd = notifier.take_failures()
     for event in odd:
         say(event.text, style="red")
     return ExitCode.USER if odd or not all(answer.reached for answer in answers) else ExitCode.DONE

@@ -77,9 +77,9 @@ def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequenc
     if service is None:
         _hear("Apprise knows no service of this address, or needs another package for it")
         return False
-    desk = apprise.Apprise(asset=asset)
-    desk.add(service)
-    return bool(desk.notify(body=text, title=title, notify_type=kind, body_format="text"))
+    target = apprise.Apprise(asset=asset)
+    target.add(service)
+    return bool(target.notify(body=text, title=title, notify_type=kind, body_format="text"))
 
 
 def _use_adapter(waits_s: Sequence[float]) -> None:

@@ -43,7 +43,7 @@ from relay.store.refs import get_branch
 from relay.store.worktrees import find_home
 
 if TYPE_CHECKING:
-    from relay.news.courier import Newsroom
+    from relay.news.notifier import Notifier
 
 
 def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
@@ -205,7 +205,7 @@ class Observers:
     counters: list[Observe] = field(default_factory=list)
     meter: Meter | None = None
     """What the plan has cost; None until that is known."""
-    news: "Newsroom | None" = None
+    news: "Notifier | None" = None
     """None where nobody wants to be called."""
     is_job: bool = False
     """Whether this is the run of one of several phases that are at work side by side."""
@@ -289,13 +289,13 @@ class Observers:
         if not request.settings.notify:
             yield
             return
-        from relay.news.courier import open_newsroom  # the HTTP client that it needs takes its time to load
+        from relay.news.notifier import open_notifier  # the HTTP client that it needs takes its time to load
 
         def clean(text: str) -> str:
             return redact(text, environ_values=secret_values)
 
-        with open_newsroom(request.settings.notify, request.environ, clean, self._tell) as room:
-            self.news = room
+        with open_notifier(request.settings.notify, request.environ, clean, self._tell) as notifier:
+            self.news = notifier
             yield
 
 

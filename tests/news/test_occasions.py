@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.news.courier import DETAIL_CHARS, Watcher
+from relay.news.notifier import DETAIL_CHARS, Watcher
 from relay.session.events import (
     GateFinished,
     JobMoved,

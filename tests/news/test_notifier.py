@@ -11,7 +11,17 @@ import pytest
 from relay.config.extras import advise_extra
 from relay.config.news import Channel
 from relay.news import call
-from relay.news.courier import LAST_S, MOST_CALLS, WAITS_S, CallEnd, Courier, News, Newsroom, open_newsroom, render_news
+from relay.news.notifier import (
+    LAST_S,
+    MOST_CALLS,
+    WAITS_S,
+    CallEnd,
+    News,
+    Notifier,
+    Sender,
+    open_notifier,
+    render_news,
+)
 from relay.session.events import Event, RunEnded, RunStarted
 from tests.news.listener import listen
 
@@ -26,11 +36,11 @@ SECRET = "s3cr3t-0f-mine"
 
 
 def deliver(*jobs, wait_s=30.0, waits_s=AT_ONCE):
-    courier = Courier(waits_s=waits_s)
+    sender = Sender(waits_s=waits_s)
     for job in jobs:
-        courier.send("news", job)
-    courier.close(wait_s)
-    return courier.take_ends()
+        sender.send("news", job)
+    sender.close(wait_s)
+    return sender.take_ends()
 
 
 def post(url, environ=None, **given):
@@ -99,16 +109,16 @@ def test_the_end_waits_for_the_last_message_and_for_nobody_else(endpoint):
     with listen() as other:
         other.answers = [500, 500, 500, 200]
         silent = [post(endpoint.address)] * MOST_CALLS
-        courier = Courier(waits_s=AT_ONCE)
-        courier.send("last", post(other.address))
+        sender = Sender(waits_s=AT_ONCE)
+        sender.send("last", post(other.address))
         for job in silent:
-            courier.send("silent", job)
+            sender.send("silent", job)
         deadline = time.monotonic() + 60
         found: tuple[CallEnd, ...] = ()
         while not any(one.name == "last" for one in found) and time.monotonic() < deadline:
-            found += courier.take_ends()
-        courier.close(0)
-        found += courier.take_ends()
+            found += sender.take_ends()
+        sender.close(0)
+        found += sender.take_ends()
     assert CallEnd(name="last", reached=True, words="answered with 200") in found
     assert CallEnd(name="silent", reached=False, words="too much to tell at once") in found
     assert [one.words for one in found].count("given up at the end of the run") == MOST_CALLS - 1
@@ -143,10 +153,10 @@ def test_a_run_calls_those_who_want_to_know(endpoint):
     said: list[Event] = []
     urls = [f"{endpoint.address}/{name}" for name in ("done", "red", "${NOWHERE}")]
     channels = [Channel(url=url, on=(on,)) for url, on in zip(urls, ("done", "red", "done"), strict=True)]
-    with open_newsroom(channels, os.environ, str, said.append) as room:
+    with open_notifier(channels, os.environ, str, said.append) as notifier:
         for event in (STARTED, ENDED):
-            room.observe(event)
-        assert [event.text for event in room.take_failures()] == [
+            notifier.observe(event)
+        assert [event.text for event in notifier.take_failures()] == [
             "nobody is notified by json: the variable NOWHERE is not set"
         ]
     assert [path for path, *_ in endpoint.seen] == ["/topic/done"]
@@ -156,12 +166,12 @@ def test_a_run_calls_those_who_want_to_know(endpoint):
 def test_a_program_that_is_not_there_is_told_at_the_start_and_once():
     said: list[Event] = []
     missing = Channel(command=("/nonexistent", "{title}"), on=("done",))
-    with open_newsroom([missing], os.environ, str, said.append) as room:
-        room.observe(STARTED)
-        assert [event.text for event in room.take_failures()] == [
+    with open_notifier([missing], os.environ, str, said.append) as notifier:
+        notifier.observe(STARTED)
+        assert [event.text for event in notifier.take_failures()] == [
             "nobody is notified by /nonexistent: there is no program /nonexistent"
         ]
-        room.observe(ENDED)
+        notifier.observe(ENDED)
     assert said == []
 
 
@@ -170,8 +180,8 @@ def test_a_run_that_breaks_off_calls_too_and_hides_secrets(endpoint):
     channels = [Channel(url=endpoint.address, details=True)]
 
     def break_off():
-        with open_newsroom(channels, {}, lambda text: text.replace(SECRET, "…"), said.append) as room:
-            room.observe(STARTED)
+        with open_notifier(channels, {}, lambda text: text.replace(SECRET, "…"), said.append) as notifier:
+            notifier.observe(STARTED)
             raise RuntimeError(f"the disk with {SECRET} is full")
 
     with pytest.raises(RuntimeError):
@@ -182,7 +192,7 @@ def test_a_run_that_breaks_off_calls_too_and_hides_secrets(endpoint):
 
 def test_without_apprise_it_is_said_at_the_start_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
-    room = Newsroom([Channel(url="ntfys://ntfy.sh/x")], {}, str, Courier())
-    room.observe(STARTED)
-    [event] = room.take_failures()
+    notifier = Notifier([Channel(url="ntfys://ntfy.sh/x")], {}, str, Sender())
+    notifier.observe(STARTED)
+    [event] = notifier.take_failures()
     assert event.text.endswith(f"ntfys: Apprise is not installed: {advise_extra('notify')}")

@@ -222,7 +222,7 @@ class CallEnd:
     """The last line of its output."""
 
 
-class Courier:
+class Sender:
     """Starts calls and reads their results. Mutable: it holds the open calls."""
 
     def __init__(self, *, waits_s: Sequence[float] = WAITS_S) -> None:
@@ -285,7 +285,7 @@ def find_missing_part(job: Job) -> str:
     return "" if find_spec("apprise") else f"Apprise is not installed: {advise_extra('notify')}"
 
 
-class Newsroom:
+class Notifier:
     """Notifies channels of a run. Mutable: it follows the run.
 
     Args:
@@ -295,9 +295,9 @@ class Newsroom:
     """
 
     def __init__(
-        self, channels: Sequence[Channel], environ: Mapping[str, str], redact: Callable[[str], str], courier: Courier
+        self, channels: Sequence[Channel], environ: Mapping[str, str], redact: Callable[[str], str], sender: Sender
     ) -> None:
-        self._channels, self._environ, self._redact, self._courier = channels, environ, redact, courier
+        self._channels, self._environ, self._redact, self._sender = channels, environ, redact, sender
         self._watcher = Watcher()
         self._odd: dict[str, None] = {}
         self._told: set[str] = set()
@@ -330,7 +330,7 @@ class Newsroom:
     def tell(self, channel: Channel, news: News) -> None:
         """Notify one channel, whatever occasions it asks for."""
         if job := self._render(channel, news):
-            self._courier.send(channel.name, job)
+            self._sender.send(channel.name, job)
 
     def _render(self, channel: Channel, news: News) -> Job | None:
         try:
@@ -344,7 +344,7 @@ class Newsroom:
 
     def take_failures(self) -> tuple[Noticed, ...]:
         """Return notices of failed notifications, each once."""
-        lost = [f"{answer.name}: {answer.words}" for answer in self._courier.take_ends() if not answer.reached]
+        lost = [f"{answer.name}: {answer.words}" for answer in self._sender.take_ends() if not answer.reached]
         new = [words for words in (*self._odd, *lost) if words not in self._told]
         self._told.update(new)
         return tuple(Noticed(text=f"nobody is notified by {words}", warning=True) for words in dict.fromkeys(new))
@@ -354,9 +354,9 @@ TRIAL = News(occasion="test", text="this is what a run would tell you", details=
 
 
 @contextmanager
-def open_newsroom(
+def open_notifier(
     channels: Sequence[Channel], environ: Mapping[str, str], redact: Callable[[str], str], tell: Observe
-) -> Iterator[Newsroom]:
+) -> Iterator[Notifier]:
     """Follow a run. At its end open calls have a moment, and failures are reported.
 
     Args:
@@ -364,14 +364,14 @@ def open_newsroom(
         environ: For ``${NAME}``.
         tell: Receives a notice per failure.
     """
-    courier = Courier()
-    room = Newsroom(channels, environ, redact, courier)
+    sender = Sender()
+    notifier = Notifier(channels, environ, redact, sender)
     try:
-        yield room
+        yield notifier
     except Exception as error:
-        room.fail(error)
+        notifier.fail(error)
         raise
     finally:
-        courier.close(LAST_S)
-        for failure in room.take_failures():
+        sender.close(LAST_S)
+        for failure in notifier.take_failures():
             tell(failure)
