@@ -20,7 +20,7 @@ from pathlib import Path
 
 from processes import git
 
-from relay.fleet.claims import Bid, ClaimDesk, NotTaken, PhaseClaim, list_in_turn, name_plan
+from relay.fleet.claims import Bid, ClaimRegistry, NotTaken, PhaseClaim, list_in_turn, name_plan
 from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import open_repo
 
@@ -68,13 +68,13 @@ class SlowRemote(Remote):
         return pushed
 
 
-def work(desk: ClaimDesk, phases: tuple[str, ...], phase_s: float) -> None:
+def work(registry: ClaimRegistry, phases: tuple[str, ...], phase_s: float) -> None:
     """Claim phases, as `relay work --phase all` does, until all are done."""
     tally = SlowRemote.tally
     while len(tally.done) < len(phases):
         begun = time.monotonic()
         try:
-            taken = claim_one(desk, [phase for phase in phases if phase not in tally.done])
+            taken = claim_one(registry, [phase for phase in phases if phase not in tally.done])
         except RemoteError:
             tally.busy += 1
             continue
@@ -82,31 +82,31 @@ def work(desk: ClaimDesk, phases: tuple[str, ...], phase_s: float) -> None:
             time.sleep(0 if taken else random.uniform(0, _PAUSE_S))
             continue
         if taken.phase_id in tally.done:
-            end(desk, taken)
+            end(registry, taken)
             continue
         tally.claim_s.append(time.monotonic() - begun)
-        held = hold(desk, taken, phase_s)
+        held = hold(registry, taken, phase_s)
         with tally.lock:
             tally.twice += taken.phase_id in tally.done
             tally.done.add(taken.phase_id)
-        end(desk, held)
+        end(registry, held)
 
 
-def hold(desk: ClaimDesk, claim: PhaseClaim, phase_s: float) -> PhaseClaim:
+def hold(registry: ClaimRegistry, claim: PhaseClaim, phase_s: float) -> PhaseClaim:
     """Work on a phase: sleep, with a sign of life each third of the lease, as `relay.fleet.holding` gives them."""
     ends_s = time.monotonic() + phase_s
-    while (left_s := ends_s - time.monotonic()) > desk.lease_s / 3:
-        time.sleep(desk.lease_s / 3)
-        claim = renew(desk, claim)
+    while (left_s := ends_s - time.monotonic()) > registry.lease_s / 3:
+        time.sleep(registry.lease_s / 3)
+        claim = renew(registry, claim)
     time.sleep(left_s)
     return claim
 
 
-def renew(desk: ClaimDesk, claim: PhaseClaim) -> PhaseClaim:
+def renew(registry: ClaimRegistry, claim: PhaseClaim) -> PhaseClaim:
     """Show a sign of life; a claim that was lost, or a remote that does not take it, is counted."""
     tally = SlowRemote.tally
     try:
-        fresh = desk.renew(claim)
+        fresh = registry.renew(claim)
     except RemoteError:
         fresh = None
     with tally.lock:
@@ -115,24 +115,24 @@ def renew(desk: ClaimDesk, claim: PhaseClaim) -> PhaseClaim:
     return fresh or claim
 
 
-def claim_one(desk: ClaimDesk, phases: Sequence[str]) -> PhaseClaim | NotTaken | None:
+def claim_one(registry: ClaimRegistry, phases: Sequence[str]) -> PhaseClaim | NotTaken | None:
     """Claim one of the phases that are free, as a worker does; None: there is none."""
-    claims = desk.read()
-    for phase_id in list_in_turn(phases, claims, desk.worker):
+    claims = registry.read()
+    for phase_id in list_in_turn(phases, claims, registry.worker):
         if claims.find(phase_id):
             return None
         bid = Bid(phase_id=phase_id, reserve_usd=0.5, cap_usd=1e6, spent_usd=0.0, seen_usd=0.0, ended=claims.ended)
-        taken = desk.take(bid)
+        taken = registry.take(bid)
         if isinstance(taken, PhaseClaim) or taken.is_stale:
             return taken
     return None
 
 
-def end(desk: ClaimDesk, taken: PhaseClaim) -> None:
+def end(registry: ClaimRegistry, taken: PhaseClaim) -> None:
     """Give a claim back; a busy remote is asked again."""
     while True:
         try:
-            desk.give_back(taken)
+            registry.give_back(taken)
             break
         except RemoteError:
             SlowRemote.tally.busy += 1
@@ -151,14 +151,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder).resolve()
         git(top, "init", "-q", "--bare", "away.git")
-        desks = [make_desk(top, number) for number in range(asked.workers)]
+        registries = [make_registry(top, number) for number in range(asked.workers)]
         phases = tuple(str(number) for number in range(1, asked.phases + 1))
         begun = time.monotonic()
         with ThreadPoolExecutor(asked.workers) as pool:
-            for one in [pool.submit(work, desk, phases, asked.phase_s) for desk in desks]:
+            for one in [pool.submit(work, registry, phases, asked.phase_s) for registry in registries]:
                 one.result()
         wall = time.monotonic() - begun
-        left = desks[0].read()
+        left = registries[0].read()
     waits = sorted(tally.claim_s)
     ideal = asked.phases * asked.phase_s / asked.workers
     print(f"{asked.phases} phases of {asked.phase_s:g} s, {asked.workers} workers, {asked.latency_ms:g} ms")
@@ -172,15 +172,15 @@ def main() -> int:
     return int(tally.twice > 0 or bool(left.held))
 
 
-def make_desk(top: Path, number: int) -> ClaimDesk:
-    """Return the desk of a worker with a repository of its own."""
+def make_registry(top: Path, number: int) -> ClaimRegistry:
+    """Return the registry of a worker with a repository of its own."""
     name = f"w{number}"
     git(top, "init", "-q", name)
     git(top / name, "config", "user.name", "Benchmark")
     git(top / name, "config", "user.email", "benchmark@example.invalid")
     remote = SlowRemote(repo=open_repo(top / name), name=str(top / "away.git"), environ=os.environ)
     key = name_plan("main", "PLAN.md")
-    return ClaimDesk(remote=remote, plan_key=key, worker=name, lease_s=300, now=time.time)
+    return ClaimRegistry(remote=remote, plan_key=key, worker=name, lease_s=300, now=time.time)
 
 
 if __name__ == "__main__":

@@ -184,20 +184,20 @@ def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[
     """Book what lost workers have spent, and free what is set aside for them; yield a sentence for each of them."""
     from relay.base.words import render_usd
     from relay.fleet.exchange import keep_booked
-    from relay.fleet.overview import fetch_plan, open_desk
+    from relay.fleet.overview import fetch_plan, open_registry
     from relay.session.usage import Spent
     from relay.store.refs import get_branch
     from relay.store.spend_records import Whose
 
     branch = get_branch(remote.repo)
-    desk = open_desk(remote, branch, plan_path)
-    tip, _ = fetch_plan(remote, branch, plan_path, desk.refspec)
-    if not desk.recall().find_lost(desk.now()):
+    registry = open_registry(remote, branch, plan_path)
+    tip, _ = fetch_plan(remote, branch, plan_path, registry.refspec)
+    if not registry.recall().find_lost(registry.now()):
         yield "nothing is set aside for a lost worker"
         return
     own = Whose(plan_path=plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
     booked = [keep_booked(remote.repo, branch, own, Spent(cost_usd=spent_usd))] if spent_usd else []
-    for one in desk.free_lost(*booked):
+    for one in registry.free_lost(*booked):
         yield f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: free again"
     yield f"{render_usd(spent_usd)} are booked"
 

@@ -1,4 +1,4 @@
-"""What `relay run` begins with, decided before anything is opened; its dry run says the same."""
+"""Decide how `relay run` begins, before anything is opened; ``--dry-run`` shows the same."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -20,21 +20,21 @@ from relay.store.worktrees import lock_worktree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where the first session is."""
+    """The first phase of a run, and the open jobs."""
 
     phase: Phase | None = None
-    """The first one here; None where there is none, or that cannot be known yet."""
+    """The first phase in this work tree; None where there is none, or it cannot be known yet."""
     open_jobs: Mapping[str, str] = field(default_factory=dict)
-    """Phases that have work of their own which has not landed, and where: a work tree, or a branch that lost it."""
+    """Phases with work that has not landed: id → the work tree, or the branch where the work tree is gone."""
     side_by_side: bool = False
-    """Whether phases have work trees of their own, the open ones first."""
+    """Whether phases run in work trees of their own, open jobs first."""
 
 
 def require_phases(request: RunRequest, plan: Plan, selection: Selection) -> RunRequest:
-    """Return the request with the phases that it is for.
+    """Return the request with its phases.
 
     Raises:
-        PlanError: Their boxes would say nothing, or most of the plan's work holds none.
+        PlanError: A phase has no gate, or most of the plan's work has no checkbox.
     """
     with within(request.plan_path):
         require_covered(plan.outline)
@@ -44,13 +44,13 @@ def require_phases(request: RunRequest, plan: Plan, selection: Selection) -> Run
 
 
 def get_beginning(request: RunRequest, situation: Situation, selection: Selection, *, jobs: int) -> Beginning:
-    """Return what a run begins with.
+    """Return how a run begins.
 
     Args:
         jobs: How many phases may be at work at once.
 
     Raises:
-        PlanError: The phase that was asked for cannot be run.
+        PlanError: The requested phase cannot be run.
         RepoError: It has work elsewhere that has not landed.
     """
     open_jobs = _find_open_jobs(request.repo, request.plan_path, situation.plan)
@@ -79,7 +79,7 @@ def _find_open_jobs(repo: Repo, plan_path: str, plan: Plan) -> Mapping[str, str]
 
 
 def tidy_jobs(request: RunRequest) -> None:
-    """Take away the work trees that a run has left which was killed behind its last landing."""
+    """Remove the work trees of a run that was killed after its last landing."""
     if not has_jobs(request.repo):
         return
     from relay.fleet.worktrees import remove_free

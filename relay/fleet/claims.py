@@ -1,9 +1,10 @@
-"""Claims on phases at a remote, and what they reserve: taken, renewed, taken over and given back by compare-and-swap.
+"""Claims on phases at a remote and the money that they reserve.
 
-A claim is a commit without files under ``refs/relay/claims/<plan>/phase/<phase>``; only its holder, who knows its id,
-can renew it. What all claims of a plan have reserved stands in ``…/account``, which moves in the same push, so that two
-machines cannot both take the last of the money. Clocks need not agree: a claim is taken over only when the other worker
-has seen by its own clock that the claim did not move for as long as its holder may be silent (`LeaseClock`).
+Workers take, renew, take over and give back claims by compare-and-swap. A claim is a commit without files under
+``refs/relay/claims/<plan>/phase/<phase>``; only its holder, who knows its id, can renew it. The ref ``…/account`` holds
+the reservations of all claims of a plan. It moves in the same push, so two machines cannot both take the last of the
+money. Clocks need not agree: a worker takes over another one's claim only after it has seen, by its own clock, that the
+claim did not move for the length of its lease (`LeaseClock`).
 """
 
 import hashlib
@@ -30,24 +31,24 @@ _WORKER = "Relay-Worker"
 _EXPIRES = "Relay-Expires"
 """Seconds since the epoch, by the holder's clock."""
 _LEASE = "Relay-Lease"
-"""Seconds that the holder may take to its next sign of life, whatever the clocks say."""
+"""The lease: seconds until the holder's next renewal is due, whatever the clocks say."""
 _STATE = "Relay-PhaseClaim"
 _RESERVED = "Relay-Reserved"
-"""Of a claim: dollars. Of the account, one for each phase: dollars, who reserved them, the attempt, the phase."""
+"""In a claim: dollars. In the account, one for each phase: dollars, worker, attempt, phase."""
 _ENDED = "Relay-Ended"
-"""Of the account: how many claims have ended or were taken over, with what they cost in other refs since."""
+"""In the account: how many claims have ended or were taken over. Other refs hold their cost since then."""
 _BEFORE = "Relay-Seen"
-"""What was known to be spent on the phase when it was claimed, in dollars."""
+"""Dollars known to be spent on the phase when it was claimed."""
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: two claims that are otherwise the same have to be two commits
 _PARTS = 4
 _LONGEST_TIME = 12
 MOST_LEASE_S = 3_600
-"""Without a sign of life for longer, no claim holds, whatever it says: anybody who may push one could forge it."""
+"""The longest lease. relay ignores a longer one: anybody who may push a claim could write any number."""
 _AMOUNT = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 class ClaimState(StrEnum):
-    """What a claim says."""
+    """Whether a worker or a person has the phase."""
 
     HELD = "held"
     """Somebody works on the phase."""
@@ -57,7 +58,7 @@ class ClaimState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseClaim:
-    """What one phase's ref says."""
+    """The claim on one phase, as its ref holds it."""
 
     phase_id: str
     worker: str
@@ -69,13 +70,13 @@ class PhaseClaim:
     reserved_usd: float | None
     """None without a cap."""
     seen_usd: float
-    """What was known to be spent on the phase when it was claimed."""
+    """Known to be spent on the phase when it was claimed."""
     lease_s: int = 0
-    """How long its holder may show no sign of life; 0 where it does not say."""
+    """How long the claim holds without being renewed; 0 where it does not say."""
     words: str = ""
     """Why it waits."""
     noted: tuple[tuple[str, str], ...] = ()
-    """The open session and its cost at the last sign of life, as trailers: its snapshots may not say so yet."""
+    """The open session and its cost at the last renewal, as trailers; its checkpoints may not have them yet."""
     commit: str = ""
 
 
@@ -89,21 +90,21 @@ class Reservation:
     cost_usd: float
 
     def is_of(self, claim: PhaseClaim) -> bool:
-        """Return whether this claim made it."""
+        """Return whether `claim` made this reservation."""
         return (self.phase_id, self.worker, self.attempt) == (claim.phase_id, claim.worker, claim.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """All that is claimed of a plan."""
+    """All claims on the phases of a plan, and their reservations."""
 
     held: tuple[PhaseClaim, ...] = ()
     reserved: tuple[Reservation, ...] = ()
-    """Of claims that are held, and of lost ones: what their workers may have spent and nobody can see."""
+    """Of held claims, and of lost ones, whose workers may have spent the money unseen."""
     account: str | None = None
-    """The commit that says so; None before the first claim."""
+    """The account's commit; None before the first claim."""
     ended: int = 0
-    """Counts up with each claim that ends: what was reserved for it is spent since, as its refs say."""
+    """How many claims have ended. Other refs hold their cost."""
 
     def find(self, phase_id: str) -> PhaseClaim | None:
         """Return the claim on a phase; None when it is free."""
@@ -111,11 +112,11 @@ class Claims:
 
     @property
     def reserved_usd(self) -> float:
-        """All that is set aside."""
+        """The sum of all reservations."""
         return sum(one.cost_usd for one in self.reserved)
 
     def find_lost(self, now: float) -> tuple[Reservation, ...]:
-        """Return what is set aside for workers whose claims ran out, if clocks agree: they may have spent it unseen."""
+        """Return the reservations of expired claims, if clocks agree; their workers may have spent the money unseen."""
         held = [claim for claim in self.held if claim.state is ClaimState.HELD and now <= claim.expires_s]
         return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in held))
 
@@ -126,12 +127,12 @@ NOBODY = PhaseClaim(
 
 
 def is_at_work(claim: PhaseClaim, *, now: float) -> bool:
-    """Return whether somebody works under a claim, if clocks agree; `now` in seconds since the epoch."""
+    """Return whether a worker holds the claim, if clocks agree; `now` is in seconds since the epoch."""
     return claim.state is ClaimState.HELD and now <= claim.expires_s <= now + MOST_LEASE_S
 
 
 def describe_claim(claim: PhaseClaim, *, now: float) -> str:
-    """Say who has a phase: ``claimed by …``, ``waiting for a person: …``."""
+    """Return who has a phase, in words: ``claimed by …``, ``waiting for a person: …``."""
     if claim.state is ClaimState.WAITS:
         return f"waiting for a person: {claim.words}"
     left = claim.expires_s - now
@@ -140,15 +141,7 @@ def describe_claim(claim: PhaseClaim, *, now: float) -> str:
     return f"claimed by {claim.worker} (attempt {claim.attempt}), {until}"
 
 
-def make_reservation(claim: PhaseClaim) -> Reservation:
-    """Return what a claim sets aside."""
-    return Reservation(
-        phase_id=claim.phase_id, worker=claim.worker, attempt=claim.attempt, cost_usd=claim.reserved_usd or 0.0
-    )
-
-
-def render_claim(claim: PhaseClaim) -> Message:
-    """Return what a claim's commit says."""
+def _render_claim(claim: PhaseClaim) -> Message:
     found = (
         (trailers.PHASE, claim.phase_id),
         (_WORKER, claim.worker),
@@ -165,15 +158,13 @@ def render_claim(claim: PhaseClaim) -> Message:
     return Message(subject=subject, body=claim.words, trailers=found)
 
 
-def render_account(reserved: tuple[Reservation, ...], *, ended: int) -> Message:
-    """Return what the account's commit says."""
+def _render_account(reserved: tuple[Reservation, ...], *, ended: int) -> Message:
     found = tuple((_RESERVED, f"{one.cost_usd:.6f} {one.worker} {one.attempt} {one.phase_id}") for one in reserved)
     own = (*found, (_ENDED, str(ended)), (_TOKEN, secrets.token_hex(8)))
     return Message(subject="relay: what is reserved", trailers=own)
 
 
-def parse_claim(text: CommitText) -> PhaseClaim | None:
-    """Read a claim; None when the commit is not one."""
+def _parse_claim(text: CommitText) -> PhaseClaim | None:
     state, phase_id = text.get(_STATE), text.get(trailers.PHASE)
     if state not in set(ClaimState) or not phase_id:
         return None
@@ -196,13 +187,7 @@ def _parse_time(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _LONGEST_TIME else 0
 
 
-def parse_ended(text: CommitText) -> int:
-    """Read how many claims have ended, of the account."""
-    return trailers.parse_count(text.get(_ENDED), 0)
-
-
-def parse_account(text: CommitText) -> tuple[Reservation, ...]:
-    """Read what is reserved; what is no reservation is passed over."""
+def _parse_account(text: CommitText) -> tuple[Reservation, ...]:
     rows = (value.split(" ", _PARTS - 1) for value in text.get_all(_RESERVED))
     return tuple(
         Reservation(phase_id=phase_id, worker=worker, attempt=trailers.parse_count(attempt, 1), cost_usd=float(cost))
@@ -212,33 +197,33 @@ def parse_account(text: CommitText) -> tuple[Reservation, ...]:
 
 
 _MOST_ASIDE = 4
-"""Who lost a push waits up to as long as it took, twice as long behind the second, and so on up to this."""
+"""After losing a push a worker waits for a random part of its duration, then of twice that, up to this factor."""
 LEASE_S = 300
-"""How long a claim holds without a sign of life, where nobody says otherwise."""
+"""The default lease: how long a claim holds without being renewed."""
 ATTEMPTS = 12
-"""How often a push is tried that others keep overtaking."""
+"""How often to try a push that others overtake."""
 
 
 class ContentionError(RemoteError):
-    """Others were faster, each time: the remote is well, and there are many workers."""
+    """Other workers were faster each time. The remote is well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What a worker wants."""
+    """A worker's request for a phase and for money."""
 
     phase_id: str
     reserve_usd: float | None
     """None without a cap."""
     cap_usd: float | None
     spent_usd: float
-    """On the whole plan, as far as the remote knows."""
+    """Spent on the whole plan, as far as the remote knows."""
     seen_usd: float
-    """On this phase."""
+    """Spent on this phase."""
     instead: str = ""
-    """The claim that it takes over, seen not to move; empty when the phase has to be free."""
+    """The commit of the claim to take over, which has expired; empty when the phase must be free."""
     ended: int = 0
-    """As of `Claims`, read before `spent_usd` was."""
+    """`Claims.ended`, read before `spent_usd`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,18 +232,18 @@ class NotTaken:
 
     words: str
     by: tuple[PhaseClaim, ...] = ()
-    """Who has it; nobody where the money does not suffice."""
+    """The claims in the way; empty where the money does not suffice."""
     is_stale: bool = False
-    """A claim has ended since the bid: more is spent than it knows, and its phase may be done. Look again."""
+    """Whether a claim has ended since the bid: more is spent than it says, and the phase may be done. Bid again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimDesk:
-    """Where one worker claims phases of one plan."""
+class ClaimRegistry:
+    """Reads and changes the claims on one plan's phases, for one worker."""
 
     remote: Remote
     plan_key: str
-    """As `name_plan` makes it."""
+    """From `name_plan`."""
     worker: str
     lease_s: int
     now: Callable[[], float]
@@ -266,7 +251,7 @@ class ClaimDesk:
     """Waits for seconds."""
 
     def read(self) -> Claims:
-        """Fetch what is claimed.
+        """Fetch the claims.
 
         Raises:
             RemoteError: The remote cannot be reached.
@@ -275,24 +260,24 @@ class ClaimDesk:
         return self.recall()
 
     def recall(self) -> Claims:
-        """Return what was claimed when this clone last asked its remote, or claimed itself; nobody is asked."""
+        """Return the claims as this clone last fetched or made them, without asking the remote."""
         repo, here = self.remote.repo, self._here
         held = (read_text(repo, commit) for commit in repo.list_refs(f"{here}phase/").values())
         account = repo.list_refs(here).get(f"{here}account")
         text = None if account is None else read_text(repo, account)
-        found = sorted((claim for text in held if (claim := parse_claim(text))), key=lambda claim: claim.phase_id)
+        found = sorted((claim for text in held if (claim := _parse_claim(text))), key=lambda claim: claim.phase_id)
         return Claims(
             held=tuple(found),
-            reserved=parse_account(text) if text else (),
+            reserved=_parse_account(text) if text else (),
             account=account,
-            ended=parse_ended(text) if text else 0,
+            ended=trailers.parse_count(text.get(_ENDED), 0) if text else 0,
         )
 
     def take(self, bid: Bid, known: Claims | None = None) -> PhaseClaim | NotTaken:
         """Claim a phase and reserve its money, or say why not.
 
         Args:
-            known: What was claimed a moment ago, where that was asked; whoever was faster since is met by the push.
+            known: The claims, if they were read a moment ago. The push fails where somebody was faster since.
 
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
@@ -320,7 +305,7 @@ class ClaimDesk:
                 return claim
 
     def renew(self, claim: PhaseClaim, *results: RefUpdate) -> PhaseClaim | None:
-        """Hold a claim for another while, and push what has come of it; None when it is somebody else's by now.
+        """Renew a claim and push the phase's refs with it; None when the claim is somebody else's by now.
 
         Raises:
             RemoteError: The remote cannot be reached; the claim stays as it was, and nothing was pushed.
@@ -330,13 +315,13 @@ class ClaimDesk:
         return fresh if self._push(own, *results) else None
 
     def give_back(self, claim: PhaseClaim, *results: RefUpdate, waits: str = "", known: Claims | None = None) -> bool:
-        """Push what came of a claim, and end it with its reservation, in one step.
+        """Push the phase's refs and end the claim with its reservation, in one step.
 
         Args:
-            claim: As it was last renewed.
+            claim: The last one that `renew` or `take` returned.
             results: Refs to push with it.
             waits: Why a person is needed; empty to leave the phase free.
-            known: As of `take`.
+            known: As for `take`.
 
         Returns:
             False when the claim is somebody else's by now, or a result is not where it was; nothing was pushed then.
@@ -358,10 +343,10 @@ class ClaimDesk:
                 return False
 
     def free_lost(self, *booked: RefUpdate, own: PhaseClaim | None = None) -> tuple[Reservation, ...]:
-        """Free what is set aside for lost workers of whom is known what they have spent; return it.
+        """Free the reservations of lost workers once their spend is known; return them.
 
         Args:
-            booked: What they have spent, as refs that go to the remote with it.
+            booked: Refs that hold their spend, pushed with it.
             own: The lost claim; None for all of them.
 
         Raises:
@@ -374,16 +359,16 @@ class ClaimDesk:
             if not (lost or booked):
                 return ()
             kept = tuple(one for one in claims.reserved if one not in lost)
-            account = self._write(render_account(kept, ended=claims.ended + 1))  # who bids has to count it
+            account = self._write(_render_account(kept, ended=claims.ended + 1))  # who bids has to count it
             if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account), *booked):
                 return lost
             there = self.remote.list_refs(*(update.ref for update in booked)) if booked else {}
             booked = tuple(update for update in booked if update.ref not in there)  # a push whose answer was lost
 
     def _look(self, known: Claims | None = None) -> Iterator[Claims]:
-        """Yield what is claimed, at first what is known, and again behind each push that lost.
+        """Yield the claims, at first `known`, and again after each lost push.
 
-        Not at once: others lost it at the same moment.
+        It pauses before: other workers lost a push at the same moment.
         """
         seen = set()
         for losses in range(1, ATTEMPTS + 1):
@@ -401,10 +386,10 @@ class ClaimDesk:
     def write_off(
         self, reserved: tuple[Reservation, ...], lost: PhaseClaim | None, seen_usd: float
     ) -> tuple[Reservation, ...]:
-        """Return what stays reserved when a claim is taken over: its worker may have spent all that nobody has seen."""
+        """Return the reservations that stay when a claim is taken over: its worker may have spent the unseen rest."""
         if lost is None or lost.state is ClaimState.WAITS:
             return reserved
-        # What this machine spent before it was killed it sees itself.
+        # A worker of this machine was killed: all of its spend is known here.
         shown = seen_usd - lost.seen_usd if lost.worker != self.worker else lost.reserved_usd or 0.0
         cut = (replace(one, cost_usd=one.cost_usd - max(0.0, shown)) if one.is_of(lost) else one for one in reserved)
         return tuple(one for one in cut if one.cost_usd > 0)
@@ -417,10 +402,13 @@ class ClaimDesk:
         kept: tuple[Reservation, ...],
         *results: RefUpdate,
     ) -> bool:
-        """Push a claim's change with the account's; False when somebody was faster."""
+        """Push a changed claim with the account; False when somebody was faster."""
         is_paid = new is not None and new.reserved_usd is not None and new.state is ClaimState.HELD
-        own = [make_reservation(new)] if new is not None and is_paid else []
-        account = self._write(render_account((*kept, *own), ended=claims.ended + (old is not None)))
+        if new is not None and is_paid:
+            cost_usd = new.reserved_usd or 0.0
+            own = Reservation(phase_id=new.phase_id, worker=new.worker, attempt=new.attempt, cost_usd=cost_usd)
+            kept = (*kept, own)
+        account = self._write(_render_account(kept, ended=claims.ended + (old is not None)))
         phase_id = (new or old or NOBODY).phase_id
         return self._push(
             RefUpdate(ref=self._name(phase_id), old=old.commit if old else None, new=new.commit if new else None),
@@ -437,13 +425,12 @@ class ClaimDesk:
         return pushed.end is PushEnd.DONE
 
     def _note_here(self, updates: Sequence[RefUpdate]) -> None:
-        """Have this clone know its own claims as they are now, also when it is killed before it asks again."""
         repo = self.remote.repo
         for update in updates:
             if not update.ref.startswith(self._place):
                 continue
             ref = update.ref.replace(self._place, self._here, 1)
-            with suppress(GitError, OSError):  # for a person only; the next fetch has it
+            with suppress(GitError, OSError):  # only `relay status` reads these before the next fetch
                 old = refs.find_ref(repo, ref)
                 if update.new is not None:
                     refs.move_ref(repo, ref, update.new, old)
@@ -466,7 +453,7 @@ class ClaimDesk:
 
     def _store(self, claim: PhaseClaim) -> PhaseClaim:
         own = replace(claim, lease_s=self.lease_s)
-        return replace(own, commit=self._write(render_claim(own)))
+        return replace(own, commit=self._write(_render_claim(own)))
 
     def _write(self, message: Message) -> str:
         repo = self.remote.repo
@@ -474,7 +461,7 @@ class ClaimDesk:
 
     @property
     def refspec(self) -> str:
-        """What a fetch takes along for `recall` to know it."""
+        """The refspec that fetches what `recall` reads."""
         return f"+{self._place}*:{self._here}*"
 
     @property
@@ -490,9 +477,9 @@ class ClaimDesk:
 
 
 def list_in_turn(phase_ids: Sequence[str], claims: Claims, worker: str) -> tuple[str, ...]:
-    """Return phases in the order that a worker tries them: the first that is free, others, those that are claimed.
+    """Return the phases in the order in which a worker tries them: first free one, other free ones, claimed ones.
 
-    Behind the first each worker has an order of its own, so that those who lost one race do not meet in the next.
+    After the first, each worker has an order of its own, so that workers that lost one race do not meet in the next.
     """
     held = {claim.phase_id for claim in claims.held}
     first, *rest = (*(phase for phase in phase_ids if phase not in held), "")
@@ -501,15 +488,15 @@ def list_in_turn(phase_ids: Sequence[str], claims: Claims, worker: str) -> tuple
 
 
 def name_plan(branch: str, plan_path: str) -> str:
-    """Return a name for a plan that is the same on every machine: of its branch and its file."""
+    """Return a name for a plan, from its branch and file; it is the same on every machine."""
     return hashlib.sha256(f"{branch}\0{plan_path}".encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class LeaseClock:
-    """Since when each claim is as it is, as far as this process has seen. Mutable: it grows with each look.
+    """Knows since when this process has seen each claim unchanged. Mutable: `note` updates it.
 
     Args:
-        clock: Seconds, on a clock of this machine alone.
+        clock: Seconds on a clock of this machine.
     """
 
     def __init__(self, clock: Callable[[], float] = read_clock) -> None:
@@ -517,11 +504,11 @@ class LeaseClock:
         self._since: Mapping[str, float] = {}
 
     def note(self, claims: Claims) -> None:
-        """Take note of what is claimed now; what has moved is seen for the first time."""
+        """Note the claims as they are now; a claim that has moved starts anew."""
         now = self._clock()
         self._since = {claim.commit: self._since.get(claim.commit, now) for claim in claims.held}
 
     def find_wait_s(self, claim: PhaseClaim) -> float:
-        """Return how much longer a claim must not move before its worker is taken for dead; 0 and less: it is."""
+        """Return the seconds until the worker of an unmoved claim counts as dead; 0 or less: it does."""
         now = self._clock()
         return (claim.lease_s or LEASE_S) - (now - self._since.get(claim.commit, now))

@@ -1,4 +1,4 @@
-"""The clones that a fleet's worker keeps: one for each remote and branch, made when a ticket first names them."""
+"""The clones of a fleet's worker: one for each remote and branch, made when a ticket first names them."""
 
 import hashlib
 import secrets
@@ -22,12 +22,12 @@ _WORKER_NOTE = "worker"
 
 
 def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell: Callable[[str], object]) -> Repo:
-    """Return a work tree on the branch of a ticket; what a kill cut off is gone on with.
+    """Return a work tree on a ticket's branch; finish a clone that a killed worker began.
 
     Args:
         folder: Where the worker keeps its clones.
         ticket: Names the remote and the branch.
-        tell: Told how far the first fetch is when it takes a while.
+        tell: Takes progress messages of a long first fetch.
 
     Raises:
         RepoError: The remote cannot be reached, or has no such branch.
@@ -40,7 +40,7 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     if not (place / STORE / ".git" / "HEAD").exists():
         make_store(place, STORE, environ)
     store = open_repo(place / STORE, environ)
-    # Not to the branch itself: what a fetch that was killed leaves there, nobody may clear.
+    # Not to the branch itself: nobody may clear the locks that a killed fetch leaves there.
     ref, seen = f"refs/heads/{ticket.branch}", f"refs/remotes/origin/{ticket.branch}"
     Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{seen}")
     if (tip := store.find_commit(seen)) is None:
@@ -53,13 +53,13 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
 
 
 def find_worker(main: Repo) -> str:
-    """Return the name of this clone among the workers; empty where it never was one."""
+    """Return this clone's worker name; empty where it never was a worker."""
     token = read_note(main, _WORKER_NOTE).strip()
     return f"{socket.gethostname()}-{token}" if token.isalnum() else ""
 
 
 def ensure_worker(main: Repo) -> str:
-    """Return the name of this clone among the workers; made once."""
+    """Return this clone's worker name, made at first use."""
     if not (name := find_worker(main)):
         main.make_relay_dir()
         write_note(main, _WORKER_NOTE, secrets.token_hex(4))

@@ -1,7 +1,7 @@
-"""Placing work on machines: the one module that knows the engine, Procrastinate on PostgreSQL.
+"""The queue of phases for many machines: the one module that knows Procrastinate on PostgreSQL.
 
-Git holds the truth; what stands here says only which phases wait for a worker, and who is alive. All of it can be lost
-and submitted again. A ticket names a phase and where its plan is: it is small, and holds no secret and no prompt.
+Git holds the truth. The queue holds only which phases wait for a worker, and which workers live; it can be lost and
+filled again. A ticket names a phase and its plan's place: it is small, and holds no secret and no prompt.
 
 Weighed, each with real processes and ``kill -9``: Dask runs paid work again and forgets all with its scheduler, Ray
 takes running jobs down with its head, the fail-over of DBOS is not free, PgQueuer would do and weighs four times more.
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 _OPEN = 0o055
-"""What the library gives everybody on each directory above its files when root starts it, up to the root."""
+"""Permissions that the library gives to others on each directory above its files when root starts it."""
 _GONE_S, _LOOK_S = 10.0, 0.1
 _USERADD = "useradd"
 _NO_USER = "root's database is another user's, whom useradd makes: PATH=$PATH:/usr/sbin relay fleet up"
 _PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
-"""What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
+"""Paths that the library can use: it quotes nothing, and puts a longer socket into a directory open to everybody."""
 
 
 @contextlib.contextmanager
 def run_database(place: Path) -> Iterator[str]:
-    """Run PostgreSQL on the files below `place`, made when they are not there; hand out its address.
+    """Run PostgreSQL on the files below `place`, made if missing, and yield its address.
 
-    It listens on a socket in that directory only, and is stopped in the end.
+    It listens on a socket in that directory only, and stops at the end of the block.
 
     Raises:
         RelayError: It is not installed, runs already, does not start, or would open directories to everybody.
@@ -89,7 +89,7 @@ def run_database(place: Path) -> Iterator[str]:
 
 
 def _await_end(place: Path) -> None:
-    """Wait for one that was killed to be gone: for a moment the library takes what is left of it for one that runs."""
+    """Wait until a killed database is gone: for a moment the library takes its files for a running one."""
     ends_s = time.monotonic() + _GONE_S
     while not is_up(place) and time.monotonic() < ends_s:
         try:
@@ -110,7 +110,7 @@ def is_up(place: Path) -> bool:
 
 
 def _require_open(path: Path, way_out: str) -> None:
-    """Refuse what the library would change: as root the database is another user's, and it opens the way to it.
+    """Refuse a path that the library would open to others: started by root, the database runs as another user.
 
     Raises:
         RelayError: Not everybody may list a directory above.
@@ -157,16 +157,16 @@ _MOST_CHARS = 900
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _BEAT_S = 5.0
 STALLED_S = 30.0
-"""Without a sign of life of its worker for so long, a ticket is handed to another one."""
+"""A ticket whose worker sends no heartbeat for so long goes to another worker."""
 _CONNECT_S = 10
 _HINT = "relay fleet up runs one here; RELAY_FLEET_URL, or --database, names another"
 _LATER_S = 30
-"""After which a ticket is tried again whose phase somebody else has."""
+"""Seconds until a ticket is tried again whose phase another worker has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """A phase that a worker shall work on."""
+    """A phase for a worker to work on."""
 
     remote: str
     """An address that every worker can reach."""
@@ -176,13 +176,13 @@ class Ticket:
 
     @property
     def key(self) -> str:
-        """What no two tickets that wait have in common."""
+        """Identifies a ticket: no two waiting tickets have the same key."""
         return f"{self.remote} {self.branch} {self.plan_path} {self.phase_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """What the engine knows of a ticket."""
+    """A ticket in the queue."""
 
     number: int
     ticket: Ticket
@@ -207,7 +207,7 @@ Raises `BusyError`, `EndedError`, or a `RelayError` when this worker can do none
 
 
 def check_ticket(ticket: Ticket) -> str:
-    """Say what must not be queued; empty when all is well."""
+    """Return why a ticket must not be queued; empty when it may."""
     if _PASSWORD.search(ticket.remote):
         return "the remote's address holds a password, and what is queued may be read; use a credential helper or ssh"
     return "" if len(ticket.key) <= _MOST_CHARS else f"a ticket has to fit in {_MOST_CHARS} characters"
@@ -260,10 +260,10 @@ class Engine:
         return asyncio.run(ask())
 
     def submit(self, tickets: Sequence[Ticket], *, follows: bool = False) -> tuple[Ticket, ...]:
-        """Queue tickets; return those that were neither waiting nor in hand already.
+        """Queue tickets; return those that were neither waiting nor in work already.
 
         Args:
-            follows: A worker does so, which is done with another: what a person has taken back stays so.
+            follows: Whether a worker queues them after another phase: tickets that a person took back stay out.
 
         Raises:
             RelayError: The database does not answer, or a ticket must not be queued.
@@ -279,7 +279,7 @@ class Engine:
         return self._ask(submit)
 
     def list_placed(self) -> tuple[Placed, ...]:
-        """Return what the engine knows, by number.
+        """Return all tickets, by number.
 
         Raises:
             RelayError: The database does not answer.
@@ -287,7 +287,7 @@ class Engine:
         return self._ask(_list_placed)
 
     def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Take tickets back; those that are worked on hand over. Return those that there were.
+        """Take tickets back and return those that existed; phases in work hand over.
 
         Raises:
             RelayError: The database does not answer.
@@ -300,7 +300,7 @@ class Engine:
         return self._ask(cancel)
 
     def reap(self) -> tuple[int, ...]:
-        """Hand on tickets whose worker shows no sign of life; return them.
+        """Give tickets of workers without a heartbeat to others; return their numbers.
 
         Raises:
             RelayError: The database does not answer.
@@ -308,11 +308,11 @@ class Engine:
         return self._ask(lambda app: _reap(app, self._stalled_s))
 
     def serve(self, work: Work, *, name: str, wait: bool = True) -> None:
-        """Take tickets one after the other until a signal ends it; the one in hand is handed over then.
+        """Take tickets one after the other until a signal; the phase in work then hands over.
 
         Args:
-            work: Does one.
-            wait: Whether to wait for more when there is none.
+            work: Does a ticket.
+            wait: Whether to wait when the queue is empty.
 
         Raises:
             RelayError: The database does not answer, or nothing can be done on this machine.
@@ -360,7 +360,7 @@ class Engine:
 
 
 def _stop(stopping: asyncio.Event, serving: "asyncio.Task[None]") -> None:
-    """Have the ticket in hand handed over, and no other one taken."""
+    """Hand over the ticket in work, and take no other one."""
     if not stopping.is_set():
         stopping.set()
         serving.cancel()
@@ -371,7 +371,7 @@ async def _list_placed(app: "App") -> tuple[Placed, ...]:
 
 
 async def _find_taken_back(app: "App") -> frozenset[Ticket]:
-    """Return the tickets that a person took back, and that nobody has queued since."""
+    """Return the tickets that a person took back and nobody has queued since."""
     last = {one.ticket: one.status for one in sorted(await _list_placed(app), key=lambda one: one.number)}
     return frozenset(ticket for ticket, status in last.items() if status in {"cancelled", "aborted"})
 
@@ -413,7 +413,7 @@ async def _reap_for_ever(app: "App", stalled_s: float) -> None:
 
 
 def _make_retry() -> Any:
-    """Return the engine's strategy: a phase that somebody else has is tried again later, any other end is one."""
+    """Return the queue's strategy: retry a phase later that another worker has; any other end is final."""
     from procrastinate import BaseRetryStrategy, RetryDecision
 
     def decide(_strategy: Any, *, exception: BaseException, **_job: Any) -> RetryDecision | None:

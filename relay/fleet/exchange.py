@@ -1,10 +1,11 @@
 """The state of a phase between a clone and a remote: its branch, open leg, snapshots and cost.
 
-What a clone has of a phase that another machine has gone on with is put aside under ``refs/relay/aside/`` before the
-remote's takes its place: no commit and no snapshot is lost by it.
+When another machine has gone on with a phase, this clone's refs of the phase are put aside under ``refs/relay/aside/``
+before the remote's take their place. No commit and no checkpoint is lost by it.
 
-A note beside each sign of life says which cost it has reported: whoever goes on with the phase counts that much. Cost
-since then, until the worker learns that it lost the claim, is kept under ``refs/relay/spent/<the plan's branch>/``.
+Each renewal of a claim reports the phase's cost, and a note in the clone records the reported cost: whoever goes on
+with the phase counts that much. Cost since then, until the worker learns that it lost the claim, is kept under
+``refs/relay/spent/<the plan's branch>/``.
 """
 
 import hashlib
@@ -37,20 +38,20 @@ _LEAST_USD = 0.000001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownCost:
-    """What a worker's last sign of life has shown of a phase."""
+    """The cost of a phase as the worker's last renewal reported it."""
 
     token: str
-    """Names what is booked, so that it is booked once."""
+    """Names the booked cost, so that it is booked once."""
     attempt: int
-    """Of the claim."""
+    """The claim's attempt."""
     start: str
-    """The commit that the plan's branch was at when the phase was taken up; empty before that."""
+    """The tip of the plan's branch when the worker began with the phase; empty before that."""
     cost_usd: float | None
-    """Of the phase since, and of its open session; None where that is not known."""
+    """Cost of the phase since then, its open session included; None where unknown."""
 
 
 def read_shown(repo: Repo, branch: str) -> ShownCost | None:
-    """Return what was shown of a job's branch; None where this clone has not held its phase, or has given it back."""
+    """Return the cost last reported for a job's branch; None where this clone does not hold its phase."""
     try:
         found = json.loads(read_note(repo, _name_note(branch)))
         return ShownCost(**{name: found[name] for name in ("token", "attempt", "start", "cost_usd")})
@@ -59,29 +60,29 @@ def read_shown(repo: Repo, branch: str) -> ShownCost | None:
 
 
 def note_shown(repo: Repo, branch: str, shown: ShownCost) -> None:
-    """Note what a sign of life has shown."""
+    """Note the cost that a renewal has reported."""
     write_note(repo, _name_note(branch), json.dumps(asdict(shown)), synced=False)
 
 
 def drop_shown(repo: Repo, branch: str) -> None:
-    """Forget it: the remote has all, or the rest is booked."""
+    """Drop the note: the remote has the whole cost, or the rest is booked."""
     drop_note(repo, _name_note(branch))
 
 
 def note_bid(repo: Repo, branch: str, *, attempt: int) -> None:
-    """Note that a phase is about to be claimed: who is killed right behind that has spent nothing on it."""
+    """Note that a phase is about to be claimed: a worker that is killed right after has spent nothing on it."""
     if read_shown(repo, branch) is None:
         note_shown(repo, branch, ShownCost(token=secrets.token_hex(8), attempt=attempt, start="", cost_usd=None))
 
 
 def drop_bid(repo: Repo, branch: str) -> None:
-    """Forget a bid that lost."""
+    """Drop the note of a bid that lost."""
     if (shown := read_shown(repo, branch)) is not None and not shown.start:
         drop_shown(repo, branch)
 
 
 def begin_shown(repo: Repo, plan_path: str, branch: str, phase_id: str, *, attempt: int, start: str) -> None:
-    """Note what is known of a phase as a worker takes it up; what it had not shown of an earlier attempt stays so."""
+    """Note a phase's cost as the worker begins with it; unreported cost of an earlier attempt stays so."""
     if (shown := read_shown(repo, branch)) is None or not shown.start:
         shown = ShownCost(token=secrets.token_hex(8), attempt=attempt, start=start, cost_usd=None)
         shown = replace(shown, cost_usd=find_cost(repo, plan_path, branch, phase_id, start))
@@ -89,7 +90,7 @@ def begin_shown(repo: Repo, plan_path: str, branch: str, phase_id: str, *, attem
 
 
 def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> float | None:
-    """Return what a phase has cost since a commit, its open session too, in USD; None where that is not known."""
+    """Return the cost of a phase since a commit, its open session included, in USD; None where unknown."""
     own = refs.find_ref(repo, f"refs/heads/{branch}")
     commits = read_relay_commits(repo, plan_path, rev=own, newer_than=start) if own else ()
     made = add_branch(repo, branch, (commit for commit in commits if commit.phase == phase_id))
@@ -97,12 +98,12 @@ def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str
 
 
 def keep_unseen(repo: Repo, main: str, branch: str, own: Whose, shown: ShownCost) -> RefUpdate | None:
-    """Keep what a phase has cost here since it was last shown; None where that is nothing.
+    """Keep the cost of a phase since the last report under a ref; None where there is none.
 
     Args:
         main: The plan's branch.
-        branch: The job's.
-        own: What it is kept as.
+        branch: The job's branch.
+        own: Names the cost.
     """
     if not shown.start:
         return None
@@ -114,13 +115,13 @@ def keep_unseen(repo: Repo, main: str, branch: str, own: Whose, shown: ShownCost
 
 
 def keep_booked(repo: Repo, main: str, own: Whose, spent: Spent) -> RefUpdate:
-    """Keep what was spent on a plan that no commit tells of; return what has the remote know it."""
+    """Keep spend on a plan that no commit records; return the update that tells the remote."""
     ref = name_booked(main, own.session_id)
     return RefUpdate(ref=ref, old=None, new=refs.find_ref(repo, ref) or keep_spent(repo, ref, own, spent))
 
 
 def list_given_up(main: str, here: Mapping[str, str]) -> tuple[RefUpdate, ...]:
-    """Return what has the remote keep the cost of a job's given-up sessions when the job's own refs go.
+    """Return the updates by which the remote keeps the cost of a job's given-up sessions when the job's refs go.
 
     Args:
         here: The job's refs in this clone.
@@ -130,7 +131,7 @@ def list_given_up(main: str, here: Mapping[str, str]) -> tuple[RefUpdate, ...]:
 
 
 def name_booked(main: str, token: str) -> str:
-    """Return the ref of what was booked on a plan's branch; with ``*`` for the token a pattern of all."""
+    """Return the ref of a booked cost of a plan's branch; with the token ``*``, a pattern for all."""
     return f"refs/relay/spent/{render_ref_part(main)}/booked-{token}"
 
 
@@ -141,12 +142,12 @@ def _name_note(branch: str) -> str:
 _HEADS = "refs/heads/"
 _LEG = "refs/relay/leg/"
 _NOTED = 3
-"""Trailers of a note: the session, what it used and what that cost."""
+"""Trailers of a note: session, usage and cost."""
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 
 
 def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
-    """Return what a clone has of a job's branch: ref → commit."""
+    """Return a clone's refs of a job's branch: ref → commit."""
     part = render_ref_part(branch)
     single = (f"{_HEADS}{branch}", f"{_LEG}{part}")
     found = {ref: commit for ref in single if (commit := refs.find_ref(repo, ref))}
@@ -154,7 +155,7 @@ def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
 
 
 def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]]:
-    """Return what a remote has of the branches that begin with `prefix`: branch → ref → commit.
+    """Return a remote's refs of the branches that begin with `prefix`: branch → ref → commit.
 
     Args:
         others: Further refs, by full names or patterns; they are listed with the branch that they belong to.
@@ -184,7 +185,7 @@ def find_branch(ref: str) -> str:
 
 
 def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[RefUpdate, ...]:
-    """Return what a remote lacks, or has and should not have any more."""
+    """Return the updates that make a remote's refs the same as here."""
     return tuple(
         RefUpdate(ref=ref, old=there.get(ref), new=here.get(ref))
         for ref in sorted({*here, *there})
@@ -193,14 +194,14 @@ def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Ref
 
 
 def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str]) -> bool:
-    """Have a clone's refs of the branches be the remote's; what it had instead is put aside.
+    """Set a clone's refs of the branches to the remote's; put its own aside where they differ.
 
     Args:
-        there: As `read_there` says.
-        but: Branches that stay as they are here: those with a work tree.
+        there: From `read_there`.
+        but: Branches to leave alone, since they have a work tree here.
 
     Returns:
-        False when the remote has no longer all of them: others have landed since it was asked.
+        False when some are gone from the remote: other phases have landed since it was asked.
 
     Raises:
         RemoteError: It cannot be reached.
@@ -224,10 +225,10 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
 
 
 def _require_plain(remote: Remote, ref: str) -> None:
-    """Refuse what no work tree can hold: git would fail at it wherever it is needed, and name no ref.
+    """Refuse a commit that no work tree can hold: git would fail at it later, and name no ref.
 
     Raises:
-        RemoteError: The ref's commit has such a path; the ref is gone here, and fetched again by whoever asks again.
+        RemoteError: The ref's commit has such a path. The ref is dropped here, and the next fetch looks again.
     """
     commit = refs.find_ref(remote.repo, ref)
     if commit is None or not (path := find_odd_path(remote.repo, commit)):
@@ -240,7 +241,7 @@ def _require_plain(remote: Remote, ref: str) -> None:
 
 
 def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
-    """Keep commits that other ones take the place of; return the ref that does, empty when there are none."""
+    """Keep `commits`, which others replace, under a new ref and return it; empty without commits."""
     if not commits:
         return ""
     ref = next_ref(repo, "aside", branch)
@@ -251,14 +252,14 @@ def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
 
 
 def find_noted(repo: Repo, branch: str) -> tuple[tuple[str, str], ...]:
-    """Return what the open session of a job has cost, as trailers: a note of this machine's; nothing without one."""
+    """Return the cost of a job's open session as trailers, from this machine's note; empty without a note."""
     leg = read_leg(repo, branch)
     noted = None if leg is None else find_spent(repo, leg.session_id)
     return () if leg is None or noted is None else ((trailers.SESSION, leg.session_id), *trailers.render_spent(noted))
 
 
 def save_noted(repo: Repo, noted: tuple[tuple[str, str], ...]) -> None:
-    """Have a note of another machine's be one of this one's, for the session that goes on with the job."""
+    """Save another machine's note of a session's cost here, for the session that goes on with the job."""
     found = dict(noted)
     if len(found) == len(noted) == _NOTED:
         spent = trailers.parse_spent(found[trailers.USAGE], found[trailers.COST])

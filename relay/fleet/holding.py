@@ -1,4 +1,4 @@
-"""A claim that is held: runs go on under it, and what comes of them is pushed with its signs of life."""
+"""A held claim: a run works on its phase, and each renewal pushes the phase's refs with it."""
 
 import math
 import select
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from relay.base.errors import ExitCode, LockedError, RelayError
 from relay.base.interrupts import Interrupts
-from relay.fleet.claims import ClaimDesk, PhaseClaim
+from relay.fleet.claims import ClaimRegistry, PhaseClaim
 from relay.fleet.exchange import (
     ShownCost,
     drop_shown,
@@ -34,31 +34,31 @@ _HEARING_S = 0.5
 _RETRY_S = 5.0
 _LOCK_S = 60.0
 _LEAST_S = 2.0
-"""For one exchange with a remote, however little is left of a claim."""
+"""The shortest limit for one exchange with a remote, however soon the claim expires."""
 _SPARE = 6
-"""This part of a claim is kept for a sign of life without what takes longer to upload."""
+"""This part of the lease (1/6) is left to renew the claim alone when an upload takes too long."""
 
 
 class LostError(Exception):
-    """The claim is somebody else's by now, or ran out while the remote could not be reached. No error of the user's."""
+    """The claim is another worker's, or expired while the remote could not be reached; the user did nothing wrong."""
 
 
 class UnfitError(RelayError):
-    """No run can begin on this machine: no key, no sandbox. Nothing is wrong with the phase; others can have it."""
+    """No run can begin on this machine: no key, no sandbox. The phase is well, and other workers can have it."""
 
 
 class Holding:
-    """A worker's claim on a phase. Mutable: the claim moves with each sign of life, and so does what the remote has.
+    """A worker's claim on a phase. Mutable: each renewal moves the claim and the phase's refs on the remote.
 
     Args:
-        desk: Where it was taken.
-        branch: The job's. Its refs are asked of the clone: somebody may remove the work tree.
-        there: What the remote has of the job: ref → commit.
+        registry: Where the claim was taken.
+        branch: The job's branch. Its refs are read from the clone: somebody may remove the work tree.
+        there: The job's refs on the remote: ref → commit.
     """
 
     def __init__(
         self,
-        desk: ClaimDesk,
+        registry: ClaimRegistry,
         claim: PhaseClaim,
         branch: str,
         there: Mapping[str, str],
@@ -66,20 +66,20 @@ class Holding:
         interrupts: Interrupts,
     ) -> None:
         self.claim = claim
-        self._desk, self._branch, self._there = desk, branch, there
-        self._repo = desk.remote.repo
+        self._registry, self._branch, self._there = registry, branch, there
+        self._repo = registry.remote.repo
         self._observe, self._interrupts = observe, interrupts
-        self._note_sign(read_clock() - (desk.now() - (claim.expires_s - claim.lease_s)))
+        self._note_renewal(read_clock() - (registry.now() - (claim.expires_s - claim.lease_s)))
         self._is_silent = False
         self._is_behind = False
         self._is_over = False
 
     def run(self, job: Job, words: tuple[str, ...], environ: Mapping[str, str]) -> JobEnd:
-        """Have a relay work on the phase until it ends.
+        """Run relay on the phase until the run ends.
 
         Raises:
             LostError: The claim is not this worker's any more; the run was ended.
-            UnfitError: It could not begin.
+            UnfitError: The run could not begin.
         """
         write_claim_end(job.repo, self._ends_s)
         child = JobRun(job, find_phase_id(job), words, environ)
@@ -109,7 +109,7 @@ class Holding:
         return end
 
     def _pass_on(self, child: JobRun) -> bool:
-        """Tell what a run has said; return whether a session has ended: then its snapshots are to be pushed."""
+        """Pass on the run's events; return whether a session has ended, whose checkpoints are to be pushed."""
         events = [record.event for record in child.hear()]
         for event in events:
             if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
@@ -128,7 +128,7 @@ class Holding:
                 raise LostError from error
 
     def _end(self, child: JobRun) -> None:
-        """End a run at once; its snapshots stay."""
+        """End a run at once; its checkpoints stay."""
         child.interrupt(now=True)
         while not child.has_ended:
             select.select(child.descriptors, (), (), _HEARING_S)
@@ -136,7 +136,7 @@ class Holding:
         child.close()
 
     def renew(self, job: Job) -> None:
-        """Show a sign of life, and push what there is of the phase.
+        """Renew the claim and push the phase's refs.
 
         Raises:
             RemoteError: The remote cannot be reached.
@@ -146,14 +146,14 @@ class Holding:
         here = read_here(self._repo, self._branch)
         self.claim = replace(self.claim, noted=find_noted(self._repo, self._branch))
         try:
-            self._show_sign(job, here)
+            self._renew_with(job, here)
             if shown is not None:
                 note_shown(self._repo, self._branch, shown)
         except RemoteError as error:
             if not find_updates(here, self._there):
                 raise
-            # Too much for the time that there is, or what the remote does not want: the claim must not end of it.
-            self._show_sign(job, None)
+            # The upload takes too long, or the remote refuses it: the claim must not expire because of that.
+            self._renew_with(job, None)
             if not self._is_behind:
                 words = (
                     f"{error}; phase {job.phase_id} stays claimed, and whoever took it over would begin without this"
@@ -165,39 +165,39 @@ class Holding:
         self._is_silent = False
 
     def _find_shown(self, job: Job) -> ShownCost | None:
-        """Return what the next sign of life shows; what is spent meanwhile the one behind it does."""
+        """Return the cost that the next renewal reports."""
         if (shown := read_shown(self._repo, self._branch)) is None:
             return None
         cost = find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
         return replace(shown, cost_usd=cost)
 
-    def _show_sign(self, job: Job, here: Mapping[str, str] | None) -> None:
-        """Renew the claim, and have the remote's refs of the job be these; None leaves them as they are."""
-        # A remote that takes the call and does not answer must not keep a run going beyond its claim.
-        asked_s, remote = read_clock(), self._desk.remote
+    def _renew_with(self, job: Job, here: Mapping[str, str] | None) -> None:
+        """Renew the claim and set the job's refs on the remote to `here`; None leaves them as they are."""
+        # A remote that does not answer must not keep a run going beyond its claim.
+        asked_s, remote = read_clock(), self._registry.remote
         left_s = self._ends_s - asked_s
         limit_s = min(remote.limit_s, max(_LEAST_S, left_s / 2))
-        most_s = math.inf if here is None else max(_LEAST_S, left_s - self._desk.lease_s / _SPARE)
-        desk = replace(self._desk, remote=replace(remote, limit_s=limit_s, most_s=most_s))
-        fresh = desk.renew(self.claim, *self._list_updates(here))
-        if fresh is None and self._find_own(desk):
-            fresh = desk.renew(self.claim, *self._list_updates(here))
+        most_s = math.inf if here is None else max(_LEAST_S, left_s - self._registry.lease_s / _SPARE)
+        registry = replace(self._registry, remote=replace(remote, limit_s=limit_s, most_s=most_s))
+        fresh = registry.renew(self.claim, *self._list_updates(here))
+        if fresh is None and self._find_own(registry):
+            fresh = registry.renew(self.claim, *self._list_updates(here))
         if fresh is None:
             raise LostError
         self.claim, self._there = fresh, self._there if here is None else here
-        self._note_sign(asked_s)
+        self._note_renewal(asked_s)
         write_claim_end(job.repo, self._ends_s)
 
     def _list_updates(self, here: Mapping[str, str] | None) -> tuple[RefUpdate, ...]:
         return () if here is None else find_updates(here, self._there)
 
-    def _note_sign(self, at_s: float) -> None:
-        self._due_s = at_s + self._desk.lease_s / 3
-        self._ends_s: float = at_s + self._desk.lease_s
+    def _note_renewal(self, at_s: float) -> None:
+        self._due_s = at_s + self._registry.lease_s / 3
+        self._ends_s: float = at_s + self._registry.lease_s
 
-    def _find_own(self, desk: ClaimDesk) -> bool:
-        """Look whether a sign of life that had no answer is what moved the claim; nobody else has its attempt."""
-        claim, there = desk.read().find(self.claim.phase_id), self._read_there()
+    def _find_own(self, registry: ClaimRegistry) -> bool:
+        """Find out whether an unanswered renewal of this worker moved the claim; nobody else has its attempt."""
+        claim, there = registry.read().find(self.claim.phase_id), self._read_there()
         if claim is None or (claim.worker, claim.attempt) != (self.claim.worker, self.claim.attempt):
             return False
         if any(self._repo.find_commit(commit) is None for commit in there.values()):
@@ -207,10 +207,10 @@ class Holding:
         return is_moved
 
     def _read_there(self) -> Mapping[str, str]:
-        return read_there(self._desk.remote, self._branch).get(self._branch, {})
+        return read_there(self._registry.remote, self._branch).get(self._branch, {})
 
     def give_back(self, *, waits: str = "") -> None:
-        """End the claim, unless it has ended, with all that there is of the phase pushed.
+        """Push the phase's refs and end the claim, unless it has ended.
 
         Args:
             waits: Why a person is needed; empty to leave the phase free.
@@ -222,16 +222,16 @@ class Holding:
         if self._is_over:
             return
         here = read_here(self._repo, self._branch)
-        while not self._desk.give_back(self.claim, *find_updates(here, self._there), waits=waits):
-            if not self._find_own(self._desk):
+        while not self._registry.give_back(self.claim, *find_updates(here, self._there), waits=waits):
+            if not self._find_own(self._registry):
                 raise LostError
         drop_shown(self._repo, self._branch)
 
     def deliver(self, branch: str, old: str, new: str) -> bool:
-        """Push the plan's branch and end the claim in one step; what the remote has of the job goes with it.
+        """Push the plan's branch, remove the job's refs on the remote and end the claim, in one step.
 
         Returns:
-            False when the branch, or what the remote has of the job, has moved meanwhile; nothing has changed then.
+            False when the branch or one of those refs has moved meanwhile; nothing has changed then.
 
         Raises:
             RemoteError: The remote cannot be reached.
@@ -240,11 +240,11 @@ class Holding:
         gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
         landed = RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new)
         kept = list_given_up(branch, read_here(self._repo, self._branch))
-        if self._desk.give_back(self.claim, landed, *gone, *kept, known=self._desk.recall()):
+        if self._registry.give_back(self.claim, landed, *gone, *kept, known=self._registry.recall()):
             drop_shown(self._repo, self._branch)
             self._is_over = True
             return True
-        there = self._desk.read().find(self.claim.phase_id)
+        there = self._registry.read().find(self.claim.phase_id)
         if there is None or there.commit != self.claim.commit:
             raise LostError
         self._there = self._read_there()  # a person may have removed some of it
@@ -253,10 +253,10 @@ class Holding:
 
 @contextmanager
 def locking(repo: Repo, interrupts: Interrupts) -> Iterator[None]:
-    """Hold a work tree's lock; another relay's, which has it for a moment, is waited for.
+    """Hold a work tree's lock; wait up to a minute for another relay to release it.
 
     Raises:
-        LockedError: It has it for longer.
+        LockedError: Another relay keeps it for longer.
     """
     ends_s = time.monotonic() + _LOCK_S
     with ExitStack() as stack:

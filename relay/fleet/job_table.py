@@ -1,7 +1,7 @@
-"""The table of a run with ``--jobs``: who works on which phase, what each open phase waits for, and the shared cap.
+"""The table of a run with ``--jobs``: which job works on which phase, why open phases wait, and the shared cap.
 
-`relay.fleet.parent` asks it which phases can begin and at which commit, what a killed job has spent (from git), and
-what to say at the end about phases that stay open.
+`relay.fleet.parent` asks it which phases can begin and at which commit, how much a killed job has spent (from git), and
+how to explain phases that stay open at the end.
 """
 
 import math
@@ -26,21 +26,21 @@ from relay.store.spend import add_branch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What is set aside for one job."""
+    """The part of a cap that is set aside for one job."""
 
     amount: float
     is_all: bool
-    """Whether that is all that was left, nothing being set aside for another."""
+    """Whether that is all that was left, and no other job has a share."""
 
 
 def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
-    """Return for how many jobs what is left has to do when one of them starts.
+    """Return among how many jobs to divide the rest of a cap when one of them starts.
 
     Args:
         free: How many more may be at work.
         ready: How many can start now, this one included.
         waiting: How many are not done and not at work, this one included.
-        is_alone: Nobody is at work; else the landing of one makes others ready, and they find their part.
+        is_alone: Whether nobody is at work. Otherwise a landing makes further jobs ready, and they need a share.
     """
     return min(free, ready if is_alone else waiting)
 
@@ -59,18 +59,18 @@ class SharedCap:
 
     @property
     def left(self) -> float | None:
-        """What is neither spent nor set aside; None without a cap."""
+        """The rest of the cap, neither spent nor set aside; None without a cap."""
         return None if self._cap is None else max(0.0, self._cap - self._spent - sum(self._shares.values()))
 
     def offer(self, places: int) -> float:
-        """Return what a job would be given now; infinite without a cap."""
+        """Return the share that a job would get now; infinite without a cap."""
         return math.inf if (left := self.left) is None else left / max(1, places)
 
     def take(self, name: str, places: int) -> Share | None:
         """Set a share aside for a job; None without a cap.
 
         Args:
-            places: How many jobs, this one included, could start now: what is left is for all of them.
+            places: Among how many jobs, this one included, the rest is divided.
         """
         if self._cap is None:
             return None
@@ -80,7 +80,7 @@ class SharedCap:
         return Share(amount=share, is_all=alone and places <= 1)
 
     def give_back(self, name: str, spent: float | None) -> None:
-        """Take back what a job that has ended did not spend; None: it did not say, and may have spent all of it."""
+        """Take back the unspent share of a job that has ended; `spent` None means unknown: the whole share counts."""
         share = self._shares.pop(name, 0.0)
         self._spent += share if spent is None else spent
 
@@ -91,7 +91,7 @@ class ReadyPhase:
 
     phase_id: str
     commit: str = ""
-    """Where; empty for the tip of the plan's branch."""
+    """The commit to begin at; empty for the tip of the plan's branch."""
 
 
 def find_ready_phases(
@@ -99,14 +99,14 @@ def find_ready_phases(
 ) -> tuple[ReadyPhase, ...]:
     """Return the phases that can begin, in plan order.
 
-    A phase that waits for nothing but the landing of another one begins on that one's own commit, which its own gate
-    has passed: it need not wait until that is merged with what others landed. It lands behind it.
+    A phase that waits only for the landing of another phase begins on the commit of that phase, which has passed its
+    gate, without waiting until that commit is merged with others. It lands after that phase.
 
     Args:
         main: The work tree whose branch is the plan's.
-        plan: As that branch has it.
-        held: Ids of phases that do not begin.
-        done: Of those, ids of the ones that are done and have not landed, and the commits in which they are.
+        plan: The plan on that branch.
+        held: Ids of phases that must not begin.
+        done: Phases among `held` that are done and have not landed: id → commit.
     """
     found = {phase.id: ReadyPhase(phase_id=phase.id) for phase in find_ready(plan, held)}
     left = [phase for phase in plan.phases if not (phase.done or phase.id in held or phase.id in found)]
@@ -135,13 +135,13 @@ def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
 
 
 def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str], *, jobs: int) -> str:
-    """Say of each open phase why it is.
+    """Return why each open phase is open.
 
     Args:
-        plan: As the branch has it.
-        stopped: Phases that no run goes on with, and how the last one ended.
+        plan: The plan on the branch.
+        stopped: Phases that no run goes on with, and how their last run ended.
         pending: Phases that are done on their own branches.
-        jobs: How many were to be side by side.
+        jobs: The value of ``--jobs``.
     """
     done = {phase.id for phase in plan.phases if phase.done}
     parts, waiting = [], []
@@ -171,38 +171,38 @@ def _find_way(typed: str, phase_id: str, jobs: int) -> str:
 
 
 def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:
-    """Return how a run ends that leaves phases open."""
+    """Return the exit code of a run that leaves phases open."""
     are_users = stopped and all(end.exit_code == ExitCode.USER for end in stopped.values())
     return ExitCode.USER if are_users else ExitCode.STOPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccount:
-    """Where a job stood when its run began."""
+    """A job's commit and spend when its run began."""
 
     main: Repo
     """Its work tree may be gone when it ends."""
     plan_path: str
     branch: str
     head: str
-    """The commit that it was at."""
+    """The tip of its branch."""
     merges: str
-    """The commit that the run lands: another one's cost; empty where it works on the phase."""
+    """The commit that the run lands, whose cost an earlier run had; empty where the run works on the phase."""
     spent: Spent
-    """By the sessions of the leg that was open then."""
+    """Spend of the open leg's sessions."""
 
 
 def open_account(main: Repo, job: Job, merges: str) -> JobAccount:
-    """Note where a job stands, before its run begins."""
+    """Return a job's account before its run begins."""
     branch, head = get_branch(job.repo), job.repo.head() or ""
     spent = add_branch(main, branch, ())
     return JobAccount(main=main, plan_path=job.plan_path, branch=branch, head=head, merges=merges, spent=spent)
 
 
 def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
-    """Return the most that a run can have cost since, in USD (None: not known) and in tokens; it is over.
+    """Return the most that an ended run can have cost, in USD (None: unknown) and in tokens.
 
-    A request whose answer never came counts with what was noted before it was sent.
+    A request that was never answered counts with the cost noted before it was sent.
     """
     main, before = account.main, account.spent
     rev = f"refs/heads/{account.branch}"
@@ -215,47 +215,47 @@ def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
 
 @dataclass(slots=True, kw_only=True)
 class Working:
-    """A child and what it is for. Mutable: it is heard."""
+    """A child process that works on a phase. Mutable: the parent reads its events."""
 
     child: JobRun
     account: JobAccount
     has_all: bool
-    """Whether all that was left of the cap was set aside for it."""
+    """Whether it has all that was left of the cap."""
 
     @property
     def merges(self) -> str:
-        """The commit that it lands; empty where it works on the phase."""
+        """The commit that the child lands; empty where it works on the phase."""
         return self.account.merges
 
 
 @dataclass(slots=True, kw_only=True)
 class JobTable:
-    """Who is at work and who is not. Mutable: the parent's memory of one run."""
+    """The parent's memory of one run. Mutable."""
 
     working: dict[str, Working] = field(default_factory=dict)
     stopped: dict[str, JobEnd] = field(default_factory=dict)
-    """Phases that no child goes on with in this run, and how the last one ended."""
+    """Phases that no child goes on with in this run, and how their last child ended."""
     retried: set[str] = field(default_factory=set)
-    """Phases whose run did not come to work once, or was killed, and those whose landing git did not prepare."""
-    hungry: dict[str, JobEnd] = field(default_factory=dict)
-    """Phases that came to the end of their share: they go on once what others leave is enough for the next request."""
+    """Phases that had their one retry: the run did not begin or was killed, or git could not prepare the landing."""
+    out_of_share: dict[str, JobEnd] = field(default_factory=dict)
+    """Phases that have used up their share. They go on once others leave enough for the next request."""
     pending: Mapping[str, str] = field(default_factory=dict)
-    """Phases that are done on their own branch, have not landed and are not at work, and the commits that they are."""
+    """Phases that are done on their own branch, have not landed and are not at work: id → commit."""
     foreign: frozenset[str] = frozenset()
-    """Phases that a run of somebody else's is at work on, in a job's work tree."""
+    """Phases that another relay works on, in a job's work tree."""
     said: set[str] = field(default_factory=set)
     is_warm: bool = False
-    """Whether a session has been answered: its prefix is in the cache."""
+    """Whether a session has been answered: the shared prefix is in the prompt cache."""
     is_stale: bool = True
-    """Whether something has happened since git was asked."""
+    """Whether anything has happened since the parent read git's state."""
     told_of: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What was said of each phase last: its state, and the detail."""
+    """The last words about each phase: state and detail."""
     told: int = 0
-    """How urgently the children were asked to stop."""
+    """How urgently the children were asked to stop: 0, 1 or 2."""
 
     @property
     def busy(self) -> int:
-        """How many places are taken. A landing takes none: where its gates are green, nothing is asked of a model."""
+        """How many of the ``--jobs`` places are taken. A landing takes none until it asks a model."""
         return sum(not working.merges or working.child.has_asked for working in self.working.values())
 
 
@@ -263,11 +263,11 @@ _SHOWN = 5
 
 
 def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str, str]]:
-    """Yield open phases that wait for their turn, each with what for; those that stopped do not.
+    """Yield each open phase that waits, with the reason; stopped phases are left out.
 
     Args:
-        plan: As the branch has it.
-        state: Who is at work and who is not.
+        plan: The plan on the branch.
+        state: The parent's memory.
         jobs: How many may be at work at once.
     """
     held = {*state.working, *state.pending, *state.stopped, *state.foreign}

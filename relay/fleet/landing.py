@@ -1,8 +1,8 @@
-"""Landing the commits of a job's branch: the plan's branch moves there, or both are merged first.
+"""Land the commits of a job's branch: move the plan's branch there, or merge both first.
 
-Nothing is remembered between two steps: `find_landing` asks git each time, so that a parent that was killed and one
-that goes on take the same path. A merge becomes the job's open leg. It writes objects first, then the leg's ref, the
-snapshot's, the branch and the files; each step is found again after a crash.
+Nothing is remembered between two steps: `find_landing` reads git each time, so a parent that was killed and one that
+goes on take the same path. A merge becomes the job's open leg. relay writes objects first, then the leg's ref, the
+checkpoint's, the branch and the files, and finds each step again after a crash.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,23 +42,23 @@ from relay.store.worktrees import is_checked, note_checked
 
 
 class LandingCase(StrEnum):
-    """How far a job's phase is from the plan's branch."""
+    """What a job's phase needs to land on the plan's branch."""
 
     LANDED = "landed"
-    """The plan's branch has all of the job's: its work tree is free."""
+    """The plan's branch has all commits of the job; its work tree is free."""
     WORKING = "working"
     """The phase is not done on the job's branch: a run in its work tree goes on with it."""
     MERGING = "merging"
-    """It is done, and a run in its work tree has to commit it on top of what others landed."""
+    """The phase is done, and a run in its work tree has to commit it on top of landed phases."""
     FORWARD = "forward"
-    """The plan's branch can go there as it is: relay checked it here, and nothing else has landed since."""
+    """The plan's branch can fast-forward: relay checked the commits here, and nothing else has landed since."""
     APART = "apart"
-    """Others have landed since it began, or it has commits that relay did not check here."""
+    """Other phases have landed since it began, or it has commits that relay did not check here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A phase that is worked on in a work tree of its own."""
+    """A phase with a work tree of its own."""
 
     phase_id: str
     plan_path: str
@@ -67,31 +67,31 @@ class Job:
 
     @property
     def is_there(self) -> bool:
-        """Whether its work tree is still there, and what git keeps of it: somebody may remove either."""
+        """Whether its work tree and git directory are still there: somebody may remove either."""
         return (self.repo.root / ".git").exists() and self.repo.git_dir.exists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """Where a job's phase stands."""
+    """A job's phase on its way to the plan's branch."""
 
     case: LandingCase
     tip: str
-    """The commit that the plan's branch is at."""
+    """The tip of the plan's branch."""
     own: str
-    """The commit that the job's branch is at."""
+    """The tip of the job's branch."""
     done: str = ""
     """The commit in which the phase is done; empty while it is not."""
 
 
 def find_landing(main: Repo, job: Job) -> Landing:
-    """Say what there is to do until the plan's branch has the job's phase; changes nothing.
+    """Return what a job's phase needs to land on the plan's branch; nothing is changed.
 
     Args:
         main: The work tree whose branch is the plan's.
 
     Raises:
-        RepoError: One of the two has no commit.
+        RepoError: One of the two branches has no commit.
     """
     tip, own = get_tip(main), get_tip(job.repo)
     case, leg = _find_case(main, job, tip, own), read_leg(job.repo)
@@ -100,18 +100,18 @@ def find_landing(main: Repo, job: Job) -> Landing:
 
 
 def is_open(case: LandingCase, leg: OpenLeg | None) -> bool:
-    """Return whether a job whose open leg this is has work that has not landed."""
+    """Return whether a job has work that has not landed; `leg` is its open leg."""
     return case is not LandingCase.LANDED and (case is not LandingCase.WORKING or leg is not None)
 
 
 def find_phase_id(job: Job) -> str:
-    """Return what the plan calls a job's phase, for a run in its work tree: others may have moved it."""
+    """Return the id of a job's phase in its work tree's plan: others may have renumbered it."""
     leg = read_leg(job.repo)
     return leg.phase_id if leg is not None else job.phase_id
 
 
 def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
-    """Refuse a plan in which a phase is called otherwise than in its work tree, or is gone, while its work is there.
+    """Refuse a plan that has renumbered or removed a phase whose work has not landed.
 
     Args:
         main: The work tree whose branch is the plan's.
@@ -126,9 +126,8 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
     now = find_lineage(own, plan).phases.get(job.phase_id)
     if phase is None or now == job.phase_id:
         return
-    if find_landing(main, job).case is LandingCase.LANDED or (
-        read_leg(job.repo) is None and not _has_commits(main, job)
-    ):
+    is_begun = read_leg(job.repo) is not None or not is_ancestor(main, get_tip(job.repo), get_tip(main))
+    if not is_begun or find_landing(main, job).case is LandingCase.LANDED:
         return
     words = f"is phase {now}" if now else "is gone"
     raise RepoError(
@@ -137,13 +136,9 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
     )
 
 
-def _has_commits(main: Repo, job: Job) -> bool:
-    return not is_ancestor(main, get_tip(job.repo), get_tip(main))
-
-
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
     leg = read_leg(job.repo)
-    if leg is not None and not _is_cut_off(leg, own):
+    if leg is not None and leg.merges != own:  # equal: a landing leg whose branch has not gone to its start yet
         return LandingCase.MERGING if leg.merges else LandingCase.WORKING
     if not _is_done(job, own):
         return LandingCase.WORKING
@@ -163,11 +158,6 @@ def get_tip(repo: Repo) -> str:
     return head
 
 
-def _is_cut_off(leg: OpenLeg, own: str) -> bool:
-    """Return whether a landing leg was made and the branch has not gone to its start."""
-    return leg.merges == own
-
-
 def _is_done(job: Job, commit: str) -> bool:
     """Return whether the job's phase is done in the plan as a commit has it."""
     text = find_text(job.repo, commit, job.plan_path)
@@ -176,8 +166,8 @@ def _is_done(job: Job, commit: str) -> bool:
 
 
 def find_obstacles(main: Repo, landing: Landing) -> tuple[str, ...]:
-    """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
-    # Where it is to be merged, what others have landed is here already.
+    """Return the user's changed files that the landing would touch; it waits until they are committed or put away."""
+    # For a merge, other phases' landed files are here already.
     base = find_base(main, landing.tip, landing.own) or landing.tip
     return branches.find_in_the_way(main, base, landing.own, at=landing.tip)
 
@@ -190,7 +180,7 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
         landing: `LandingCase.FORWARD`, as `find_landing` said.
 
     Returns:
-        A sentence for each file, or the index, that could not be updated; the next run tries again.
+        A sentence for each file, or for the index, that could not be updated; the next run tries again.
 
     Raises:
         RepoError: The branch moved meanwhile, or git has no name for the user; nothing was changed.
@@ -204,44 +194,44 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
 
 
 _PATCH_BYTES = 6_000
-"""Of each side's changes to the files that did not go together, for the session that repairs them."""
+"""The most bytes of each side's patch to conflicting files, for the session that repairs them."""
 _MOST_WORDS = 20
-"""Of git's sentences about what did not go together."""
+"""The most sentences of git about conflicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Merged:
-    """A phase on top of what others landed."""
+    """A phase merged onto landed phases."""
 
     phase: Phase
     """As the merged plan has it."""
     plan: Plan
     before: Plan
-    """As others landed it."""
+    """The plan with the landed phases."""
     files: Mapping[str, bytes]
-    """The plan and the ledger."""
+    """Plan and ledger: path → bytes."""
     merge: Merge
     base: str
     left: tuple[str, ...]
-    """What could not be taken along of the plan's changes, a sentence each."""
+    """A sentence for each of the phase's plan changes that was left out."""
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The files that git could not merge; what relay itself writes is merged by meaning."""
+        """The files that git could not merge, without plan and ledger, which relay merges by meaning."""
         return tuple(path for path in self.merge.conflicts if path not in self.files)
 
 
 def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
-    """Open the landing leg of a phase that others landed beside, and take its work tree to what they landed.
+    """Open the landing leg of a phase and move its work tree onto the landed phases.
 
-    A run in that work tree commits it then. May be repeated after a kill at any time.
+    A run in that work tree then commits it. May be repeated after a kill at any time.
 
     Args:
-        job: The job; nobody else is at work in its work tree.
+        job: Nobody else is at work in its work tree.
         landing: `LandingCase.APART`, as `find_landing` said.
 
     Returns:
-        A sentence for each thing that a person may want to know: what conflicts, what was left out.
+        A sentence for each conflict and each change that was left out.
 
     Raises:
         RepoError: Files in the job's work tree are in the way, its branch moved, or the plan has lost the phase.
@@ -265,7 +255,7 @@ def _merge(job: Job, landing: Landing) -> _Merged:
     repo, plan_path, ledger_path = job.repo, job.plan_path, find_ledger_path(job.plan_path)
     base = find_common(repo, plan_path, landing.tip, landing.own)
     before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
-    # Who made commits elsewhere could write what no session can: gates, settings, other phases.
+    # Commits that were made elsewhere may hold changes that no session can make: gates, settings, other phases.
     stripped = PlanMerge(plan=own) if is_checked(repo, landing.own) else strip_rewrites(before, own)
     ledgers = [parse_ledger(find_text(repo, commit, ledger_path) or "") for commit in (base, landing.tip, landing.own)]
     merged = merge_plans(before, tip, stripped.plan)
@@ -296,7 +286,7 @@ def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
 
 
 def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
-    """Open the leg, or find the one that a parent opened which was killed; any other one is given up."""
+    """Open the leg, or find the one of a killed parent; give any other one up."""
     repo, leg = job.repo, read_leg(job.repo)
     if leg is not None and is_checked(repo, landing.tip) and (leg.merges, leg.base_head) == (landing.own, landing.tip):
         return leg
@@ -332,13 +322,13 @@ def _require_free(repo: Repo, landing: Landing, merged: _Merged, now: TreeSnapsh
 
 
 def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:
-    """Return what `new` has otherwise than `old`, as entries of a tree; what is gone first."""
+    """Return the difference of two trees as entries for a tree, removals first."""
     changes = sorted(objects.diff_trees(repo, old, new), key=lambda change: bool(change.object_id))
     return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
 
 
 def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...]:
-    """Return the gate as it was before the phase, as the leg of its last commit has it; nothing when not known."""
+    """Return the gate's state before the phase, from the leg of its last commit; empty where unknown."""
     session = read_text(repo, landing.own).get(trailers.SESSION)
     legs = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
     tips = [tip for tip in legs if session and read_text(repo, tip).get(trailers.SESSION) == session]
@@ -348,7 +338,7 @@ def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...
 
 
 def _save(repo: Repo, leg: OpenLeg, landing: Landing, merged: _Merged) -> None:
-    """Keep the merge as what the leg's session has left: proposed, where nothing is left to be done by a session."""
+    """Save the merge as the leg's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
     blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
     entries = [*_list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
@@ -362,7 +352,7 @@ def _save(repo: Repo, leg: OpenLeg, landing: Landing, merged: _Merged) -> None:
 
 
 def _render_note(repo: Repo, leg: OpenLeg, landing: Landing, own: CommitText, merged: _Merged) -> str:
-    """Return what a session is told that has to repair the merge; one paragraph, as a baton is."""
+    """Return the handoff note for a session that has to repair the merge; one paragraph."""
     landed = list_landed(repo, leg, merged.before)
     lines = [
         f"This phase is done: {own.commit[:12]} {own.message.subject}. Others landed meanwhile: {landing.tip[:12]}.",

@@ -1,11 +1,11 @@
-"""Where a plan stands on its remote: what is done, who has claimed what, what is queued, what could begin."""
+"""The state of a plan on its remote: phases that are done, claimed, queued, or able to begin."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from relay.base.errors import RepoError
 from relay.base.words import count, render_usd
-from relay.fleet.claims import ClaimDesk, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work, name_plan
+from relay.fleet.claims import ClaimRegistry, Claims, ClaimState, PhaseClaim, describe_claim, is_at_work, name_plan
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_there
 from relay.git import refs
@@ -19,16 +19,16 @@ from relay.store.refs import get_branch
 from relay.store.resume import find_blocked_by
 
 _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
-"""What is said of a ticket that is not at its end."""
+"""Words for a ticket that has not ended, by its status."""
 
 
 _MOST_SHOWN = 3
 AS_REMOTE = "relay work: as the remote is"
-"""What brought a branch to where the remote's is, as its reflog says."""
+"""The reflog's reason where relay moved a branch to the remote's tip."""
 
 
 def fetch_plan(remote: Remote, branch: str, plan_path: str, *others: str) -> tuple[str, Plan]:
-    """Return the commit that a remote's branch is at, and the plan as it is there; nothing here is moved.
+    """Fetch a remote's branch and return its commit and its plan; no local branch moves.
 
     Args:
         others: Refspecs to fetch with it.
@@ -36,7 +36,7 @@ def fetch_plan(remote: Remote, branch: str, plan_path: str, *others: str) -> tup
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
     """
-    # Not below what reading the claims prunes: another process of this clone may do so at any moment.
+    # Not below the refs that fetching claims prunes: another process of this clone may do so at any moment.
     ref = f"refs/relay/tip/{name_plan(branch, plan_path)}"
     remote.fetch(f"+refs/heads/{branch}:{ref}", *others)
     tip = refs.find_ref(remote.repo, ref)
@@ -77,7 +77,7 @@ def require_pushed(remote: Remote, branch: str, tip: str) -> str:
 def select_phases(
     plan: Plan, claims: Claims, *, but: str = "", worker: str = "", is_alive: Callable[[PhaseClaim], bool] = _is_at_work
 ) -> tuple[Phase, ...]:
-    """Return the phases that can begin, beside those that live workers are at: `but` and the worker's own count not."""
+    """Return the phases that can begin beside those of live workers; `but` and `worker`'s own claims do not count."""
     held = (claim for claim in claims.held if is_alive(claim))
     return find_ready(plan, {claim.phase_id for claim in held if claim.worker != worker and claim.phase_id != but})
 
@@ -89,36 +89,36 @@ def find_tickets(remote: Remote, plan_path: str) -> tuple[Ticket, ...]:
         RelayError: The remote cannot be reached, or has no such plan.
     """
     branch = get_branch(remote.repo)
-    desk = open_desk(remote, branch, plan_path)
-    _, plan = fetch_plan(remote, branch, plan_path, desk.refspec)
-    claims = desk.recall()
+    registry = open_registry(remote, branch, plan_path)
+    _, plan = fetch_plan(remote, branch, plan_path, registry.refspec)
+    claims = registry.recall()
     waiting = {claim.phase_id for claim in claims.held if claim.state is ClaimState.WAITS}
     phases = (phase for phase in select_phases(plan, claims) if phase.id not in waiting)
     address = remote.find_address()
     return tuple(Ticket(remote=address, branch=branch, plan_path=plan_path, phase_id=phase.id) for phase in phases)
 
 
-def open_desk(remote: Remote, branch: str, plan_path: str, *, worker: str = "", lease_s: int = 0) -> ClaimDesk:
-    """Return where claims on a plan's phases are read, and made."""
+def open_registry(remote: Remote, branch: str, plan_path: str, *, worker: str = "", lease_s: int = 0) -> ClaimRegistry:
+    """Return the registry of claims on a plan's phases."""
     key = name_plan(branch, plan_path)
-    return ClaimDesk(remote=remote, plan_key=key, worker=worker, lease_s=lease_s, now=time.time)
+    return ClaimRegistry(remote=remote, plan_key=key, worker=worker, lease_s=lease_s, now=time.time)
 
 
 def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | None, *, why: bool) -> Iterator[str]:
-    """Yield a line for each phase, and for what is reserved.
+    """Yield a line for each phase and each reservation.
 
     Args:
-        remote: Where the plan is.
-        placed: What the queue knows; None where there is none.
-        why: Whether to say of each phase why it is not worked on.
+        remote: The remote that has the plan.
+        placed: The queue's tickets; None without a queue.
+        why: Whether to say why nobody works on a phase.
 
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
     """
     branch = get_branch(remote.repo)
-    desk = open_desk(remote, branch, plan_path)
-    tip, plan = fetch_plan(remote, branch, plan_path, desk.refspec)
-    claims = desk.recall()
+    registry = open_registry(remote, branch, plan_path)
+    tip, plan = fetch_plan(remote, branch, plan_path, registry.refspec)
+    claims = registry.recall()
     address, now = remote.find_address(), time.time()
     queued = {one.ticket: one for one in placed or () if one.status in _LIVE}
     ready = {phase.id for phase in select_phases(plan, claims)}
@@ -162,14 +162,14 @@ def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str
 
 
 def explain_none(claims: Claims) -> str:
-    """Say why no phase can be claimed, and who has those that could be."""
+    """Return why no phase can be claimed, with the claims in the way."""
     now = time.time()
     held = (f"phase {claim.phase_id} is {describe_claim(claim, now=now)}" for claim in claims.held[:_MOST_SHOWN])
     return "; ".join(("no phase can begin: each open one waits for others, or for a path of a phase at work", *held))
 
 
-def end_done_claims(desk: ClaimDesk, plan: Plan, claims: Claims, name_branch: Callable[[str], str]) -> None:
-    """End claims on phases that are done, with what the remote has of them: a worker or a remote died as they landed.
+def end_done_claims(registry: ClaimRegistry, plan: Plan, claims: Claims, name_branch: Callable[[str], str]) -> None:
+    """End claims on phases that are done and remove their jobs' refs: a worker or a remote died while they landed.
 
     Raises:
         RemoteError: The remote cannot be reached, or does not want it.
@@ -177,5 +177,5 @@ def end_done_claims(desk: ClaimDesk, plan: Plan, claims: Claims, name_branch: Ca
     for claim in claims.held:
         if (phase := plan.find_phase(claim.phase_id)) and phase.done:
             branch = name_branch(claim.phase_id)
-            there = read_there(desk.remote, branch).get(branch, {})
-            desk.give_back(claim, *(RefUpdate(ref=ref, old=commit, new=None) for ref, commit in there.items()))
+            there = read_there(registry.remote, branch).get(branch, {})
+            registry.give_back(claim, *(RefUpdate(ref=ref, old=commit, new=None) for ref, commit in there.items()))

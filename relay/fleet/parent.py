@@ -1,7 +1,7 @@
-"""Several phases side by side: starts a run for each that is ready, and lands what they commit, one after the other.
+"""Run several phases side by side: start a child for each ready phase and land their commits, one after the other.
 
-What stands where is asked from git before each step, as in `relay.run.loop`; what is remembered here is who is at work,
-what is set aside for them, and who has stopped.
+The parent reads the state from git before each step, as `relay.run.loop` does. It remembers only which phases are at
+work, the shares of the cap, and which phases have stopped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,26 +54,26 @@ from relay.store.spend import read_plan_cost
 
 
 class Tell(Protocol):
-    """Takes what the run of a phase says."""
+    """Takes the events of a phase's run."""
 
     def __call__(self, record: LoggedEvent, *, phase_id: str) -> None:
         """Take the next one."""
 
 
 _LOOK_S = 1.0
-"""How long the parent waits at most before it looks again at what nobody tells it: locks, a second Ctrl-C."""
+"""How often the parent looks at locks and at a second Ctrl-C, of which it gets no event."""
 _SOON_S = 0.2
 _TOKENS = "RELAY_MAX_TOKENS_TOTAL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What was asked for."""
+    """The options of a run with ``--jobs``."""
 
     jobs: int
     """How many phases may be at work at once."""
     words: tuple[str, ...]
-    """What each child is told on its command line, the caps aside."""
+    """The children's command line, without the caps."""
     environ: Mapping[str, str]
     unchecked: bool = False
 
@@ -92,7 +92,7 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         if end.exit_code is not ExitCode.DONE:
             return end
     ctx.observe(render_plan(situation.plan, committed=situation.plan))
-    # Between two looks another may be checked out: what begins or lands then would be that one's.
+    # Somebody may check out another branch meanwhile: nothing must begin or land there.
     files = replace(ctx.files, repo=replace(ctx.repo, on=ctx.repo.branch or ""))
     parent = _Parent(replace(ctx, files=files), order, tell)
     try:
@@ -123,14 +123,14 @@ class _Parent:
             self._listen()
 
     def close(self) -> None:
-        """Leave no child behind: one that is still there, because relay itself failed, is to stop at once."""
+        """Stop children that still run because relay itself failed."""
         for working in self._state.working.values():
             working.child.interrupt(now=True)
         for working in self._state.working.values():
             working.child.close()
 
     def _hand_over(self) -> None:
-        """Hand on what was asked of the parent, each urgency once."""
+        """Pass on the user's request to stop, each urgency once."""
         urgency = int(self._ctx.interrupts.finish_turn) + int(self._ctx.interrupts.stop_now)
         if urgency > self._state.told:
             self._state.told = urgency
@@ -165,7 +165,7 @@ class _Parent:
             self._judge_end(phase_id, working, end)
 
     def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
-        """Say whether a phase goes on whose run has ended: nothing is started twice without anything having changed."""
+        """Decide whether an ended phase goes on: nothing is started twice unless something has changed."""
         state, job = self._state, working.child.job
         is_gone = not job.is_there  # somebody removed its work tree: it is made again
         if end.exit_code == ExitCode.DONE and not is_gone:
@@ -179,7 +179,7 @@ class _Parent:
             if end.began:
                 self._say(phase_id, "waiting", f"{end.reason}; it is tried once more")
         elif end.unsent and not working.has_all:
-            state.hungry[phase_id] = end
+            state.out_of_share[phase_id] = end
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
         else:
             self._stop(phase_id, end)
@@ -195,7 +195,7 @@ class _Parent:
         self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
 
     def _advance(self) -> None:
-        """Land what can land, and start what can start; once a stop is asked for, only what lands as it is."""
+        """Land what can land and start what can start; after a request to stop, only land phases that need no merge."""
         self._state.is_stale = False
         try:
             require_branch(self._ctx.repo, self._branch)
@@ -218,14 +218,14 @@ class _Parent:
                 self._ctx.observe(Noticed(text=f"{error}; others go on", warning=True))
 
     def _restore_lost(self, plan: Plan) -> None:
-        """Make the work trees again that somebody removed while work that has not landed was in them."""
+        """Make removed work trees again where their phases have work that has not landed."""
         for phase_id in find_lost(self._ctx.repo, plan):
             if phase_id not in self._state.working and (job := self._ensure_job(ReadyPhase(phase_id=phase_id))):
                 words = f"phase {phase_id}: its work tree was gone, and is made again in {job.repo.root}"
                 self._ctx.observe(Noticed(text=words, warning=True))
 
     def _say_waits(self, plan: Plan) -> None:
-        """Say of each phase that is to have its turn what it waits for, where that is new."""
+        """Say of each waiting phase why it waits, where that is new."""
         told = self._state.told_of
         for phase_id, words in tell_waits(plan, self._state, jobs=self._order.jobs):
             last = told.get(phase_id, ("", ""))
@@ -233,7 +233,7 @@ class _Parent:
                 self._say(phase_id, "held", words)
 
     def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
-        """Land a phase that needs no checks; False when there is none."""
+        """Land a phase that needs no merge; False when there is none."""
         if self._is_merging():
             return False  # what it merges with must not move
         for job, landing in found:
@@ -246,7 +246,7 @@ class _Parent:
         return any(working.merges for working in self._state.working.values())
 
     def _find_to_merge(self, found: Iterable[tuple[Job, Landing]]) -> Iterator[tuple[Job, Landing]]:
-        """Yield the phases that are to be committed on top of what others landed; none while one is."""
+        """Yield the phases to be merged onto what others landed; none while one is being merged."""
         for job, landing in () if self._is_merging() else found:
             if landing.case is LandingCase.MERGING or (
                 landing.case is LandingCase.APART and self._is_way_clear(job, landing)
@@ -254,7 +254,7 @@ class _Parent:
                 yield job, landing
 
     def _start_merging(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> None:
-        """Have the first of them committed."""
+        """Start the merge of the first one that can be."""
         for job, landing in found:
             if landing.case is LandingCase.APART and not self._prepare(job, landing):
                 continue
@@ -264,7 +264,7 @@ class _Parent:
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
-        """Open the landing leg of a phase; where that cannot be, it stops, and others go on."""
+        """Open the landing leg of a phase; if that fails, the phase stops and others go on."""
         try:
             for words in prepare(job, landing):
                 self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
@@ -278,7 +278,7 @@ class _Parent:
         return True
 
     def _find_landings(self, plan: Plan) -> Iterator[tuple[Job, Landing]]:
-        """Yield the jobs that are done and have not landed, in plan order; note who else is at work."""
+        """Yield the jobs that are done and have not landed, in plan order; note phases that other relays work on."""
         main, state = self._ctx.repo, self._state
         jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
         for one in jobs.values():
@@ -324,7 +324,7 @@ class _Parent:
         self._ctx.observe(render_plan(plan, committed=plan))
 
     def _start_ready(self, plan: Plan, *, landings: int) -> None:
-        """Start what can begin; so many landings are to find their part of the money behind it."""
+        """Start the phases that can begin; leave a share of the cap for `landings`."""
         state = self._state
         while state.busy < self._order.jobs and (state.is_warm or not state.working):
             found = self._find_ready(plan)
@@ -339,7 +339,7 @@ class _Parent:
                 return
 
     def _choose(self, found: Iterable[ReadyPhase], places: int, *, is_alone: bool) -> tuple[ReadyPhase | None, int]:
-        """Return who starts, and for how many what is left has to do; those that had too little come last."""
+        """Return the phase to start, those out of share last, and among how many jobs to divide the rest of the cap."""
         for alone in sorted({False, is_alone}):
             for begin in found:
                 if given := self._find_places(begin.phase_id, places, is_alone=alone):
@@ -347,8 +347,8 @@ class _Parent:
         return None, 0
 
     def _find_places(self, phase_id: str, places: int, *, is_alone: bool) -> int:
-        """Return for how many what is left has to do when a phase starts; 0: it is not to start, or has stopped."""
-        end = self._state.hungry.get(phase_id)
+        """Return among how many jobs to divide the rest of the cap when a phase starts; 0: it must not start."""
+        end = self._state.out_of_share.get(phase_id)
         if end is None or end.unsent is None:
             return places
         needs = ((self._money, end.unsent.cost_usd or 0.0), (self._tokens, end.unsent.tokens))
@@ -383,7 +383,7 @@ class _Parent:
         return count_places(free, ready=ready, waiting=waiting, is_alone=not state.working)
 
     def _start(self, job: Job, *, merges: str, places: int) -> bool:
-        """Start a run in a job's work tree; False when the cap leaves nothing for it."""
+        """Start a child in a job's work tree; False when the cap leaves nothing for it."""
         ctx, phase_id = self._ctx, job.phase_id
         if 0.0 in {self._money.left, self._tokens.left} and self._state.working:
             return False  # with nobody at work it says itself what the cap is
@@ -399,12 +399,12 @@ class _Parent:
         child = JobRun(job, find_phase_id(job), words, environ)
         has_all = all(share is None or share.is_all for share in (money, tokens))
         self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all)
-        self._state.hungry.pop(phase_id, None)
+        self._state.out_of_share.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
 
     def _pass_words_on(self, job: Job) -> None:
-        """Leave what the user said here for the session that begins there."""
+        """Pass the user's words on to the session that begins in the job's work tree."""
         said = read_words(self._ctx.repo, job.phase_id)
         for words in said:
             leave_words(job.repo, words.text, phase_id=words.phase_id)

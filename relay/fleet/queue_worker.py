@@ -1,4 +1,4 @@
-"""A fleet's worker: takes a ticket, works on its phase in a clone of its own, and queues what waited for it."""
+"""A fleet's worker: takes a ticket, works on its phase in a clone, and queues the phases that waited for it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -22,27 +22,27 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueWorker:
-    """What a worker needs for its tickets."""
+    """A worker of the queue."""
 
     engine: Engine
     place: Path
-    """Where its clones are."""
+    """The folder of its clones."""
     environ: Mapping[str, str]
     make_task: Callable[[Remote, Ticket], WorkTask]
     """Reads the settings that hold in a clone."""
     tell: Callable[[str], None]
     observe: Observe
     lease_clock: LeaseClock = field(default_factory=LeaseClock)
-    """Of all tickets: one that comes again has been watched meanwhile."""
+    """Shared by all tickets, so that a claim is not watched twice."""
 
     async def do(self, ticket: Ticket, should_stop: Callable[[], bool]) -> None:
         """Do one ticket.
 
         Raises:
-            BusyError: Somebody else has its phase, or it was interrupted.
-            EndedError: It stopped; its claim says why.
-            UnfitError: This machine can work on none.
-            asyncio.CancelledError: A person took it back; it is handed over by then.
+            BusyError: Another worker has its phase, or the run was interrupted.
+            EndedError: The phase stopped; its claim says why.
+            UnfitError: This machine cannot work on any ticket.
+            asyncio.CancelledError: A person took the ticket back; the phase is handed over by then.
         """
         interrupts, taken_back = Interrupts(), None
         try:

@@ -1,4 +1,4 @@
-"""Runs of phases side by side: each is a `relay run --phase N --json` of its own, and is heard as it speaks."""
+"""Run phases side by side: each is a `relay run --phase N --json`, whose events are read as they come."""
 
 import json
 import os
@@ -27,9 +27,9 @@ from relay.session.usage import Spent, Usage
 _CHUNK_BYTES = 1 << 16
 _LAST_CHARS = 2_000
 FIRST_TOKEN_S = 4.0
-"""After so long an answer has begun, or will have before a sibling that starts now asks, a second or two later.
+"""After so long an answer has begun, or will have when a sibling that starts now asks, a second or two later.
 
-No event says so before the answer is whole; first tokens come within seconds.
+No event says so before the answer is complete; first tokens come within seconds.
 """
 LOST = "it was killed, or the system ended it"
 
@@ -43,22 +43,22 @@ class JobEnd:
     reason: str
     next_command: str = ""
     hint: str = ""
-    """What to do when it could not begin; empty otherwise."""
+    """What to do when the run could not begin; empty otherwise."""
     spent: Spent | None = None
-    """What it has cost; None when it did not say."""
+    """Its cost; None when it did not report one."""
     unsent: Spent | None = None
-    """As of `relay.setup.context.RunEnd`: with more it would have gone on."""
+    """As in `relay.setup.context.RunEnd`: it would have gone on with this much more."""
     began: bool = True
-    """Whether it came to work at all: what must hold before did."""
+    """Whether the run began: its preconditions held."""
 
 
 class JobRun:
-    """A relay at work on one phase. Mutable: it is heard, and it ends.
+    """A relay process at work on one phase. Mutable: its events are read, and it ends.
 
     Args:
         job: Its work tree.
-        phase_id: Its phase as the plan there has it now.
-        words: What is typed behind ``relay run --phase N --json``.
+        phase_id: The phase's id in the plan of that work tree.
+        words: Further words after ``relay run --phase N --json``.
     """
 
     def __init__(self, job: Job, phase_id: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -93,11 +93,11 @@ class JobRun:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What can be read when it has something to say."""
+        """Descriptors to wait on for its output."""
         return tuple(stream.fileno() for stream in self._streams if not stream.closed)
 
     def hear(self) -> Iterator[LoggedEvent]:
-        """Yield what it has said since."""
+        """Yield its events since the last call."""
         out, err = self._streams
         self._errors = (self._errors + _read(err))[-_LAST_CHARS:]
         *lines, self._rest = (self._rest + _read(out)).split(b"\n")
@@ -123,27 +123,27 @@ class JobRun:
                 pass
 
     def interrupt(self, *, now: bool) -> None:
-        """Have it hand over, or stop at once."""
+        """Ask it to hand over, or to stop at once."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM if now else signal.SIGINT)
 
     @property
     def has_spoken(self) -> bool:
-        """Whether its first answer has begun, as far as is known: the cache has its prefix from then on."""
+        """Whether its first answer has probably begun: from then on its prefix is in the prompt cache."""
         return self._is_answered or (self._asked_at is not None and time.time() > self._asked_at + FIRST_TOKEN_S)
 
     @property
     def has_asked(self) -> bool:
-        """Whether it has sent a request: one that only lands a phase does so where something is to be repaired."""
+        """Whether it has sent a request. A run that only lands a phase sends one if it has to repair something."""
         return self._asked_at is not None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone; what it said last may still be to be heard."""
+        """Whether the process has ended; its last events may still be unread."""
         return self._process.poll() is not None
 
     def close(self) -> JobEnd:
-        """Return how it ended, once it has; what it says meanwhile nobody hears."""
+        """Wait for its end and return it; unread events are lost."""
         for stream in self._streams:
             stream.close()  # first: nobody waits for room in a pipe that is not read
         code = self._process.wait()

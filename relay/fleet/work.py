@@ -1,7 +1,7 @@
-"""One phase on one of many machines: claim, fetch, a run in a work tree of its own, land, push, give back.
+"""Work on one phase on one of many machines: claim, fetch, run in a work tree, land, push, give the claim back.
 
-The remote is the only truth. Whatever is asked of it can be asked again, so a worker that was killed and one that goes
-on take the same path; a worker that has lost its claim stops, and nothing of what it pushes then is taken.
+The remote is the only truth. Each step can be repeated, so a worker that was killed and one that goes on take the same
+path. A worker that has lost its claim stops; the remote takes none of its later pushes.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ from relay.fleet.overview import (
     end_done_claims,
     explain_none,
     fetch_plan,
-    open_desk,
+    open_registry,
     require_pushed,
     select_phases,
 )
@@ -79,15 +79,15 @@ from relay.store.spend_records import Whose
 from relay.store.worktrees import lock_worktree
 
 _MOST_IDLE = 3
-"""Steps of one phase that change nothing. Where others land first, the plan goes on: that ends with their phases."""
+"""How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""
 _CENT_USD = 0.01
-_AGAIN_S = 0.2  # a remote of several machines may say for a while of a branch what it does not give
+_AGAIN_S = 0.2  # a remote of several machines may list a branch for a while before it can be fetched
 _TWIN = "another relay is at work on phase {} in this clone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTask:
-    """What a worker is to do."""
+    """A worker's task."""
 
     main: Repo
     """A clone, on the plan's branch."""
@@ -95,26 +95,26 @@ class WorkTask:
     plan_path: str
     settings: Settings
     words: tuple[str, ...]
-    """What its runs are told behind ``relay run --phase N``."""
+    """The words after ``relay run --phase N`` for its runs."""
     environ: Mapping[str, str]
-    """Of its runs."""
+    """The environment of its runs."""
     phase_id: str = ""
     """The only phase to work on; empty for the first that is free."""
     lease_s: int = LEASE_S
     lease_clock: LeaseClock = field(default_factory=LeaseClock)
-    """Kept from one phase to the next: a claim that has not moved meanwhile need not be watched again."""
+    """Kept from one phase to the next, so that a claim is not watched twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkEnd:
-    """How it ended, for the command to tell."""
+    """How a worker's task ended."""
 
     exit_code: ExitCode
     reason: str
     phase_id: str = ""
     """Empty when none was claimed."""
     is_over: bool = False
-    """Whether nothing is left for any worker: the plan is done, or all that is left waits for a person."""
+    """Whether nothing is left for any worker: the plan is done, or the rest waits for a person."""
 
 
 def work(task: WorkTask, observe: Observe, interrupts: Interrupts) -> WorkEnd:
@@ -127,7 +127,7 @@ def work(task: WorkTask, observe: Observe, interrupts: Interrupts) -> WorkEnd:
 
 
 class _Worker:
-    """One phase's way from its claim to its landing. Mutable: what its runs are told changes with its money."""
+    """Takes one phase from its claim to its landing. Mutable: the words for its runs change with its money."""
 
     def __init__(self, task: WorkTask, observe: Observe, interrupts: Interrupts) -> None:
         self._task, self._observe, self._interrupts = task, observe, interrupts
@@ -136,7 +136,7 @@ class _Worker:
         self._branch = get_branch(task.main)
         self._words, self._tip = task.words, ""
         worker = ensure_worker(task.main)
-        self._desk = open_desk(self._remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
+        self._registry = open_registry(self._remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
 
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
@@ -147,12 +147,12 @@ class _Worker:
                 self._observe(Noticed(text=words, warning=True))
         with ExitStack() as stack:
             while (end := self._try(stack)) is None and not self._interrupts.wait(_AGAIN_S):
-                stack.close()  # others ended meanwhile: what they spent has to be counted
+                stack.close()  # other claims ended meanwhile: their spend must be counted
             return end or WorkEnd(exit_code=ExitCode.INTERRUPTED, reason="stopped before a phase was claimed")
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
-        plan, claims = self._sync(), self._note(self._desk.recall())
-        end_done_claims(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
+        plan, claims = self._sync(), self._note(self._registry.recall())
+        end_done_claims(self._registry, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
         if self._book_lost(plan, claims, stack):
             return None
         if plan.done:
@@ -163,7 +163,7 @@ class _Worker:
         if (jobs := self._fetch_jobs()) is None:
             return None
         held = {claim.phase_id for claim in claims.held}
-        # One more than phases: when a worker is lost with what it had reserved, another one has enough to go on.
+        # One share more than phases: when a worker is lost with its reservation, another one has enough to go on.
         shares = 1 + sum(not phase.done and phase.id not in held for phase in plan.phases)
         taken = self._claim_one(phases, claims, shares, stack)
         if isinstance(taken, PhaseClaim):
@@ -181,18 +181,18 @@ class _Worker:
     ) -> WorkEnd:
         words = f"phase {taken.phase_id} is claimed on {self._remote.name} by {taken.worker} (attempt {taken.attempt})"
         self._observe(Noticed(text=words))
-        is_own = before is not None and before.worker == self._desk.worker
+        is_own = before is not None and before.worker == self._registry.worker
         try:
-            with self._freeing(lambda: self._desk.give_back(taken)):
+            with self._freeing(lambda: self._registry.give_back(taken)):
                 job = self._take_up(taken, jobs, is_own=is_own)
             if job is None:  # a twin of this worker in the same clone
-                self._desk.give_back(taken)
+                self._registry.give_back(taken)
                 return WorkEnd(exit_code=ExitCode.STOPPED, reason=_TWIN.format(taken.phase_id))
             return self._bring_home(taken, job, jobs)
         except LostError:
             stack.close()
             with suppress(RepoError):  # what cannot be done now is done with the next contact
-                self._book_lost(self._sync(), self._note(self._desk.recall()), stack)
+                self._book_lost(self._sync(), self._note(self._registry.recall()), stack)
             words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
 
@@ -201,10 +201,10 @@ class _Worker:
         return claims
 
     def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]] | None:
-        """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here.
+        """Fetch the plan's jobs, but for those with a work tree here, and return their refs on the remote.
 
-        None: something has landed since the plan's branch was fetched. It is no claim any more, and its phase still
-        open in that plan.
+        None: a phase has landed since the plan's branch was fetched. It has no claim any more, and is still open in
+        the fetched plan.
         """
         others = f"refs/heads/{self._branch}", name_booked(self._branch, "*")
         jobs = dict(read_there(self._remote, name_job_branch(self._main, ""), *others))
@@ -215,12 +215,12 @@ class _Worker:
         return jobs if is_as_fetched and is_whole else None
 
     def _book_lost(self, plan: Plan, claims: Claims, stack: ExitStack) -> bool:
-        """Book what phases cost here that another worker has by now, or has landed; False: there are none."""
+        """Book the local cost of phases that another worker has claimed or landed; False: there are none."""
         is_booked = False
         for phase in plan.phases:
             shown = read_shown(self._main, name_job_branch(self._main, phase.id))
             claim = claims.find(phase.id)
-            is_own = claim and claim.worker == self._desk.worker
+            is_own = claim and claim.worker == self._registry.worker
             if shown and not is_own and (claim or phase.done) and self._is_alone(phase.id, stack):
                 self._put_aside(phase.id)
                 stack.close()
@@ -228,11 +228,11 @@ class _Worker:
         return is_booked
 
     def _put_aside(self, phase_id: str) -> None:
-        """Put aside what is here of a phase that another machine went on with, and have the remote know its cost."""
+        """Put this clone's refs of a phase aside that another machine went on with, and tell the remote its cost."""
         branch = name_job_branch(self._main, phase_id)
         if job := next((job for job in self._find_jobs() if job.phase_id == phase_id), None):
             with hold_worktree(job.repo):
-                pass  # what a run there left that was killed is made good
+                pass  # repairs the state that a killed run left
         here, own = read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
         is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
         if shown := read_shown(self._main, branch):
@@ -247,22 +247,22 @@ class _Worker:
         drop_shown(self._main, branch)
 
     def _book(self, phase_id: str, branch: str, shown: ShownCost, *, is_open: bool) -> None:
-        """Have the remote know what a lost claim cost, where no commit of the plan's branch tells it, and free it."""
+        """Tell the remote the cost of a lost claim, where no commit on the plan's branch has it, and free the rest."""
         whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
         booked = keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
-        lost = replace(NOBODY, phase_id=phase_id, worker=self._desk.worker, attempt=shown.attempt)
-        self._desk.free_lost(*([booked] if booked else []), own=lost)
+        lost = replace(NOBODY, phase_id=phase_id, worker=self._registry.worker, attempt=shown.attempt)
+        self._registry.free_lost(*([booked] if booked else []), own=lost)
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._task.plan_path)
 
     def _sync(self) -> Plan:
-        """Take this clone's branch to where the remote's is, and return the plan as it is there; fetch claims too.
+        """Fetch claims, move this clone's branch to the remote's tip, and return the plan there.
 
         Raises:
-            PlanError: It does not have the phase that is asked for.
+            PlanError: The plan lacks the requested phase.
         """
-        self._tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path, self._desk.refspec)
+        self._tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path, self._registry.refspec)
         if self._task.phase_id:
             get_phase(plan, self._task.phase_id)
         with locking(self._main, self._interrupts):
@@ -272,7 +272,7 @@ class _Worker:
     def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
         """Return the phases that this worker may claim."""
         wanted = self._task.phase_id
-        found = select_phases(plan, claims, but=wanted, worker=self._desk.worker, is_alive=self._is_alive)
+        found = select_phases(plan, claims, but=wanted, worker=self._registry.worker, is_alive=self._is_alive)
         return tuple(phase for phase in found if wanted in {"", phase.id})
 
     def _is_alive(self, claim: PhaseClaim) -> bool:
@@ -292,17 +292,17 @@ class _Worker:
     ) -> PhaseClaim | NotTaken:
         """Claim the first phase that is free; else one whose worker shows no sign of life."""
         refused: list[NotTaken] = []
-        for phase_id in list_in_turn([phase.id for phase in phases], claims, self._desk.worker):
+        for phase_id in list_in_turn([phase.id for phase in phases], claims, self._registry.worker):
             there = claims.find(phase_id)
             if not self._is_alone(phase_id, stack):
-                by = replace(NOBODY, phase_id=phase_id, worker=self._desk.worker)
+                by = replace(NOBODY, phase_id=phase_id, worker=self._registry.worker)
                 refused.append(NotTaken(words=_TWIN.format(phase_id), by=(by,)))
                 continue
             instead = "" if there is None else self._find_takeover(there)
             bid = self._bid(phase_id, claims, shares + (there is not None), instead)
             branch = name_job_branch(self._main, phase_id)
             note_bid(self._main, branch, attempt=(there or NOBODY).attempt + 1)
-            taken = self._desk.take(bid, self._desk.recall())
+            taken = self._registry.take(bid, self._registry.recall())
             if isinstance(taken, PhaseClaim):
                 return taken
             drop_bid(self._main, branch)
@@ -316,7 +316,7 @@ class _Worker:
         return NotTaken(words=words, by=tuple(claim for one in refused for claim in one.by))
 
     def _is_alone(self, phase_id: str, stack: ExitStack) -> bool:
-        """Keep other relays of this clone from a phase; False: one is at it, or a run that outlived its worker."""
+        """Keep other relays of this clone from a phase; False where one is at it, or a run that outlived its worker."""
         digest = hashlib.sha256(phase_id.encode()).hexdigest()[:16]
         try:
             stack.enter_context(lock_worktree(self._main, f"work-{digest}"))
@@ -328,27 +328,27 @@ class _Worker:
         return True
 
     def _find_takeover(self, there: PhaseClaim) -> str:
-        """Return the claim that may be taken over; empty where its worker may be alive."""
+        """Return the commit of a claim that may be taken over; empty where its worker may be alive."""
         if there.state is ClaimState.WAITS:
             return there.commit if self._task.phase_id else ""  # a person typed its number
-        if there.worker == self._desk.worker:
+        if there.worker == self._registry.worker:
             return there.commit  # it was killed: this process has the lock
         if self._is_alive(there):
             return ""
-        # Clocks may differ: who lives renews it meanwhile.
+        # Clocks may differ: a living worker renews its claim meanwhile.
         if (wait_s := self._task.lease_clock.find_wait_s(there)) > 0:
             words = f"phase {there.phase_id} is {describe_claim(there, now=time.time())}; watched for {wait_s:.0f} s"
             self._observe(Noticed(text=words))
             if self._interrupts.wait(wait_s):
                 return ""
-        seen = self._note(self._desk.read()).find(there.phase_id)
+        seen = self._note(self._registry.read()).find(there.phase_id)
         return there.commit if seen is not None and seen.commit == there.commit else ""
 
     def _bid(self, phase_id: str, claims: Claims, shares: int, instead: str) -> Bid:
-        """Return what to ask for: a phase's part of what is left, so that others can be worked on meanwhile."""
+        """Return a bid for a share of the remaining money, so that other phases can be worked on meanwhile."""
         settings, seen = self._task.settings, self._find_seen(phase_id)
         cap, spent = settings.max_cost_usd, read_plan_cost(self._main, self._task.plan_path).spent.cost_usd or 0.0
-        others = sum(one.cost_usd for one in self._desk.write_off(claims.reserved, claims.find(phase_id), seen))
+        others = sum(one.cost_usd for one in self._registry.write_off(claims.reserved, claims.find(phase_id), seen))
         reserve = settings.max_phase_cost_usd
         if cap is not None:
             left = max(0.0, cap - spent - others)
@@ -364,18 +364,18 @@ class _Worker:
         )
 
     def _find_seen(self, phase_id: str) -> float:
-        """Return what is known here to be spent on a phase that has not landed."""
+        """Return the spend on a phase that has not landed, as known here, in USD."""
         branch = name_job_branch(self._main, phase_id)
         own, tip = refs.find_ref(self._main, f"refs/heads/{branch}"), self._main.head() or ""
         commits = read_relay_commits(self._main, self._task.plan_path, rev=own, newer_than=tip) if own else ()
         return add_branch(self._main, branch, commits).cost_usd or 0.0
 
     def _take_up(self, claim: PhaseClaim, jobs: Mapping[str, Mapping[str, str]], *, is_own: bool) -> Job | None:
-        """Return the phase's work tree, with what other workers have pushed of it; None: a run is at work in it."""
+        """Return the phase's work tree, with other workers' pushed refs; None where a run is at work in it."""
         branch = name_job_branch(self._main, claim.phase_id)
         there = jobs.get(branch, {})
         own = next((job for job in self._find_jobs() if job.phase_id == claim.phase_id), None)
-        # What this worker has not pushed is in no other hands: it was the last to hold the phase.
+        # A worker that held the phase last keeps its unpushed work: nobody else has it.
         if own is not None and not is_own and there and there != read_here(self._main, branch):
             self._put_aside(claim.phase_id)
             fetch_jobs(self._remote, {branch: there}, but=())
@@ -387,7 +387,7 @@ class _Worker:
         return job
 
     def _leave(self, job: Job, branch: str) -> str:
-        """Keep what there is of a phase under a ref, and its work tree, untouched, on a branch of its own."""
+        """Keep a phase's refs under one ref, and leave its work tree untouched on a branch of its own."""
         with lock_worktree(job.repo):
             ref = put_aside(self._main, branch, tuple(read_here(self._main, branch).values()))
             aside = "relay-aside/" + ref.removeprefix("refs/relay/aside/")
@@ -396,21 +396,21 @@ class _Worker:
         return ref
 
     def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
-        """Have the phase worked on until the remote's branch has it, or it stops."""
+        """Work on the phase until the remote's branch has it, or it stops."""
         branch, tip = get_branch(job.repo), self._tip
         begin_shown(self._main, job.plan_path, branch, claim.phase_id, attempt=claim.attempt, start=tip)
-        holding = Holding(self._desk, claim, branch, jobs.get(branch, {}), self._observe, self._interrupts)
+        holding = Holding(self._registry, claim, branch, jobs.get(branch, {}), self._observe, self._interrupts)
         self._words = self._list_words(claim, job)
         with self._freeing(holding.give_back):
             return self._land(holding, job)
 
     @contextmanager
     def _freeing(self, give_back: Callable[[], object]) -> Iterator[None]:
-        """Give a claim back, and its money, where something here is in the way: others can have the phase."""
+        """Give a claim and its money back when something on this machine is in the way."""
         try:
             yield
         except RemoteError:
-            raise  # nothing can be given back; it is taken up again here, or lapses
+            raise  # the claim cannot be given back now; this worker takes it up again, or it expires
         except (RelayError, OSError):
             with suppress(RemoteError, LostError):
                 give_back()
@@ -438,10 +438,10 @@ class _Worker:
                 return self._end_done(job.phase_id)
 
     def _restore(self, job: Job) -> Job:
-        """Make a work tree again that somebody removed while its phase was at work, as last kept.
+        """Make a removed work tree again from the phase's last checkpoint.
 
         Raises:
-            RepoError: Something is at work in it all the same.
+            RepoError: Another relay is at work in it.
         """
         with locking(self._main, self._interrupts):
             copied = self._task.settings.copy
@@ -453,7 +453,7 @@ class _Worker:
         return made
 
     def _advance(self, holding: Holding, job: Job, landing: Landing) -> WorkEnd | None:
-        """Do the next thing on the way to the remote's branch; None to go on."""
+        """Take the next step towards the remote's branch; None to go on."""
         match landing.case:
             case LandingCase.LANDED:
                 return self._give_up(holding, job, "it is done on its branch, and open in the plan")
@@ -481,17 +481,17 @@ class _Worker:
         return self._end_done(job.phase_id)
 
     def _raise(self, holding: Holding, job: Job) -> bool:
-        """Reserve all that others have left, for a phase that has spent its part; False when there is nothing."""
+        """Reserve the rest of the money for a phase that has spent its share; False when nothing is left."""
         holding.renew(job)
         while not self._interrupts.wait(_AGAIN_S):
-            before, claims = holding.claim, self._desk.read()
+            before, claims = holding.claim, self._registry.read()
             self._sync()
-            if self._fetch_jobs() is None:  # what others have spent since: it is reserved no more
+            if self._fetch_jobs() is None:  # others' spend: it is no longer reserved
                 continue
             bid = self._bid(job.phase_id, claims, 1, before.commit)
             if (bid.reserve_usd or 0.0) + bid.seen_usd <= (before.reserved_usd or 0.0) + before.seen_usd + _CENT_USD:
                 return False
-            taken = self._desk.take(bid)
+            taken = self._registry.take(bid)
             if isinstance(taken, PhaseClaim):
                 holding.claim = taken
                 branch = get_branch(job.repo)
@@ -505,7 +505,7 @@ class _Worker:
         return WorkEnd(exit_code=ExitCode.STOPPED, reason=f"phase {job.phase_id}: {reason}", phase_id=job.phase_id)
 
     def _list_words(self, claim: PhaseClaim, job: Job) -> tuple[str, ...]:
-        """Return what the phase's runs are told: what is reserved is the most that they may spend."""
+        """Return the words for the phase's runs, with the reserved money as their cap."""
         if claim.reserved_usd is None:
             return self._task.words
         spent = make_meter(job.repo, self._task.plan_path, self._task.settings, None).total.cost_usd or 0.0
@@ -516,7 +516,7 @@ class _Worker:
         return WorkEnd(exit_code=ExitCode.DONE, reason=words, phase_id=phase_id)
 
     def _stop(self, holding: Holding, job: Job, end: JobEnd) -> WorkEnd:
-        """Push what there is; an interrupted phase is free for the next worker, any other waits for a person."""
+        """Push the phase's refs; an interrupted phase is free for the next worker, any other waits for a person."""
         code = ExitCode(end.exit_code) if end.exit_code in set(ExitCode) else ExitCode.INTERRUPTED
         holding.give_back(waits="" if code is ExitCode.INTERRUPTED else end.reason)
         return WorkEnd(exit_code=code, reason=f"phase {job.phase_id}: {end.reason}", phase_id=job.phase_id)

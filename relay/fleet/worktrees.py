@@ -1,7 +1,7 @@
-"""The work trees that jobs run in: made, taken up again, given to the next phase, taken away when nothing is in them.
+"""Make the work trees that jobs run in, reuse them for the next phase, and remove them when they are empty.
 
-They lie beside the repository, in ``<its name>.relay/``, by number; a job's branch says whose phase is in which. All of
-it is asked from git each time, so what a killed run left is found by the next one.
+They lie beside the repository, in ``<its name>.relay/``, by number; a work tree's branch names its phase. relay reads
+this from git each time, so the next run finds the work trees of a killed one.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from relay.store.refs import get_branch
 from relay.store.worktrees import find_home, get_jobs_place, lock_worktree, note_checked, note_home
 
 _KEPT = ("outputs", "sessions", "history", "reports")
-"""Folders below ``.relay`` whose files go home before a work tree goes."""
+"""Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
 _CHUNK_BYTES = 1 << 20
 _MOST_PLACES = 1_000
 
@@ -74,7 +74,7 @@ def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
 
 
 def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
-    """Return the open phases whose own branch has work that has not landed, and no work tree any more."""
+    """Return the open phases whose branch has work that has not landed, and whose work tree is gone."""
     if main.branch is None:
         return ()
     places = {tree.branch: tree.root for tree in list_worktrees(main)}
@@ -91,7 +91,7 @@ def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
 
 
 def is_free(main: Repo, job: Job) -> bool:
-    """Return whether a job has landed and nothing in its work tree is to be committed, or at work."""
+    """Return whether a job has landed and its work tree is clean and unused."""
     if is_locked(job.repo) or find_landing(main, job).case is not LandingCase.LANDED:
         return False
     status = read_status(job.repo)
@@ -101,9 +101,9 @@ def is_free(main: Repo, job: Job) -> bool:
 def ensure_job(
     main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str], start: str = ""
 ) -> Job | None:
-    """Return the work tree of a phase, at its start where nothing has been done in it yet; None: it is taken.
+    """Return a phase's work tree, moved to `start` where nothing has been done in it yet; None: another relay has it.
 
-    Its own one where there is one, else one that is free, else a new one.
+    It is the phase's own, else a free one, else a new one.
 
     Args:
         main: The work tree whose branch is the plan's.
@@ -171,7 +171,7 @@ def _add(main: Repo, branch: str) -> Path:
 
 
 def _bring_up(main: Repo, job: Job, start: str) -> None:
-    """Take a work tree in which nothing has been done to where its phase begins."""
+    """Move an untouched work tree to the commit at which its phase begins."""
     own, tip = get_tip(job.repo), get_tip(main)
     if read_leg(job.repo) is not None or not (own == start or is_ancestor(main, own, tip)):
         return
@@ -182,7 +182,7 @@ def _bring_up(main: Repo, job: Job, start: str) -> None:
 
 
 def copy_ignored(main: Repo, job: Repo, path: str) -> None:
-    """Copy files that git ignores, at or below a path, to where they are missing; links that lead out are left out."""
+    """Copy ignored files at or below `path` that the job lacks; links out of the work tree are left out."""
     names = [name for name in list_ignored(main, path) if name.partition("/")[0] not in {STATE_DIR, ".git"}]
     by_sessions = find_changed(main, names)
     _copy_all(main, job, frozenset(names) - frozenset(by_sessions))
@@ -217,19 +217,19 @@ def _copy(source: Path, target: Path, path: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTree:
-    """A work tree that stays, though its phase has landed."""
+    """A work tree that stays although its phase has landed."""
 
     place: Path
     ignored: tuple[str, ...]
-    """Files that git ignores and that nobody else has; empty where git itself refuses."""
+    """Ignored files that exist only there; empty where git itself refuses to remove the work tree."""
 
 
 def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
-    """Take away the work trees that hold nothing any more, with their branches; yield those that hold something."""
+    """Remove empty work trees with their branches; yield those that hold something."""
     _finish_half(main)
     for job in find_jobs(main, plan_path):
         with contextlib.suppress(RepoError), hold_worktree(job.repo):
-            pass  # what a run there left that was killed is made good
+            pass  # repairs the state that a killed run left
         if not is_free(main, job):
             continue
         with lock_worktree(job.repo):
@@ -246,7 +246,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
 
 
 def _finish_half(main: Repo) -> None:
-    """Make whole what git was making or taking away; without its ignore file relay's own folder would be somebody's."""
+    """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
     forget_gone(main, get_jobs_place(main.root))
     place = finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
@@ -255,7 +255,7 @@ def _finish_half(main: Repo) -> None:
 
 
 def _take_away(main: Repo, place: Path) -> bool:
-    """Have git remove a work tree, once more where it was killed meanwhile; False: it refuses."""
+    """Remove a work tree, with a second try where git was killed; False when git refuses."""
     for _ in range(2):
         if remove_worktree(main, place):
             return True
@@ -266,7 +266,7 @@ def _take_away(main: Repo, place: Path) -> bool:
 
 
 def _drop_landed(main: Repo) -> None:
-    """Drop the branches of jobs whose relay was killed behind the work tree, where all that they have has landed."""
+    """Drop landed branches whose relay was killed after it had removed the work tree."""
     tip, legs = get_tip(main), main.list_refs("refs/relay/leg/")
     kept = {tree.branch for tree in list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
@@ -277,7 +277,7 @@ def _drop_landed(main: Repo) -> None:
 
 
 def _bring_home(root: Path, home: Path) -> None:
-    """Move what relay itself keeps of sessions; what is there already stays."""
+    """Link relay's own session files into the main work tree; existing files stay."""
     for kind in _KEPT:
         with contextlib.suppress(OSError):
             names = [

@@ -17,27 +17,27 @@ from relay.base.tree import Look, take_look
 from relay.git.command import Git
 
 _READ_ONCE = ("packed-refs", "reftable/tables.list", "refs/replace", "info/grafts", "shallow")
-"""Below the common directory: git reads of them, once, which object stands for another one."""
+"""Files below the common directory that git reads once: they say which object replaces another one."""
 _MOST_OPEN = 4
 _LIMIT_S = 60.0
 MARK = "RELAY_READS_OBJECTS"
-"""A variable of these processes."""
+"""An environment variable that marks these processes."""
 
 _Key = tuple[int, Path, tuple[Look, ...]]
 _open: dict[_Key, subprocess.Popen[bytes]] = {}
-"""By this process's id, since a fork must not share a pipe; the last made last."""
+"""Open processes, oldest first. The key has this process's id, since a fork must not share a pipe."""
 _lock = threading.Lock()
 
 
 def find_marks(common_dir: Path) -> tuple[Look, ...]:
-    """Return what changes whenever an id may name another object than before: see git-replace(1)."""
+    """Return a value that changes whenever an id may name another object than before: see git-replace(1)."""
     return tuple(take_look(common_dir, name) for name in _READ_ONCE)
 
 
 def read_object(git: Git, common_dir: Path, name: str) -> tuple[str, bytes] | None:
-    """Return kind and bytes of an object, by its id or another name that git knows.
+    """Return kind and bytes of an object, by its id or another name that git resolves.
 
-    None: there is none, or it cannot be read; a git that is asked for it alone says which.
+    None: the object is missing or cannot be read; a git that is asked for it alone says which.
     """
     if "\n" in name:
         return None
@@ -65,11 +65,11 @@ def _get(git: Git, key: _Key) -> subprocess.Popen[bytes]:
 
 
 def _ask(process: subprocess.Popen[bytes], name: str) -> tuple[str, bytes] | None:
-    """Return the answer.
+    """Ask a process for an object.
 
     Raises:
         OSError: The process is gone.
-        EOFError: It ended in the middle, since the object is damaged, or it hangs: a pipe may be in an object's place.
+        EOFError: The process ended, since the object is damaged, or it hangs: a pipe may be in an object's place.
     """
     assert process.stdin is not None  # noqa: S101  # both are pipes
     assert process.stdout is not None  # noqa: S101

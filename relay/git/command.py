@@ -11,7 +11,7 @@ and configured hooks cannot be switched off by a fixed flag; `relay.git.config_g
 environment is an allow list, so no inherited ``GIT_*`` redirects relay to another repository and no secret reaches a
 child.
 
-A traced call says which version of git runs, which saves a process.
+A traced call reports git's version, which saves a process.
 """
 
 import os
@@ -98,11 +98,11 @@ _CUT_OFF = (
 """In what git says where the machine is at fault: it speaks C here."""
 TIMED_OUT = 124
 LIMIT_S = 600.0
-"""No call of relay's takes a minute in a repository of 100,000 files; a pattern of ``.gitignore`` can take for ever."""
+"""No call takes a minute in a repository of 100,000 files, but a pattern in ``.gitignore`` can take forever."""
 
 
 _LOOK_S = 1.0
-"""How often what a long call has written is looked at."""
+"""How often relay reads the output of a long call."""
 
 
 class GitError(RepoError):
@@ -110,21 +110,21 @@ class GitError(RepoError):
 
 
 class CutOffError(GitError):
-    """Git was killed, or the machine had not what it needs: the same may work a moment later."""
+    """Git was killed, or the machine ran out of memory, disk or the like: the same call may work later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitResult:
-    """What a git command left: exit status and both streams as bytes."""
+    """The result of a git command: exit status and both streams as bytes."""
 
     code: int
-    """-N when signal N killed it: what it printed is no answer then."""
+    """-N when signal N killed git; its output is incomplete then."""
     out: bytes
     err: bytes
 
     @property
     def was_cut_off(self) -> bool:
-        """Whether it failed for want of something, or was killed: not for what it was given."""
+        """Whether git was killed or the machine failed it, so that the arguments were not the reason."""
         return self.code < 0 or (self.code > 0 and any(sign in self.err for sign in _CUT_OFF))
 
     @property
@@ -151,17 +151,16 @@ class Git:
     settings: tuple[tuple[str, str], ...] = ()
     """Further config that overrules the repository's; names may hold any character."""
     flags: tuple[str, ...] = FLAGS
-    """What every call has before anything else."""
+    """Flags before each subcommand."""
     limit_s: float = LIMIT_S
-    """How long a call may take that has no limit of its own."""
+    """Seconds for a call without a limit of its own."""
     watch: Callable[[bytes], bool] | None = None
-    """Shown now and then all that a call has written to stderr so far; True: it has come further since, and a limit
-    counts from here."""
+    """Called about each second with a call's stderr so far. True means progress: the limit starts anew."""
 
     def run(
         self, *args: str, stdin: bytes = b"", env: Mapping[str, str] = NULL_ENVIRONMENT, pass_fds: Sequence[int] = ()
     ) -> bytes:
-        """Run git, with further open descriptors if given, and return what it printed.
+        """Run git, with `pass_fds` open in it, and return its output.
 
         Raises:
             GitError: The exit status is not 0.
@@ -169,13 +168,13 @@ class Git:
         return _require(self.probe(*args, stdin=stdin, env=env, pass_fds=pass_fds), args)
 
     def ask(self, *args: str) -> bytes | None:
-        """Return the line that git printed, without its end; None when it says that there is no such thing.
+        """Run git and return its one line without the newline; None when there is no such thing.
 
-        It says so by exit status 1 and not a word. A git that was killed, has no memory or finds something broken
-        must not pass for one that found nothing.
+        Git says so by exit status 1 without any output. A git that was killed, ran out of memory or met damage must
+        not count as one that found nothing.
 
         Raises:
-            GitError: Git said neither the one nor the other.
+            GitError: Git answered otherwise.
         """
         result = self.probe(*args)
         if result.code == 1 and not result.out and not result.err:
@@ -195,7 +194,7 @@ class Git:
     ) -> GitResult:
         """Run git and return its result whatever the exit status is; `TIMED_OUT` when `timeout_s` passed.
 
-        For callers that look at what is there afterwards, or to whom every failure is one: no failure is an answer.
+        For callers that look at the repository afterwards, or that treat all failures alike.
 
         Raises:
             GitError: Git could not be started, or did not end within `limit_s` where no `timeout_s` is given.
@@ -214,7 +213,7 @@ class Git:
         return self._start(args, env, stderr=subprocess.DEVNULL)
 
     def begin(self, *args: str, env: Mapping[str, str] = NULL_ENVIRONMENT) -> Callable[[], bytes]:
-        """Start git; what is returned has to be called once, and does the rest of `run`.
+        """Start git and return a function to call once, which waits and returns the output as `run` does.
 
         Raises:
             GitError: Git could not be started.
@@ -251,7 +250,7 @@ class Git:
         return result
 
     def overruled(self, settings: Sequence[tuple[str, str]]) -> "Git":
-        """Return the same git with more config overruled."""
+        """Return this git with further overruled settings."""
         return replace(self, settings=(*self.settings, *settings)) if settings else self
 
 
@@ -264,7 +263,7 @@ def _require(result: GitResult, args: Sequence[str]) -> bytes:
 def _collect(
     child: subprocess.Popen[bytes], stdin: bytes, limit_s: float, watch: Callable[[bytes], bool] | None
 ) -> GitResult:
-    # What is left of stdin is not sent by a second `communicate`: only calls without one are looked at on the way.
+    # A second `communicate` does not send the rest of stdin: only calls without stdin are watched.
     step_s = limit_s if watch is None or stdin else min(_LOOK_S, limit_s)
     ends_s = time.monotonic() + limit_s
     with child:
@@ -280,14 +279,14 @@ def _collect(
                     # The whole group: a signing program that waits for a person would keep the pipes open.
                     os.killpg(child.pid, signal.SIGKILL)
                     return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {round(limit_s, 1):g} s".encode())
-        # An interrupt too: a git that went on would write after relay has given up its lock.
+        # On an interrupt too: git must not write after relay has released its lock.
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             raise
 
 
 def render_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the variables that hand config over to git: ``-c`` cannot carry a name with ``=`` in it."""
+    """Return the variables that pass settings to git: ``-c`` cannot carry a name with ``=`` in it."""
     pairs = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
     for number, (key, value) in enumerate(settings):
         pairs[f"GIT_CONFIG_KEY_{number}"] = key
@@ -296,7 +295,7 @@ def render_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def get_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Git:
-    """Return git as found on PATH, ignoring relative entries and everything below `keep_out`.
+    """Return git from PATH, ignoring relative entries and all entries below `keep_out`.
 
     An activated virtual environment inside the repository puts a directory that a session can write on PATH; a `git`
     (or a `gpg`, or a filter) planted there must not become relay's own.
@@ -321,7 +320,7 @@ def _find_program(name: str, path: str) -> str | None:
 
 
 def clean_path(path: str, keep_out: Path | None) -> str:
-    """Return PATH without relative entries and without entries that lead below `keep_out`."""
+    """Return PATH without relative entries and entries below `keep_out`, links resolved."""
     return os.pathsep.join(part for part in path.split(os.pathsep) if _is_outside(part, keep_out))
 
 
@@ -339,7 +338,7 @@ MINIMUM_GIT = (2, 39, 1)
 the memory of git, which reads it outside of the sandbox (CVE-2022-23521; likewise CVE-2022-41903)."""
 
 _TRACED = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_BRIEF": "1"}
-"""Has git say on stderr what it does, and first which version it is. Source: api-trace2."""
+"""Makes git trace to stderr; the first event names its version. Source: api-trace2."""
 _EVENT = b'{"event":"'
 
 _said: dict[str, bytes] = {}
@@ -347,7 +346,7 @@ _said: dict[str, bytes] = {}
 
 
 def probe_traced(git: Git, *args: str) -> GitResult:
-    """Run git as `Git.probe` does, and note which version it says that it is."""
+    """Run git as `Git.probe` does, and note the version that it reports."""
     result = git.probe(*args, env=_TRACED)
     lines = result.err.splitlines(keepends=True)
     if version := next((line for line in lines if line.startswith(_EVENT + b"version")), None):
@@ -356,10 +355,10 @@ def probe_traced(git: Git, *args: str) -> GitResult:
 
 
 def get_version(git: Git) -> tuple[int, ...]:
-    """Return the version of git, asked for where no call has said it yet.
+    """Return git's version; git is asked unless a traced call has reported it.
 
     Raises:
-        RepoError: It is too old.
+        RepoError: Git is too old.
     """
     if git.program not in _said:
         _said[git.program] = git.run("version")

@@ -1,12 +1,12 @@
-"""The user's commit hooks: which there are, and how the caller is to run one in its sandbox.
+"""Find the user's commit hooks and prepare them for the caller's sandbox.
 
-A hook gets a copy of the index and an object store of its own that borrows from the repository's, so that a hook that
-stages files works while the git directory is read-only. What it puts there is not used: relay takes the files in.
+A hook gets a copy of the index and its own object store, which borrows from the repository's, so a hook that stages
+files works although the git directory is read-only. relay ignores the staged objects and reads the files instead.
 
-`copy_git_dir` makes a git directory of its own for each hook, which goes with it: hook managers write there
-(lint-staged keeps a stash while it works, lefthook its hooks' checksum). The copy has all that git needs to work, but
-for objects and what is large besides, of which the caller shows the original. `parse_programs` names the programs that
-a hook cannot do without by the hook's first bytes, which may hold anything.
+`copy_git_dir` makes a temporary git directory for each hook: hook managers write there (lint-staged keeps a stash while
+it works, lefthook its hooks' checksum). The copy has all that git needs except objects and other large directories; the
+caller shows the originals of those. `parse_programs` names the programs that a hook needs, from the hook's first bytes,
+which may hold anything.
 """
 
 import os
@@ -28,7 +28,7 @@ from relay.git.repository import Repo
 
 HEAD_BYTES = 4096
 _LONGEST_LINE = 120
-"""Of a first line: kernels before Linux 5.1 cut it here, and what they look for then nobody knows."""
+"""The longest first line: kernels before Linux 5.1 cut it here and then look for another program."""
 _NAME = re.compile(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
 _ENV = frozenset({b"/usr/bin/env", b"/bin/env"})
 _FRAMEWORK = re.compile(
@@ -37,13 +37,13 @@ _FRAMEWORK = re.compile(
     rb"elif command -v pre-commit > /dev/null; then\n    exec pre-commit [^\n]*\n"
     rb"else\n    echo [^\n]*\n    exit 1\nfi\n?"
 )
-"""A hook that nobody has added a line to. Source: pre-commit 4.7.0, resources/hook-tmpl."""
+"""An unedited hook of pre-commit. Source: pre-commit 4.7.0, resources/hook-tmpl."""
 
 
 def parse_programs(head: bytes) -> tuple[tuple[str, ...], ...]:
-    """Return groups of programs of which one each has to be there: paths, and names that are looked for on PATH.
+    """Return groups of programs, paths or names on PATH; of each group one must exist.
 
-    Empty where nothing is known: git gives a hook without a first line for the kernel to ``sh``.
+    Empty where nothing is known: git gives a hook without an interpreter line to ``sh``.
     """
     line, _, rest = head.partition(b"\n")
     if not line.startswith(b"#!") or len(line) > _LONGEST_LINE or b"\0" in line:
@@ -66,7 +66,7 @@ def _parse_env(argument: bytes) -> tuple[bytes, ...]:
 
 
 def _parse_python(value: bytes) -> tuple[bytes, ...]:
-    """Return the one that made a hook and who stands in for it; nothing of a value that is not quoted as it quotes."""
+    """Return the Python that made a hook and its fallback; empty where the value is not quoted as pre-commit quotes."""
     text = os.fsdecode(value)
     try:
         words = shlex.split(text)
@@ -76,19 +76,20 @@ def _parse_python(value: bytes) -> tuple[bytes, ...]:
 
 
 _COPIED = frozenset({"hooks", "info", "reftable", "refs"})
-"""Directories that are copied; all other ones are to be shown as they are."""
+"""Directories to copy; the caller shows the others as they are."""
 _OWN_REFS = "relay"
-"""Below ``refs/``: relay's snapshots, which may be thousands."""
+"""The directory below ``refs/`` of relay's checkpoints, which may be thousands."""
 _STASH_LOG = "logs/refs/stash"
 
 
 def copy_git_dir(repo: Repo, place: Path, *, branch: str = "") -> tuple[str, ...]:
     """Fill the new directory `place` with a copy of the repository's common git directory.
 
-    Neither links nor anything that is no file are followed or opened: links are copied as links.
+    Links are copied as links, and nothing but regular files is opened.
 
     Args:
-        branch: What HEAD names in the copy, at the same commit; empty for what it names. Kept in a reftable, it stays.
+        branch: The branch that HEAD names in the copy, at the same commit; empty for the same one. In a reftable
+            repository HEAD stays.
 
     Returns:
         The names of directories that are not copied; each has an empty directory in `place`.
@@ -141,7 +142,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRun:
-    """One hook, ready to be run."""
+    """A hook, ready to run."""
 
     name: str
     argv: tuple[str, ...]
@@ -151,9 +152,9 @@ class HookRun:
     scratch: Path
     """Must be writable for the hook; holds the index copy, the object store and the message file."""
     lent: Mapping[str, Path] = field(default_factory=dict, hash=False)
-    """Files of the repository, by path, in whose place the hook is to have these copies, to read and to write."""
+    """Copies that the hook sees and may write in place of the repository's files: path → copy."""
     branch: str = ""
-    """What HEAD is to name for it, at the same commit; empty for what it names."""
+    """The branch that HEAD names for the hook, at the same commit; empty for the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,30 +165,30 @@ class HookResult:
     output: str = ""
     duration_s: float = 0.0
     lent: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """The copies as the hook left them; without one that it took away."""
+    """The copies after the hook ran; removed ones are missing."""
     timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """How hooks are run for a commit; supplied by the caller, who owns the sandbox."""
+    """Runs hooks for a commit; supplied by the caller, who owns the sandbox."""
 
     run: Callable[[HookRun], HookResult]
     scratch: Path
-    """A directory that hooks may write; each gets a new one in it."""
+    """A directory for the hooks' own directories, which they may write."""
     names: frozenset[str] | None = None
-    """Which are run; None: all there are."""
+    """The hooks to run; None for all."""
     elsewhere: str = ""
-    """A branch that a hook which refuses may be tried on: it may only forbid this one. Empty where HEAD is on such."""
+    """Another branch to retry a refusing hook on: it may forbid only the current one. Empty where HEAD is on such."""
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
-    """Called with the paths that a hook rewrote, after they were taken in: words when the phase is not green now."""
+    """Called with the paths that a hook rewrote; returns words if the phase's gate is red now."""
 
 
 def only_forbids_branch(hooks: Hooks, refused: HookResult, run: Callable[[Hooks], HookResult]) -> bool:
-    """Say whether a hook that has refused agrees on another branch.
+    """Return whether a refusing hook accepts the commit on another branch.
 
     Args:
-        run: Runs it once more, as these hooks are run.
+        run: Runs the hook once more.
     """
     if refused.ok or refused.timed_out or not hooks.elsewhere:
         return False
@@ -195,11 +196,11 @@ def only_forbids_branch(hooks: Hooks, refused: HookResult, run: Callable[[Hooks]
 
 
 def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
-    """Return where git looks for hook programs: ``core.hooksPath``, else the repository's own place.
+    """Return git's hooks directory: ``core.hooksPath``, else the repository's own.
 
     Raises:
-        RepoError: The repository's own configuration, or a link in it, leads to a directory elsewhere, which a hook
-            would be shown.
+        RepoError: The repository's own configuration, or a link, leads to a directory elsewhere, which a hook would
+            then see.
     """
     setting = next((entry for entry in reversed(config) if entry.key == "core.hookspath"), None)
     value = setting.value if setting else ""
@@ -217,7 +218,7 @@ def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
 
 
 def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
-    """Return whether git would run anything for the hook `name`."""
+    """Return whether git would run a program for the hook `name`."""
     program = get_hooks_dir(repo, config) / name
     return (program.is_file() and os.access(program, os.X_OK)) or bool(_find_configured(repo, config, name))
 
@@ -236,7 +237,7 @@ def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tupl
 
 
 def make_hook_run(repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path) -> HookRun:
-    """Return how to run the hook `name`; `index` is the copy it may change, in its scratch directory."""
+    """Return the hook `name`, ready to run; `index` is the copy that it may change, in its scratch directory."""
     hooks_dir = get_hooks_dir(repo, config)
     objects = index.parent / "objects"
     objects.mkdir(exist_ok=True)

@@ -1,9 +1,9 @@
-"""Read the user's index, find tracked files that git was told not to look at, and name the states that stop relay.
+"""Find tracked files that git was told not to look at, and the repository states that stop relay.
 
 Git's status is blind to a file with ``--assume-unchanged`` or ``--skip-worktree``, in a private copy of the index too.
 Such a file mostly holds settings of one machine, which would be in no snapshot. So relay takes the flags away in its
-private copies, for files that exist. The user's own index keeps its flags; a file that is absent, as in a sparse
-checkout, stays as the index has it.
+private copies, for files that exist. The user's own index keeps its flags; an absent file, as in a sparse checkout,
+stays as the index has it.
 """
 
 import os
@@ -36,7 +36,7 @@ class HiddenEntry:
 
 
 def read_mark(index: Path) -> str:
-    """Return what tells an index file from any other that may come to stand there; empty without one."""
+    """Return a mark that changes whenever the index file does; empty without a file."""
     try:
         found = index.stat()
     except FileNotFoundError:  # an empty tree leaves no index
@@ -74,7 +74,7 @@ def has_unmerged(repo: Repo) -> bool:
 
 
 def find_hidden(repo: Repo, guarded: Guarded) -> tuple[HiddenEntry, ...]:
-    """Return the flagged entries whose files are there, whatever is in them."""
+    """Return the flagged entries whose files exist."""
     flagged = read_flagged(repo)
     # In a sparse checkout git itself looks at files that are there in spite of the flag: most entries may have it.
     # Source: git 2.36, the oldest that relay works with; the setting takes it back.
@@ -85,7 +85,7 @@ def find_hidden(repo: Repo, guarded: Guarded) -> tuple[HiddenEntry, ...]:
 
 
 def _is_there(repo: Repo, path: str) -> bool:
-    """Return whether git would find a file: one behind a symlinked directory is absent to it."""
+    """Return whether git would find a file: behind a symlinked directory it would not."""
     if not os.path.lexists(f"{repo.root}/{path}"):
         return False
     found = find_stat(repo.root, path)
@@ -93,7 +93,7 @@ def _is_there(repo: Repo, path: str) -> bool:
 
 
 def show_hidden(git: Git, index: str, entries: Iterable[HiddenEntry]) -> None:
-    """Take the flags away in a private index file: an entry that is written anew has none."""
+    """Remove the flags in a private index file by writing the entries anew."""
     lines = [os.fsencode(f"{entry.mode} {entry.object_id}\t{entry.path}") + b"\0" for entry in entries]
     if lines:
         whole = git.overruled(_PRIVATE)
@@ -102,7 +102,7 @@ def show_hidden(git: Git, index: str, entries: Iterable[HiddenEntry]) -> None:
 
 def render_flagged(entries: Sequence[HiddenEntry]) -> tuple[str, ...]:
     """Return arguments for one ``git update-index`` that writes entries with their flags."""
-    # A flag counts for the names behind it, and assume-unchanged for all further ones whatever comes then.
+    # A flag applies to the names after it, and assume-unchanged to all further names.
     skipped = [f"./{entry.path}" for entry in entries if entry.tag in "Ss"]
     assumed = [f"./{entry.path}" for entry in entries if entry.tag in "hs"]
     written = [part for e in entries for part in ("--cacheinfo", f"{e.mode},{e.object_id},{e.path}")]
@@ -123,7 +123,7 @@ _OPERATIONS = (
 
 
 def check_state(repo: Repo) -> str | None:
-    """Return what is unfinished in the repository and the command that ends it; None when nothing is."""
+    """Return the unfinished git operation and the command that ends it; None without one."""
     for name, words, command in _OPERATIONS:
         if _exists(repo, name):
             return f"{words}; end it with: {command}"

@@ -1,8 +1,8 @@
-"""Merging two commits into a tree, without a work tree and without any program that a configuration names.
+"""Merge two commits into a tree, without a work tree and without any program that a configuration names.
 
 Git asks a repository's merge drivers even for a merge that writes no file (measured with 2.39.5: a ``.gitattributes``
 in the work tree and ``merge.<name>.driver`` in the configuration). Here git gets a directory without configuration,
-refs or attributes of its own; what it is built with (text, binary, union) is all that an attribute can choose then.
+refs or attributes of its own: an attribute can then choose only built-in drivers (text, binary, union).
 """
 
 import os
@@ -19,14 +19,14 @@ from relay.git.trees import find_tree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """What came of a merge."""
+    """The result of a merge."""
 
     tree: str
     """With git's marks in the files that both sides changed in the same place."""
     conflicts: tuple[str, ...] = ()
     """Paths that git could not merge, by name."""
     words: str = ""
-    """What git says about them; empty without any."""
+    """Git's sentences about the conflicts; empty without any."""
 
 
 def merge_commits(repo: Repo, ours: str, theirs: str, *, base: str = "") -> Merge:
@@ -58,7 +58,7 @@ def merge_commits(repo: Repo, ours: str, theirs: str, *, base: str = "") -> Merg
 
 
 def find_base(repo: Repo, one: str, other: str) -> str | None:
-    """Return the newest commit that two have in common, one of them where there are several; None without one.
+    """Return the newest common ancestor of two commits, any one where there are several; None without one.
 
     Both are named by their ids.
     """
@@ -67,9 +67,9 @@ def find_base(repo: Repo, one: str, other: str) -> str | None:
 
 
 def find_fork(repo: Repo, branch: str, commit: str) -> str | None:
-    """Return the newest commit below another one that a branch was at, or is, by its log; None where that says nothing.
+    """Return the newest ancestor of `commit` that a branch was at, by its reflog; None where the log does not say.
 
-    Where somebody rewrote the branch, that is newer than what the two have in common.
+    Where somebody rewrote the branch, this is newer than the common ancestor.
     """
     ref = f"refs/heads/{branch}"
     found = repo.git.ask("merge-base", "--fork-point", ref, commit) if repo.find_commit(ref) else None
@@ -82,7 +82,7 @@ def is_ancestor(repo: Repo, old: str, new: str) -> bool:
 
 
 def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]:
-    """Return the files of a tree in which marks are left that `merge_commits` has put there."""
+    """Return the files of a tree that still have conflict marks of `merge_commits`."""
     lines = (f"^<<<<<<< {ours}", f"^>>>>>>> {theirs}")
     args = (part for line in lines for part in ("-e", line))
     result = repo.git.probe("grep", "-l", "-z", "-a", "--no-textconv", *args, tree, "--")
@@ -92,7 +92,7 @@ def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]
 
 
 def _make_bare(repo: Repo, place: Path) -> Path:
-    """Make a git directory that has nothing but the repository's objects."""
+    """Make an empty git directory."""
     for name in ("objects", "refs"):
         (place / name).mkdir()
     (place / "HEAD").write_text("ref: refs/heads/none\n")

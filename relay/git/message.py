@@ -1,9 +1,9 @@
-"""The text of commits: subject, body and trailers as text, and how they are read back.
+"""Write and read commit messages: subject, body and trailers.
 
-Trailers are built and parsed as text. ``git interpret-trailers`` and ``git commit --trailer`` execute commands that a
-repository's config names. ``%(trailers)`` executes nothing, but ``trailer.*`` and ``core.commentChar`` in a
-repository's config make it drop or rename trailers, and with them the state of the run (tested); so it is not
-used either. What is written here is what ``%(trailers)`` shows in a repository without such settings.
+relay writes and parses trailers as text. ``git interpret-trailers`` and ``git commit --trailer`` execute commands that
+a repository's config names. ``%(trailers)`` executes nothing, but ``trailer.*`` and ``core.commentChar`` in a
+repository's config make it drop or rename trailers, and with them the state of the run (tested). The result is the same
+as ``%(trailers)`` shows in a repository without such settings.
 """
 
 import re
@@ -22,19 +22,19 @@ _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]"
 _TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 
 _SKIPS = re.compile(r"\[(skip[ -][a-z]{2,16}|[a-z]{2,16}[ -]skip|no[ -]ci)\]|\*\*\*(NO_CI)\*\*\*", re.IGNORECASE)
-"""Keeps a forge from checking a push. Source: what GitHub, GitLab, Azure, CircleCI, Travis and Buildkite document."""
+"""Makes a forge skip its checks. Source: the documentation of GitHub, GitLab, Azure, CircleCI, Travis and Buildkite."""
 _SKIP_TRAILER = re.compile(r"^[ \t]*(skip-checks)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _REFERENCE = r"(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d{1,10}|gh-\d{1,10}|https?://\S{1,300}/\d{1,10}"
 _CLOSES = re.compile(
     rf"\b(?:close[sd]?|closing|fix(?:e[sd]|ing)?|resolve[sd]?|resolving|implement(?:s|ed|ing)?)(?::|\s)\s{{0,9}}({_REFERENCE})",
     re.IGNORECASE,
 )
-"""Closes an issue when it is pushed. Source: GitHub, GitLab (which closes also on "implements" and on URLs)."""
+"""Makes a forge close an issue. Source: GitHub, GitLab (which also closes on "implements" and on URLs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A commit message in its three parts."""
+    """The three parts of a commit message."""
 
     subject: str
     body: str = ""
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitText:
-    """A commit as it is stored."""
+    """A stored commit."""
 
     commit: str
     tree: str
@@ -58,7 +58,7 @@ class CommitText:
     def get(self, key: str) -> str:
         """Return the first value of a trailer; empty when there is none.
 
-        The first, because hooks of a repository could append to what an older relay had written.
+        The first counts, because a repository's hooks could append to the trailers of an older relay.
         """
         return next((value for name, value in self.found if name == key), "")
 
@@ -68,18 +68,18 @@ class CommitText:
 
 
 def make_line(text: str) -> str:
-    """Return `text` as one line that git reads back unchanged: no control characters, no outer blanks."""
+    """Return `text` as one line without control characters and outer blanks, which git reads back unchanged."""
     return _CONTROL.sub(" ", text.encode(errors="replace").decode()).strip()
 
 
 def disarm(text: str, *, given: str) -> str:
-    """Return a session's text without what a forge obeys in a message: skip the checks, close an issue.
+    """Return a session's text without commands to a forge, such as to skip checks or to close an issue.
 
-    The words stay; only the form that is obeyed goes.
+    The words stay; only their effective form is changed.
 
     Args:
         text: Untrusted.
-        given: What a person has read and wants: an order that stands in it, or an issue that it names, is left.
+        given: Text that a person has read: commands and issue numbers in it are left.
     """
     wanted = given.casefold()
 
@@ -92,13 +92,13 @@ def disarm(text: str, *, given: str) -> str:
 
 
 def render_trailers(trailers: Iterable[tuple[str, str]]) -> str:
-    """Return one ``Key: value`` line for each pair with a value; a value can never start another trailer."""
+    """Return a ``Key: value`` line for each pair with a value; a value can never start another trailer."""
     lines = [f"{key}: {make_line(value)}" for key, value in trailers if make_line(value)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def render_message(message: Message) -> bytes:
-    """Return the bytes of a commit message; text from a session is made harmless, not refused."""
+    """Return the bytes of a commit message; control and hiding characters of a session's text are removed."""
     body = message.body.replace("\r\n", "\n").encode(errors="replace").decode()
     body = _HIDING.sub("", _CONTROL_BUT_LINES.sub(" ", body)).strip("\n")
     parts = [
@@ -110,12 +110,12 @@ def render_message(message: Message) -> bytes:
 
 
 def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: bytes, prefix: str) -> bytes:
-    """Return a message that others may have edited, with these trailers as its last ones, and each of them once.
+    """Return a message that hooks may have edited, with each of `trailers` once, at its end.
 
     Args:
-        before: The message as it was given to others. Trailers that they added stay in the last paragraph, where
-            others look for them; a paragraph that was there already only looks like trailers.
-        prefix: Lines whose key begins so, in any case, are taken out: nobody else writes them.
+        before: The message before the hooks. Trailers that hooks added stay in the last paragraph, where readers
+            look for them; a paragraph from before only looks like trailers.
+        prefix: Trailer lines with this key prefix, in any case, are removed first: only relay writes them.
     """
     own = re.compile(rf"^{re.escape(prefix)}[A-Za-z0-9-]*[ \t]*:.*\n?(?:[ \t]+\S.*\n?)*", re.MULTILINE | re.IGNORECASE)
     kept = own.sub("", text.decode(errors="surrogateescape")).rstrip()
@@ -128,14 +128,14 @@ def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: b
 _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
 _FIELDS = 5
 _MOST_SHALLOW_BYTES = 1 << 20
-"""A shallow clone with more ends than this holds is read by git."""
+"""Git reads the commits of a shallow clone whose ``shallow`` file is larger."""
 _TIME = re.compile(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
 
 
 def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:
     """Return the commits that ``git log`` lists for `args`, in its order, in one call.
 
-    NUL stands between fields and after each commit: a commit's text cannot contain it.
+    NUL separates fields and commits: a commit's text cannot contain it.
     """
     out = git.run("log", "-z", "--no-show-signature", "--no-color", "--no-notes", _FORMAT, *args, stdin=stdin)
     parts = out.decode(errors="surrogateescape").split("\0")
@@ -152,15 +152,16 @@ def read_text(repo: Repo, commit: str) -> CommitText:
 
 
 def _find_text(repo: Repo, commit: str) -> CommitText | None:
-    """Return one commit; None when git has to be asked."""
+    """Return a commit; None when `git log` must read it."""
     found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
     return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
 
 
 def walk_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = False) -> Iterator[CommitText]:
-    """Yield a commit and those that it stands on, each below the last, up to one that git has to be asked about.
+    """Yield a commit and its ancestors, one parent after the other, at most `most`.
 
-    That is one at the end of a shallow clone, or a merge where not only first parents are wanted.
+    It stops before a commit that `git log` must read: an odd one, the end of a shallow clone, or a merge unless
+    `first_parents` is set.
     """
     for _ in range(most):
         text = _find_text(repo, commit)
@@ -173,7 +174,7 @@ def walk_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = Fals
 
 
 def _is_cut_off(repo: Repo, commit: str) -> bool:
-    """Return whether git leaves out a commit's parents: the clone does not reach further back."""
+    """Return whether git omits a commit's parents, at the end of a shallow clone."""
     try:
         lines = read_start(repo.common_dir / "shallow", _MOST_SHALLOW_BYTES)
     except FileNotFoundError:
@@ -182,7 +183,7 @@ def _is_cut_off(repo: Repo, commit: str) -> bool:
 
 
 def _parse_object(commit: str, data: bytes) -> CommitText | None:
-    """Return what is in a commit object; None when git has to say how to read it: another encoding, an odd date."""
+    """Return a commit from its object; None for one in another encoding, with an odd date or a NUL."""
     head, _, body = data.partition(b"\n\n")
     fields = [line.partition(" ")[::2] for line in head.decode(errors="surrogateescape").split("\n")]
     time = _TIME.search(next((value for name, value in fields if name == "committer"), ""))
@@ -206,10 +207,10 @@ def _parse_text(fields: list[str]) -> CommitText:
 
 
 def parse_message(text: str) -> Message:
-    """Take a commit message apart.
+    """Parse a commit message.
 
-    Trailers are the last paragraph, if it is not the first one as well, and if each of its lines is ``Key: value``,
-    the indented continuation of one, or git's note of a cherry-pick.
+    Trailers are the last paragraph, unless it is also the first, if each of its lines is ``Key: value``, an indented
+    continuation, or git's note of a cherry-pick.
     """
     lines = text.rstrip().split("\n")
     start = next((n for n in range(len(lines), 0, -1) if not lines[n - 1].strip()), 0)

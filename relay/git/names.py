@@ -1,4 +1,4 @@
-"""Names as git writes them: quoted paths, and branch names as part of a ref."""
+"""Quote paths as git does, and write branch names as one part of a ref."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from relay.base.words import list_some
 
 JOB_BRANCHES = "relay-jobs/"
-"""What the branches of phases begin with that run side by side; then comes the plan's branch, then the phase."""
+"""The prefix of the branches of jobs; the plan's branch and the phase follow."""
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
 _QUOTED = re.compile(r'"(.*)"')
@@ -29,13 +29,13 @@ def _escape(char: str) -> str:
 
 
 def render_path(path: str) -> str:
-    """Return `path` as it is where that is safe on one line, else quoted."""
+    """Return `path`, quoted unless it is safe on one line."""
     plain = path.isprintable() and path == path.strip() and not path.startswith('"') and path
     return path if plain else quote_path(path)
 
 
 def list_paths(paths: Sequence[str]) -> str:
-    """Return the first ten of `paths` for a sentence, and how many more there are."""
+    """Return the first ten of `paths` for a sentence, with the number of the rest."""
     return list_some([render_path(path) for path in paths])
 
 
@@ -46,7 +46,7 @@ def with_parents(paths: Iterable[str]) -> frozenset[str]:
 
 
 def parse_path(text: str) -> str:
-    """Undo `render_path`; text that is not quoted properly is taken as it is."""
+    """Undo `render_path`; text that is not quoted properly stays as it is."""
     quoted = _QUOTED.fullmatch(text)
     if quoted is None:
         return text
@@ -63,19 +63,19 @@ def _unescape(match: re.Match[str]) -> str:
 def render_ref_part(branch: str) -> str:
     """Return a branch name as one component of a ref name.
 
-    Kept apart, ``feature`` and ``feature/login`` would need one name as a file and as a directory, and an open leg of
-    a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
+    As several components, ``feature`` and ``feature/login`` would need one name as a file and as a directory, and an
+    open leg of a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
     """
     return branch.replace("%", "%25").replace("/", "%2F")
 
 
 def name_jobs(branch: str) -> str:
-    """Return what the branches of those phases begin with whose plan is on this one."""
+    """Return the prefix of the job branches of a plan on `branch`."""
     return f"{JOB_BRANCHES}{render_ref_part(branch)}/"
 
 
 def find_plan_branch(branch: str) -> str:
-    """Return the branch that the one of a phase is for; itself where it is no such branch."""
+    """Return the plan's branch of a job branch; any other branch itself."""
     return parse_ref_part(branch.split("/")[1]) if branch.startswith(JOB_BRANCHES) else branch
 
 

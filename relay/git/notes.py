@@ -1,6 +1,6 @@
-"""Small files of relay's own in the git directory, written whole and read as hostile input, and who holds its lock.
+"""Read and write relay's small files in the git directory, and tell whether a relay holds its lock.
 
-A git directory out of an archive holds what its maker likes: a link, a pipe, a device, a file without end.
+relay reads them as hostile input: a git directory from an archive may hold a link, a pipe, a device or an endless file.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from relay.git.repository import Repo
 
 
 def is_locked(repo: Repo) -> bool:
-    """Return whether a relay is at work in the work tree; nothing is made or written to find out."""
+    """Return whether a relay is at work in the work tree; nothing is created to find out."""
     try:
         fd = os.open(repo.relay_dir / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -31,13 +31,13 @@ def is_locked(repo: Repo) -> bool:
 
 
 STEERING = "steering"
-"""The note of files that steer something; see `relay.store.steering_files`."""
+"""The name of the note about steering files; see `relay.store.steering_files`."""
 MAX_BYTES = 1 << 20
-"""More than relay ever writes: a note of a thousand commits has 65,000."""
+"""The largest note; a note of a thousand commits has 65,000 bytes."""
 
 
 def read_note(repo: Repo, name: str) -> str:
-    """Return the text of a note; empty where there is none, or something that relay did not write."""
+    """Return the text of a note; empty where it is missing or not a file that relay wrote."""
     try:
         with (
             open_folder(repo.git_dir, (repo.relay_dir.name,)) as here,
@@ -54,9 +54,9 @@ def read_note(repo: Repo, name: str) -> str:
 
 
 def write_note(repo: Repo, name: str, text: str, *, executable: bool = False, synced: bool = True) -> None:
-    """Write a note so that it is on the disk, whole, when this returns; a link in its place is not followed.
+    """Write a note to the disk as a whole; a link in its place is not followed.
 
-    Where it is not `synced` a power cut may leave it empty, or undo it.
+    Without `synced` a power cut may leave it empty or undo it.
     """
     repo.make_relay_dir()
     with _refusing_folders(repo, name), open_folder(repo.git_dir, (repo.relay_dir.name,)) as here:
@@ -67,7 +67,7 @@ def write_note(repo: Repo, name: str, text: str, *, executable: bool = False, sy
 
 
 def drop_note(repo: Repo, name: str) -> None:
-    """Remove a note; none there is fine."""
+    """Remove a note, if it exists."""
     with _refusing_folders(repo, name):
         (repo.relay_dir / name).unlink(missing_ok=True)
 

@@ -21,7 +21,7 @@ from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import GITLINK, TREE, find_entries, is_plain_entry, write_changed_tree
 from relay.session.shapes import ChangedFile
 
-_BATCH_BYTES = 100_000
+_MOST_WORDS_BYTES = 100_000
 """Of paths, on one command line."""
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
@@ -33,7 +33,7 @@ _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELET
 
 
 def read_blob(repo: Repo, rev: str, path: str) -> bytes | None:
-    """Return the bytes of a file as stored in the tree of `rev`; None when it has no such file."""
+    """Return the bytes of a file in the tree of `rev`; None when there is no such file."""
     entry = read_entries(repo, rev, (path,)).get(path)
     return load_blob(repo, entry[1]) if entry and entry[0] != GITLINK else None
 
@@ -53,21 +53,6 @@ def read_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[
     return {path: entry for path, entry in find_entries(repo, rev, paths).items() if entry[0].encode() != TREE}
 
 
-def _batches(paths: Sequence[str]) -> Iterable[list[str]]:
-    """Cut `paths` into pieces that fit on a command line."""
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(os.fsencode(path)) + 1
-        if batch and size + length > _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(path)
-        size += length
-    if batch:
-        yield batch
-
-
 def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     """Return the paths in which the trees (or commits) `a` and `b` differ, sorted by name."""
     if a == b:
@@ -78,7 +63,7 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
 
 
 def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:
-    """Return what a file of the tree (or commit) `a` is called in `b`, as git tells by its content; None when gone."""
+    """Return the name in `b` of a file of the tree (or commit) `a`, found by content; None when it is gone."""
     options = ("--raw", "-M", "--diff-filter=R", "--no-ext-diff", "--no-textconv")
     fields = repo.git.run("diff-tree", "-r", "-z", *options, a, b, "--").split(b"\0")
     names = dict(zip(fields[1::3], fields[2::3], strict=False))
@@ -115,12 +100,11 @@ def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
 def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
     """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
 
-    What is stored comes from open descriptors, not from names. Git follows links, and a command in the background may
-    put one that leads to the user's keys in a file's place at any moment: their bytes would be in the repository, for
-    any command to read.
+    The bytes come from open descriptors, not from names. Git follows links, and a command in the background may put a
+    link to the user's keys in a file's place at any moment: any command could then read the keys from the repository.
 
     Raises:
-        GitError: Something cannot be stored, or became shorter while it was read.
+        GitError: A file cannot be stored, or became shorter while it was read.
         RepoError: A file cannot be read.
     """
     found: dict[str, str] = {}
@@ -141,7 +125,6 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
 
 
 def _read_small(fd: int) -> bytes | None:
-    """Return what is in an open file; None, with the descriptor where it was, when that is much."""
     size = os.fstat(fd).st_size
     return os.pread(fd, size + 1, 0) if size <= _LARGEST_SMALL_BYTES else None
 
@@ -167,7 +150,7 @@ def hash_bytes(git: Git, data: bytes, *, filter_as: str | None = None) -> str:
 
 
 def find_blob_id(repo: Repo, data: bytes) -> str:
-    """Return the id that `data` has as a blob; nothing is stored."""
+    """Return the blob id of `data`; nothing is stored."""
     return compute_id(repo.object_format, "blob", data)
 
 
@@ -187,7 +170,7 @@ def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message
 
 
 def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, identity: Mapping[str, str]) -> str:
-    """Store a commit by the clock and in the time zone of here, as git does; `identity` is as git has it already."""
+    """Store a commit with the local time and time zone, as git does; `identity` is cleaned by git already."""
     if is_plain(repo):
         data = _render_commit(tree, parents, text, identity)
         if data is not None:
@@ -198,7 +181,7 @@ def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, i
 
 
 def render_stamp(identity: Mapping[str, str]) -> str:
-    """Return who and when, by the clock and in the time zone of here, as git writes it into commits and logs."""
+    """Return name, address, local time and time zone as git writes them into commits and logs."""
     now = time.time()
     offset = time.localtime(now).tm_gmtoff // 60
     zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
@@ -220,8 +203,8 @@ def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Map
 def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
     """Make the names of a commit's new objects survive a power cut.
 
-    Git syncs what is in an object's file, not the directory that names it. ext4 brings that along with the ref; other
-    file systems promise nothing.
+    Git syncs an object's file but not its directory. ext4 writes the directory with the ref; other file systems promise
+    nothing.
     """
     out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
     places = {name[:2] for name in (commit, *out.decode().split())}
@@ -267,13 +250,13 @@ def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, sta
 def read_index(git: Git, paths: Sequence[str], *, index: str | None = None) -> dict[str, tuple[str, str]]:
     """Return ``path: (mode, object id)`` of those of `paths` that an index (the user's by default) holds, merged."""
     found: dict[str, tuple[str, str]] = {}
-    for batch in _batches(paths):
-        env = {"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT
-        for record in git.run("ls-files", "-z", "--stage", "--", *batch, env=env).split(b"\0")[:-1]:
-            head, _, name = record.partition(b"\t")
-            mode, object_id, stage = head.decode().split(" ")
-            if stage == "0":
-                found[os.fsdecode(name)] = (mode, object_id)
+    env = {"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT
+    fits = sum(len(os.fsencode(path)) + 1 for path in paths) <= _MOST_WORDS_BYTES
+    for record in git.run("ls-files", "-z", "--stage", "--", *(paths if fits else ()), env=env).split(b"\0")[:-1]:
+        head, _, name = record.partition(b"\t")
+        mode, object_id, stage = head.decode().split(" ")
+        if stage == "0":
+            found[os.fsdecode(name)] = (mode, object_id)
     return {path: found[path] for path in paths if path in found}
 
 
@@ -319,16 +302,16 @@ def private_git(git: Git) -> Git:
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\r(?!\n)"
 )
-"""What ends a line where git sees none, or hides and reorders text: each line of a patch begins with git's own mark."""
+"""Characters that end a line for a reader but not for git, or that hide or reorder text in a patch."""
 MOST_FILES = 500
-"""Files that are counted; a commit of more is a move or a generated tree, whose lines nobody reads."""
+"""The most files to count; a larger commit is a move or a generated tree, whose lines nobody reads."""
 
 
 def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[str] | None = None) -> str:
-    """Return what turns the tree (or commit) `a` into `b`, file by file; no filter or program of a repository runs.
+    """Return the patch from the tree (or commit) `a` to `b`, file by file; no filter or program of a repository runs.
 
-    Where it is longer than that, the files that do not fit are named instead, with how to see them. Of `only` some
-    paths, where they are given.
+    Beyond `most_bytes` the remaining files are named instead, with the command that shows them. `only` limits the
+    patch to some paths.
     """
     shown: list[str] = []
     left: list[str] = []
@@ -351,9 +334,9 @@ def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[
 
 
 def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:
-    """Return what a commit did to each file against its first parent, by name; at most `MOST_FILES` files.
+    """Return the line counts of a commit against its first parent, by file name; at most `MOST_FILES` files.
 
-    Empty where git cannot say: a commit that has been made is made, whatever an old object of it lacks.
+    Empty where git fails: the commit exists even if an old object is missing.
     """
     result = repo.git.probe(
         "diff-tree", "--root", "--no-commit-id", "-r", "--diff-merges=first-parent", "-z", "--numstat", "--no-renames",

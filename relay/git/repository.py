@@ -26,7 +26,7 @@ _DISCOVERY = re.compile(
 
 
 class BranchError(RepoError):
-    """Another branch is checked out than the one that a run works on, or none."""
+    """The run's branch is no longer checked out."""
 
     def __init__(self, now: str, branch: str) -> None:
         words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
@@ -39,28 +39,28 @@ class Repo:
 
     root: Path
     git_dir: Path
-    """Of this work tree: differs from `common_dir` in a linked work tree."""
+    """The work tree's git directory; differs from `common_dir` in a linked work tree."""
     common_dir: Path
     object_format: str
     """``sha1`` or ``sha256``."""
     git: Git
     hidden: Hidden = NOTHING_NAMED
-    """What is never stored where a session could read it: its bytes stay in the work tree only."""
+    """Paths that relay never stores where a session could read them."""
     unsynced: Unsynced | None = field(default=None, compare=False)
-    """What waits for the disk together, inside of `storing_together`."""
+    """Objects that wait for the disk together, inside of `storing_together`."""
     on: str = field(default="", compare=False)
-    """The branch that HEAD has to name, or none, whenever it is looked at; empty for any."""
+    """The branch that HEAD must name, if it names any; empty for any branch."""
 
     @property
     def relay_dir(self) -> Path:
-        """Where relay keeps its lock and private indexes, per work tree; no state that matters."""
+        """The directory of relay's lock and private indexes, per work tree; it holds no state that matters."""
         return self.git_dir / "relay"
 
     def make_relay_dir(self) -> Path:
         """Return `relay_dir`, made if it was missing.
 
         Raises:
-            RepoError: Something else stands there: a link would have relay write and remove files elsewhere.
+            RepoError: The path is no directory: through a link relay would write and remove files elsewhere.
         """
         place = self.relay_dir
         with contextlib.suppress(FileExistsError):
@@ -74,7 +74,7 @@ class Repo:
 
     @property
     def objects_dir(self) -> Path:
-        """Where git keeps objects as files."""
+        """Git's directory of loose objects and packs."""
         return self.common_dir / "objects"
 
     @property
@@ -91,10 +91,10 @@ class Repo:
 
     @property
     def branch(self) -> str | None:
-        """The branch that HEAD names, asked anew each time; None when HEAD is detached.
+        """The branch that HEAD names, read anew each time; None when HEAD is detached.
 
         Raises:
-            RepoError: It is not the one that it has to be.
+            RepoError: HEAD must name another branch.
         """
         name = find_head_ref(self.git_dir)
         if name is None:
@@ -110,8 +110,8 @@ class Repo:
         """Return the commit that HEAD names now; None on an unborn branch.
 
         Raises:
-            GitError: HEAD names a commit that cannot be read, or git cannot say: that is no unborn branch.
-            RepoError: It names another branch than it has to.
+            GitError: HEAD's commit cannot be read, or git cannot say; that is no unborn branch.
+            RepoError: HEAD must name another branch.
         """
         ref = find_head_ref(self.git_dir)
         self._require_on(ref or "")
@@ -119,7 +119,7 @@ class Repo:
         if commit and self._has_commit(commit):
             return commit
         found = self._ask_for_commit("HEAD")
-        # Of a branch whose file is torn git says nothing when asked for HEAD, and warns when asked for the branch.
+        # For a torn branch file git prints nothing when asked for HEAD, and an error when asked for the branch.
         if found is None and (named := self.git.ask("rev-parse", "-q", "--verify", ref or "HEAD")) is not None:
             raise GitError(f"HEAD is at {named.decode()}, which is no commit that can be read", hint="git fsck")
         return found
@@ -152,9 +152,9 @@ class Repo:
 
     @contextlib.contextmanager
     def storing_together(self) -> Iterator["Repo"]:
-        """Give a repository whose new objects wait for the disk together.
+        """Yield a repository whose new objects are synced to the disk together.
 
-        They are there when the block ends; before something points to one, or git is asked for one, `settle` them.
+        They exist when the block ends; call `settle` before a ref points to one or git reads one.
         """
         if self.unsynced is not None:
             yield self
@@ -167,7 +167,7 @@ class Repo:
             unsynced.drop()
 
     def settle(self) -> None:
-        """Wait until the new objects are on the disk and have their names.
+        """Wait until the new objects are on the disk under their names.
 
         Raises:
             GitError: An object cannot be stored.
@@ -260,7 +260,7 @@ def _require_root(root: Path, environ: Mapping[str, str]) -> None:
 
 
 def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
-    """Refuse a git directory that is another work tree's: a file in an archive can name any repository of the user's.
+    """Refuse another work tree's git directory: a ``.git`` file in an archive can name any repository of the user.
 
     Git obeys such a file; relay would send that repository's history to a model and commit to its branch.
     """
@@ -277,7 +277,7 @@ def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
 
 
 def find_link(git_dir: Path) -> Path | None:
-    """Return the ``.git`` file that a linked work tree's git directory belongs to; None where it does not say."""
+    """Return the ``.git`` file of a linked work tree, from its git directory; None where that does not say."""
     try:
         data = read_start(git_dir / "gitdir", os.pathconf("/", "PC_PATH_MAX"))
         place = Path(os.path.normpath(git_dir / os.fsdecode(data or b"").rstrip("\n")))

@@ -1,8 +1,8 @@
 """List, make and remove linked work trees; repair a work tree whose git was killed while it made or removed it.
 
-Git locks a work tree that it makes, and a kill leaves the lock; of a work tree that it removes any part may be left.
-`finish_half` makes such a work tree whole, so that it can be used or removed. It removes nothing that might be
-anybody's: it writes missing files again, and writes a file that is cut short to its end.
+A killed ``git worktree add`` leaves a lock behind; a killed ``worktree remove`` may leave any part of the tree.
+`finish_half` repairs such a work tree, so that it can be used or removed. It removes nothing that might be a user's: it
+writes missing files again and completes truncated ones.
 """
 
 import contextlib
@@ -21,28 +21,18 @@ from relay.git.repository import Repo, find_link, open_repo
 
 _NOTE = "worktree"
 _MADE = b"initializing"
-"""What git writes into the lock of a work tree that it makes. Source: builtin/worktree.c, 2.39 to 2.52."""
-
-
-def note_half(repo: Repo, place: Path) -> None:
-    """Note on the disk which work tree git is going to make or take away; it may be killed alone."""
-    write_note(repo, _NOTE, str(place))
-
-
-def drop_half(repo: Repo) -> None:
-    """Drop the note: git has said that all is done."""
-    drop_note(repo, _NOTE)
+"""Git's text in the lock of a new work tree. Source: builtin/worktree.c, 2.39 to 2.52."""
 
 
 def finish_half(repo: Repo, folder: Path) -> Path | None:
-    """Make whole the work tree in `folder` that was being made or taken away; one without anything in it goes.
+    """Repair the work tree in `folder` that git was making or removing; an empty one goes.
 
     Args:
-        repo: Whose note it is; the caller holds the work tree's lock.
-        folder: What the note says of other places is not believed: it may have come out of an archive.
+        repo: Has the note; the caller holds the work tree's lock.
+        folder: A note that names another place is ignored: it may come from an archive.
 
     Returns:
-        The work tree; None where no note named one, or a git is still at work there.
+        The work tree; None where no note names one, or a git is still at work there.
     """
     place = Path(read_note(repo, _NOTE))
     is_ours = _is_in(folder, place)
@@ -58,10 +48,10 @@ def finish_half(repo: Repo, folder: Path) -> Path | None:
 
 
 def forget_gone(repo: Repo, folder: Path) -> None:
-    """Forget the work trees in `folder` that somebody removed without git; one that lost its ``.git`` alone gets it.
+    """Forget the work trees in `folder` that somebody removed without git; restore a lost ``.git`` file.
 
-    Until then git takes their branches for checked out. One that is locked stays, since it may be on a disk that comes
-    back, and one whose relay is still at work.
+    Until then git takes their branches for checked out. A locked work tree stays, since it may be on a disk that comes
+    back, and so does one whose relay is still at work.
 
     Args:
         repo: The caller holds the work tree's lock.
@@ -84,12 +74,12 @@ def _is_in(folder: Path, place: Path) -> bool:
 
 
 def _find_own(repo: Repo, place: Path) -> tuple[Path, ...]:
-    """Return what git keeps of the work tree, and what it has under that name without one."""
+    """Return the git directories of the work tree, and those of its name that name no work tree."""
     return tuple(own for own in _list_linked(repo) if _read_place(own) in {place, *_if_named(own, place)})
 
 
 def _list_linked(repo: Repo) -> tuple[Path, ...]:
-    """Return what git keeps of each linked work tree."""
+    """Return the git directory of each linked work tree."""
     with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
         return tuple(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
     return ()
@@ -125,14 +115,14 @@ def _link(own: Path, place: Path) -> None:
 
 
 def _discard(own: Path, place: Path) -> None:
-    """Forget a work tree of which there are no files yet, or no more."""
+    """Forget a work tree without files."""
     if not place.exists() or {entry.name for entry in place.iterdir()} <= {".git"}:
         (place / ".git").unlink(missing_ok=True)
         shutil.rmtree(own)
 
 
 def _fill(repo: Repo) -> None:
-    """Write the files that are missing, or cut short, as the commit has them; all others stay."""
+    """Write missing and truncated files as the commit has them; all others stay."""
     git = guard(repo).git
     if not (repo.git_dir / "index").exists():
         git.run("read-tree", "HEAD")
@@ -155,7 +145,7 @@ class Worktree:
     branch: str | None
     """The branch that its HEAD names; None when it is detached, or git says that the repository is bare."""
     unusable: str = ""
-    """Why it is not to be touched: somebody locked it, or its directory is gone; empty for all others."""
+    """Why relay must not touch it: it is locked, or its directory is gone; empty otherwise."""
 
 
 def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
@@ -169,7 +159,7 @@ def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
 
 
 def list_roots(repo: Repo) -> tuple[Path, ...]:
-    """Return the directories of a repository's work trees that are there, this one too, without asking git.
+    """Return the existing directories of a repository's work trees, this one included, without asking git.
 
     Raises:
         GitError: The list cannot be read.
@@ -207,35 +197,35 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> None:
     Raises:
         GitError: There is something at that place, the branch is in another work tree, or git cannot write.
     """
-    note_half(repo, place)
+    write_note(repo, _NOTE, str(place))  # on the disk first: git may be killed alone
     guard(repo).git.run("worktree", "add", "--quiet", *(() if branch else ("--detach",)), str(place), branch or "HEAD")
-    drop_half(repo)
+    drop_note(repo, _NOTE)
 
 
 def remove_worktree(repo: Repo, place: Path) -> bool:
-    """Take away a work tree in which git sees nothing that is not committed; what it ignores goes with it.
+    """Remove a work tree without uncommitted files; ignored files go with it.
 
     Returns:
-        False when git refuses, or was killed: `relay.git.worktrees.finish_half` makes it whole then.
+        False when git refuses or was killed: `relay.git.worktrees.finish_half` repairs the work tree then.
     """
-    note_half(repo, place)
+    write_note(repo, _NOTE, str(place))  # on the disk first: git may be killed alone
     is_gone = guard(repo).git.probe("worktree", "remove", str(place)).code == 0
     if is_gone:
-        drop_half(repo)
+        drop_note(repo, _NOTE)
     return is_gone
 
 
 def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
-    """Return the files of a work tree, at or below `paths` where there are any, that git ignores."""
+    """Return the ignored files of a work tree, at or below `paths` if given."""
     out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *paths)
     return tuple(os.fsdecode(path) for path in out.split(b"\0")[:-1])
 
 
 def put_on_branch(repo: Repo, branch: str) -> None:
-    """Have HEAD name a branch that is at the commit where HEAD is; no file is touched.
+    """Make HEAD name a branch that is at HEAD's commit; no file is touched.
 
     Raises:
-        GitError: It is at another one, or git cannot write.
+        GitError: The branch is at another commit, or git cannot write.
     """
     if repo.find_commit(f"refs/heads/{branch}") != repo.head():
         raise GitError(f"{branch} is not where HEAD is")

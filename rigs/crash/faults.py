@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relay.fleet.claims import Bid, PhaseClaim
-from relay.fleet.overview import open_desk
+from relay.fleet.overview import open_registry
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
 from rigs.crash.steps import PHASES, STEPS, StepRig
@@ -137,14 +137,14 @@ def try_skew(rig: StepRig, top: Path) -> list[str]:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     skewed = {"LD_PRELOAD": str(library)}
     with _worker(rig, top / "ann", "--phase", "1") as ann:
-        while not rig.desk(top).read().held:
+        while not rig.registry(top).read().held:
             time.sleep(0.2)
         with _worker(rig, top / "bob", "--phase", "1", SKEW_S="3600", **skewed) as bob:
             ahead = bob.communicate(timeout=120)[0]
         ann.wait(120)
     wrong = is_said("claimed by|is done and on", ahead)
     wrong += [f"taken over from one that lives: {ahead}"] if "(attempt 2)" in ahead else []
-    dead = open_desk(rig.desk(top).remote, "main", "PLAN.md", worker="dead", lease_s=_LEASE_S)
+    dead = open_registry(rig.registry(top).remote, "main", "PLAN.md", worker="dead", lease_s=_LEASE_S)
     claims = dead.read()
     bid = Bid(phase_id="2", reserve_usd=1.0, cap_usd=None, spent_usd=0.0, seen_usd=0.0, ended=claims.ended)
     wrong += [] if isinstance(dead.take(bid), PhaseClaim) else ["phase 2 could not be claimed"]
@@ -180,7 +180,7 @@ def try_many_claims(rig: StepRig, top: Path) -> list[str]:
     argv = [sys.executable, "-c", code, str(top)]
     children = [subprocess.Popen([*argv, name], stdout=subprocess.PIPE, text=True) for name in ("ann", "bob")]
     won = [child.communicate(timeout=300)[0].split() for child in children]
-    held = sorted(claim.phase_id for claim in rig.desk(top).read().held)
+    held = sorted(claim.phase_id for claim in rig.registry(top).read().held)
     wrong = [] if sorted(won[0] + won[1]) == held else [f"{won} {held}"]
     return wrong + ([] if len(set(held)) == len(held) == 40 else [f"{len(held)} are held"])
 
@@ -189,11 +189,11 @@ def claim_forty(top: str, worker: str) -> None:
     """Print which of forty phases a worker could claim."""
     repo = open_repo(Path(top, worker))
     remote = Remote(repo=repo, name=str(Path(top, "away.git")), environ=os.environ)
-    desk = open_desk(remote, "main", "PLAN.md", worker=worker, lease_s=300)
+    registry = open_registry(remote, "main", "PLAN.md", worker=worker, lease_s=300)
     for number in range(1, 41):
         bid = Bid(phase_id=str(number), reserve_usd=0.1, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
         with contextlib.suppress(RemoteError):
-            if isinstance(desk.take(bid), PhaseClaim):
+            if isinstance(registry.take(bid), PhaseClaim):
                 print(number)  # noqa: T201  # to its parent
 
 

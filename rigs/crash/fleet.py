@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from relay.fleet.overview import open_desk
+from relay.fleet.overview import open_registry
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
@@ -146,7 +146,7 @@ class Fleet:
         """Say whether trailers and reservations pass the cap together."""
         repo = open_repo(self.top / "first", self.environ)
         remote = Remote(repo=repo, name=str(self.away), environ=self.environ)
-        reserved = open_desk(remote, "main", "PLAN.md").read().reserved_usd
+        reserved = open_registry(remote, "main", "PLAN.md").read().reserved_usd
         spent = self.read_spent()
         words = f"{spent:.4f} USD are spent and {reserved:.4f} reserved of {CAP_USD:g}"
         return [words] if spent + reserved > CAP_USD + 1e-4 else []

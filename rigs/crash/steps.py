@@ -15,8 +15,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from relay.fleet.claims import ClaimDesk, PhaseClaim
-from relay.fleet.overview import open_desk
+from relay.fleet.claims import ClaimRegistry, PhaseClaim
+from relay.fleet.overview import open_registry
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
@@ -199,17 +199,17 @@ class StepRig:
         ended, words = self.work(top / "ann")
         return f"{said}ann: {ended}\n{words}"
 
-    def desk(self, top: Path, worker: str = "") -> ClaimDesk:
+    def registry(self, top: Path, worker: str = "") -> ClaimRegistry:
         """Return where the claims are."""
         repo = open_repo(top / "first", self.environ)
         remote = Remote(repo=repo, name=str(top / "away.git"), environ=self.environ)
-        return open_desk(remote, "main", "PLAN.md", worker=worker)
+        return open_registry(remote, "main", "PLAN.md", worker=worker)
 
     def age(self, top: Path) -> tuple[PhaseClaim, ...]:
         """Have time pass: claims are as old as if their workers had been silent."""
-        held = self.desk(top).read().held
+        held = self.registry(top).read().held
         for claim in held:
-            replace(self.desk(top, claim.worker), lease_s=1, now=lambda: time.time() - 60).renew(claim)
+            replace(self.registry(top, claim.worker), lease_s=1, now=lambda: time.time() - 60).renew(claim)
         return held
 
     def read_status(self, top: Path, words: str, clone: Path, *args: str) -> tuple[str, list[str]]:
@@ -286,7 +286,7 @@ class StepRig:
         usages = [parse_api_usage(one.usage) for one in self.server.requests[since:] if one.usage]
         billed = sum(cost_usd(usage, PRICE) for usage in usages if usage)
         spent = read_told(partial(self.git, top / "away.git"))
-        claims = self.desk(top).read()
+        claims = self.registry(top).read()
         words = f"{billed:.4f} USD are billed, {spent:.4f} told, {claims.reserved_usd:.4f} reserved of {CAP_USD:g}"
         most = billed if is_exact else CAP_USD
         return [] if billed - 1e-4 <= spent + claims.reserved_usd <= most + 1e-4 else [words]

@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claims import Bid, ClaimDesk, ClaimState, NotTaken, PhaseClaim, describe_claim, is_at_work, name_plan
+from relay.fleet.claims import (
+    Bid,
+    ClaimRegistry,
+    ClaimState,
+    NotTaken,
+    PhaseClaim,
+    describe_claim,
+    is_at_work,
+    name_plan,
+)
 from relay.fleet.exchange import save_noted
 from relay.git.message import Message
 from relay.git.objects import write_commit
@@ -34,8 +43,8 @@ def clock():
 
 
 @pytest.fixture
-def desks(stage, tmp_path, clock):
-    """Return a function that makes the desk of one more worker, each with a clone of its own."""
+def registries(stage, tmp_path, clock):
+    """Return a function that makes the registry of one more worker, each with a clone of its own."""
     away = tmp_path / "away.git"
     stage.git("clone", "-q", "--bare", str(stage.root), str(away))
 
@@ -44,7 +53,7 @@ def desks(stage, tmp_path, clock):
         stage.git("clone", "-q", str(away), str(place))
         repo = open_repo(place)
         remote = Remote(repo=repo, name="origin", environ=os.environ)
-        return ClaimDesk(remote=remote, plan_key=PLAN, worker=worker, lease_s=60, now=clock)
+        return ClaimRegistry(remote=remote, plan_key=PLAN, worker=worker, lease_s=60, now=clock)
 
     return make
 
@@ -64,9 +73,9 @@ def bid(phase_id="1", *, reserve=2.0, cap=10.0, spent=0.0, seen=0.0, instead="",
 NOTED = (("Relay-Session", "3cd30138"), ("Relay-Usage", "input=1 output=2"), ("Relay-Cost", "0.25 USD"))
 
 
-def test_what_a_lost_session_has_cost_is_handed_on(desks):
+def test_what_a_lost_session_has_cost_is_handed_on(registries):
     """Nobody but its holder knows it else, until the next snapshot."""
-    ann, bob = desks("ann"), desks("bob")
+    ann, bob = registries("ann"), registries("bob")
     claim = ann.renew(replace(ann.take(bid()), noted=NOTED))
     (there,) = bob.read().held
     assert there == claim
@@ -80,8 +89,8 @@ def test_what_a_lost_session_has_cost_is_handed_on(desks):
     assert spent.cost_usd == 0.25
 
 
-def test_a_phase_is_claimed_once_and_free_again_after(desks):
-    ann, bob = desks("ann"), desks("bob")
+def test_a_phase_is_claimed_once_and_free_again_after(registries):
+    ann, bob = registries("ann"), registries("bob")
     claim = ann.take(bid())
     assert isinstance(claim, PhaseClaim)
     refused = bob.take(bid())
@@ -95,16 +104,16 @@ def test_a_phase_is_claimed_once_and_free_again_after(desks):
     assert isinstance(bob.take(bid(ended=1)), PhaseClaim)
 
 
-def test_with_the_cap_used_up_nothing_is_claimed(desks):
+def test_with_the_cap_used_up_nothing_is_claimed(registries):
     """A part of nothing is nothing, and 0 are not less than 0."""
-    refused = desks("ann").take(bid(reserve=0.0, spent=10.0))
+    refused = registries("ann").take(bid(reserve=0.0, spent=10.0))
     assert isinstance(refused, NotTaken)
     assert refused.words == "of 10 USD are 10.00 spent and 0.00 reserved: not enough for phase 1"
 
 
-def test_a_claim_that_says_it_holds_for_ever_does_not(desks, clock):
+def test_a_claim_that_says_it_holds_for_ever_does_not(registries, clock):
     """Whoever may push one could forge it: it is watched as any other that shows no sign of life."""
-    ann, bob = desks("ann"), desks("bob")
+    ann, bob = registries("ann"), registries("bob")
     forged = replace(ann, lease_s=10**9, now=lambda: clock.now + 7 * 10**9)
     claim = forged.take(bid())
     (there,) = bob.read().held
@@ -114,8 +123,8 @@ def test_a_claim_that_says_it_holds_for_ever_does_not(desks, clock):
     assert bob.take(bid(instead=there.commit)).worker == "bob"
 
 
-def test_only_the_holder_renews_and_gives_back(desks, clock):
-    ann, bob = desks("ann"), desks("bob")
+def test_only_the_holder_renews_and_gives_back(registries, clock):
+    ann, bob = registries("ann"), registries("bob")
     first = ann.take(bid())
     renewed = ann.renew(first)
     assert renewed.expires_s == first.expires_s
@@ -130,8 +139,8 @@ def test_only_the_holder_renews_and_gives_back(desks, clock):
     assert bob.read().held == (taken,)
 
 
-def test_a_claim_that_has_moved_is_not_taken_over(desks, clock):
-    ann, bob = desks("ann"), desks("bob")
+def test_a_claim_that_has_moved_is_not_taken_over(registries, clock):
+    ann, bob = registries("ann"), registries("bob")
     first = ann.take(bid())
     clock.now += 61
     seen = bob.read().find("1")
@@ -139,8 +148,8 @@ def test_a_claim_that_has_moved_is_not_taken_over(desks, clock):
     assert isinstance(bob.take(bid(instead=seen.commit)), NotTaken)
 
 
-def test_the_last_of_the_money_goes_to_one(desks):
-    ann, bob = desks("ann"), desks("bob")
+def test_the_last_of_the_money_goes_to_one(registries):
+    ann, bob = registries("ann"), registries("bob")
     assert isinstance(ann.take(bid(reserve=6.0)), PhaseClaim)
     refused = bob.take(bid("2", reserve=6.0))
     assert refused == NotTaken(words="of 10 USD are 0.00 spent and 6.00 reserved: not enough for phase 2")
@@ -150,8 +159,8 @@ def test_the_last_of_the_money_goes_to_one(desks):
     assert isinstance(bob.take(bid("3", reserve=None, cap=None)), PhaseClaim)
 
 
-def test_what_a_lost_worker_may_have_spent_stays_reserved(desks, clock):
-    ann, bob = desks("ann"), desks("bob")
+def test_what_a_lost_worker_may_have_spent_stays_reserved(registries, clock):
+    ann, bob = registries("ann"), registries("bob")
     first = ann.take(bid(reserve=5.0))
     clock.now += 61
     taken = bob.take(bid(reserve=4.0, spent=2.0, seen=2.0, instead=first.commit))
@@ -166,16 +175,16 @@ def test_what_a_lost_worker_may_have_spent_stays_reserved(desks, clock):
     assert bob.give_back(other)
 
 
-def test_a_worker_that_was_killed_takes_its_own_up(desks):
-    ann = desks("ann")
+def test_a_worker_that_was_killed_takes_its_own_up(registries):
+    ann = registries("ann")
     first = ann.take(bid(reserve=5.0))
     again = ann.take(bid(reserve=5.0, seen=1.0, spent=1.0, instead=first.commit))
     assert again.attempt == 2
     assert ann.read().reserved_usd == pytest.approx(5.0)
 
 
-def test_a_phase_that_waits_for_a_person_is_nobodys(desks, clock):
-    ann, bob = desks("ann"), desks("bob")
+def test_a_phase_that_waits_for_a_person_is_nobodys(registries, clock):
+    ann, bob = registries("ann"), registries("bob")
     claim = ann.take(bid())
     assert ann.give_back(claim, waits="the gate is red three times")
     there = bob.read().find("1")
@@ -187,8 +196,8 @@ def test_a_phase_that_waits_for_a_person_is_nobodys(desks, clock):
     assert isinstance(bob.take(bid(instead=there.commit, ended=1)), PhaseClaim)
 
 
-def test_a_result_and_the_end_of_its_claim_are_one_push(desks):
-    ann = desks("ann")
+def test_a_result_and_the_end_of_its_claim_are_one_push(registries):
+    ann = registries("ann")
     repo = ann.remote.repo
     head, branch = repo.head(), f"refs/heads/{repo.branch}"
     done = write_commit(repo, find_tree(repo, head), (head,), Message(subject="phase 1"))
@@ -200,14 +209,14 @@ def test_a_result_and_the_end_of_its_claim_are_one_push(desks):
     assert ann.remote.list_refs(branch) == {branch: done}
 
 
-def test_many_workers_claim_each_phase_once(desks):
-    workers = [desks(f"w{number}") for number in range(4)]
+def test_many_workers_claim_each_phase_once(registries):
+    workers = [registries(f"w{number}") for number in range(4)]
 
-    def work(desk):
+    def work(registry):
         won = []
         for number in range(5):
             with contextlib.suppress(RemoteError):  # too busy
-                if isinstance(claim := desk.take(bid(str(number), reserve=0.5)), PhaseClaim):
+                if isinstance(claim := registry.take(bid(str(number), reserve=0.5)), PhaseClaim):
                     won.append(claim.phase_id)
         return won
 
@@ -220,8 +229,8 @@ def test_many_workers_claim_each_phase_once(desks):
     assert claims.reserved_usd == pytest.approx(0.5 * len(won))
 
 
-def test_a_remote_without_a_word_is_an_error(desks):
-    ann = desks("ann")
+def test_a_remote_without_a_word_is_an_error(registries):
+    ann = registries("ann")
     claim = ann.take(bid())
     shutil.rmtree(ann.remote.repo.root.parent / "away.git")
     for act in (ann.read, lambda: ann.renew(claim), lambda: ann.give_back(claim)):
@@ -229,8 +238,8 @@ def test_a_remote_without_a_word_is_an_error(desks):
             act()
 
 
-def test_a_lock_that_was_left_at_the_remote_is_not_taken_for_other_workers(desks):
-    ann = replace(desks("ann"), pause=lambda _: None)
+def test_a_lock_that_was_left_at_the_remote_is_not_taken_for_other_workers(registries):
+    ann = replace(registries("ann"), pause=lambda _: None)
     place = ann.remote.repo.root.parent / f"away.git/refs/relay/claims/{PLAN}"
     place.mkdir(parents=True)
     (place / "account.lock").touch()
@@ -240,8 +249,8 @@ def test_a_lock_that_was_left_at_the_remote_is_not_taken_for_other_workers(desks
     assert isinstance(ann.take(bid()), PhaseClaim)
 
 
-def test_what_is_not_a_claim_is_passed_over(desks):
-    ann = desks("ann")
+def test_what_is_not_a_claim_is_passed_over(registries):
+    ann = registries("ann")
     head = ann.remote.repo.head()
     ann.remote.push(
         RefUpdate(ref=f"refs/relay/claims/{PLAN}/phase/9", old=None, new=head),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay.fleet.claims import Bid, PhaseClaim
-from relay.fleet.overview import open_desk
+from relay.fleet.overview import open_registry
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
@@ -83,7 +83,7 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
 def test_what_a_lost_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask, tmp_path):
     stage.git("push", "-q", "origin", "main")
     remote = Remote(repo=open_repo(stage.root), name="origin", environ=os.environ)
-    dead = replace(open_desk(remote, "main", "PLAN.md", worker="dead", lease_s=1), now=lambda: 1_000.0)
+    dead = replace(open_registry(remote, "main", "PLAN.md", worker="dead", lease_s=1), now=lambda: 1_000.0)
     bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     assert isinstance(dead.take(bid), PhaseClaim)
     assert ask("reap", "--lost", "nan", code=2)

@@ -21,7 +21,7 @@ from relay.base.interrupts import Interrupts
 from relay.cli.work import work_on
 from relay.config import load_settings
 from relay.fleet.claims import NOBODY
-from relay.fleet.overview import open_desk
+from relay.fleet.overview import open_registry
 from relay.fleet.work import WorkTask
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
@@ -188,8 +188,8 @@ def check_beside(hall, root, out):
 def work_and_die(hall, ann, bob, away):
     """Two workers; the machine of the first one dies in the middle of a phase, and its claim runs out."""
     remote = Remote(repo=open_repo(hall.stage.root), name=str(away), environ=os.environ)
-    desk = open_desk(remote, "main", "PLAN.md", lease_s=1)
-    then = replace(desk, now=lambda: time.time() - 1_000)
+    registry = open_registry(remote, "main", "PLAN.md", lease_s=1)
+    then = replace(registry, now=lambda: time.time() - 1_000)
 
     seen = set[str]()
 
@@ -200,7 +200,7 @@ def work_and_die(hall, ann, bob, away):
         if len(paid) < 2 or signs <= seen:  # to read the claim is to fetch it
             return False
         seen.update(signs)
-        claim = desk.read().find("1")
+        claim = registry.read().find("1")
         noted = dict(claim.noted).get(trailers.USAGE, "") if claim else ""
         return len(paid) == 2 and f"output={sum_bills(paid)['output_tokens']}" in noted
 
@@ -213,7 +213,7 @@ def work_and_die(hall, ann, bob, away):
             os.kill(pid, signal.SIGKILL)
         first.communicate()
         # As if that were long ago; what of git was on its way may still move it.
-        wait_until(lambda: then.renew(desk.read().find("1") or NOBODY))
+        wait_until(lambda: then.renew(registry.read().find("1") or NOBODY))
         end = second.result()
         assert (end.reason, server.errors, server.unplayed) == ("every phase is done", [], ())
         last = hall.start(bob, server, "work", "--phase", "all")

@@ -25,7 +25,7 @@ from relay.fleet.engine import Engine, Placed, Ticket
 from relay.fleet.exchange import begin_shown, note_bid, read_here
 from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
-from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
+from relay.fleet.overview import describe_fleet, fetch_plan, open_registry
 from relay.fleet.queue_worker import QueueWorker
 from relay.fleet.work import WorkTask, work
 from relay.fleet.worktrees import ensure_job
@@ -124,8 +124,8 @@ class Field:
     def refs(self):
         return self.git("for-each-ref", "--format=%(refname)").split()
 
-    def desk(self, task, worker=""):
-        return open_desk(task.remote, "main", "PLAN.md", worker=worker or ensure_worker(task.main), lease_s=60)
+    def registry(self, task, worker=""):
+        return open_registry(task.remote, "main", "PLAN.md", worker=worker or ensure_worker(task.main), lease_s=60)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
         wait_for(lambda: (field.away / saved).is_file() and "one.txt" in field.git("ls-tree", "--name-only", saved))
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        there = field.desk(task).read().find("1")
+        there = field.registry(task).read().find("1")
         refused = go(task)
         assert (refused.exit_code, refused.phase_id) == (ExitCode.STOPPED, "")
         assert f"claimed by {there.worker}" in refused.reason
@@ -176,7 +176,7 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
             assert claim.endswith(end)
         assert any(line.startswith("next   relay work goes on, as its workers do; ") for line in shown[1])
 
-        lapsed = field.desk(task, there.worker)
+        lapsed = field.registry(task, there.worker)
         replace(lapsed, lease_s=1, now=lambda: time.time() - 60).renew(there)
         end = go(task)
         assert end.exit_code == ExitCode.DONE, end.reason
@@ -192,8 +192,8 @@ def test_a_run_says_what_other_machines_are_at(field):
         with serve(parse_script(SCRIPT)) as server:
             task = field.task(field.clone(name), server)
             if name == "ann":
-                assert isinstance(field.desk(task).take(bid), PhaseClaim)
-            field.desk(task).read()
+                assert isinstance(field.registry(task).take(bid), PhaseClaim)
+            field.registry(task).read()
             argv = [*field.stage.find_program(), "run", "--phase", "1", "--json"]
             ran = subprocess.run(
                 argv, cwd=task.main.root, env=task.environ, capture_output=True, text=True, check=False
@@ -206,7 +206,7 @@ def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):
     with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
         task = field.task(field.clone("ann"), server, lease_s=LEASE_S, phase_id="1")
         working = pool.submit(go, task)
-        thief = field.desk(field.task(field.clone("bob"), server), "thief")
+        thief = field.registry(field.task(field.clone("bob"), server), "thief")
         wait_for(field.has_saved, working=working)
         taken = None
         while taken is None:
@@ -244,7 +244,7 @@ def test_what_a_worker_spent_that_lost_its_claim_is_booked(field, is_killed):
             argv, cwd=root, env=field.environ(server), stdout=subprocess.DEVNULL, start_new_session=True
         )
         bob = field.task(field.clone("bob"), server, phase_id="1")
-        thief = field.desk(bob, "thief")
+        thief = field.registry(bob, "thief")
         wait_for(lambda: thief.read().held)
         (there,) = thief.recall().held
         bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, instead=there.commit)
@@ -275,11 +275,11 @@ def test_what_was_set_aside_for_a_worker_that_began_nothing_is_free_when_it_is_b
     bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
     note_bid(task.main, "relay-jobs/main/1", attempt=1)
-    claim = field.desk(task).take(bid)
+    claim = field.registry(task).take(bid)
     assert isinstance(claim, PhaseClaim)
     if has_place:  # when it is killed
         assert ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
-    thief = field.desk(task, "thief")
+    thief = field.registry(task, "thief")
     assert isinstance(thief.take(replace(bid, instead=claim.commit)), PhaseClaim)
     assert thief.read().reserved_usd == 2.0
     assert "claimed by thief" in go(task).reason
@@ -291,8 +291,8 @@ def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_
     told: list[object] = []
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
-        desk = field.desk(task)
-        claim = desk.take(bid)
+        registry = field.registry(task)
+        claim = registry.take(bid)
         job = ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
         assert isinstance(claim, PhaseClaim)
         assert job is not None
@@ -300,8 +300,8 @@ def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_
         begin_shown(task.main, "PLAN.md", branch, "1", attempt=claim.attempt, start=start)
         leg = open_leg(job.repo, LegStart(session_id="5e5510", phase_id="1", plan_path="PLAN.md"))
         save_wip(job.repo, leg, WipRecord(spend=Spent(cost_usd=0.5)))
-        ended = desk.read().ended
-        assert isinstance(desk.take(replace(bid, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
+        ended = registry.read().ended
+        assert isinstance(registry.take(replace(bid, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
         end = work(task, told.append, Interrupts())
         assert end.exit_code == ExitCode.DONE, end.reason
     assert not [event for event in told if "another machine" in getattr(event, "text", "")]
@@ -394,7 +394,7 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
             cwd=root, env=field.environ(server), stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         wait_for(lambda: any("/leg/" in ref for ref in field.stage_refs(root)))
-        before = field.desk(task).read().find("1")
+        before = field.registry(task).read().find("1")
         refused = go(task)
         assert refused.reason == "another relay is at work on phase 1 in this clone"
         assert not refused.is_over
@@ -404,7 +404,7 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
         def is_done():
             if (end := go(task)).exit_code != ExitCode.DONE:
                 assert "at work on phase 1 in this clone" in end.reason
-                assert field.desk(task).read().find("1").attempt == before.attempt
+                assert field.registry(task).read().find("1").attempt == before.attempt
             return end.exit_code == ExitCode.DONE
 
         assert not is_done()
@@ -443,7 +443,7 @@ def test_a_phase_that_lands_as_claims_and_plan_are_read_is_not_begun_again(field
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
     end = go(replace(task, remote=Overtaken(repo=task.main, name="origin", environ=os.environ)))
     assert (end.exit_code, end.reason) == (ExitCode.DONE, "phase 1 is done and on origin")
-    assert field.desk(task).read().ended == 0  # it was never claimed
+    assert field.registry(task).read().ended == 0  # it was never claimed
     assert len(looked) == 1
 
 
@@ -467,7 +467,7 @@ def test_a_remote_that_never_says_of_its_branch_what_it_gives_is_not_asked_for_e
     end = work(replace(task, remote=Behind(repo=task.main, name="origin", environ=os.environ)), ignore, interrupts)
     interrupts.close()
     assert (end.exit_code, len(pauses)) == (ExitCode.INTERRUPTED, 2)
-    assert field.desk(task).read().held == ()
+    assert field.registry(task).read().held == ()
 
 
 def test_a_phase_that_the_plan_does_not_have_is_not_done_with_it(field):
@@ -538,7 +538,7 @@ def test_a_phase_that_stopped_keeps_nobody_back(field):
 def test_a_claim_is_watched_as_long_as_its_holder_may_be_silent(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1", lease_s=15)
     bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
-    holder = replace(field.desk(task, "holder"), lease_s=400, now=lambda: time.time() - 1_000)  # its clock is slow
+    holder = replace(field.registry(task, "holder"), lease_s=400, now=lambda: time.time() - 1_000)  # its clock is slow
     claim, slept = holder.take(bid), []
 
     def sleep(seconds):
@@ -554,7 +554,7 @@ def test_a_forged_claim_is_taken_over_by_who_types_the_phase_s_number(field):
     bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     with serve(parse_script(SCRIPT)) as server:
         task, slept = field.task(field.clone("ann"), server, phase_id="1"), list[float]()
-        forger = replace(field.desk(task, "mallory"), lease_s=10**9, now=lambda: 8_204_573_071.0)
+        forger = replace(field.registry(task, "mallory"), lease_s=10**9, now=lambda: 8_204_573_071.0)
         forger.take(bid)
         end = work(task, ignore, Interrupts(sleep=slept.append))
     assert slept[0] == pytest.approx(3_600, abs=5)
@@ -563,18 +563,18 @@ def test_a_forged_claim_is_taken_over_by_who_types_the_phase_s_number(field):
 
 def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
-    desk, job = field.desk(task), Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
+    registry, job = field.registry(task), Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
     bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     here = read_here(task.main, "main")
-    holding = Holding(desk, desk.take(bid), "main", here, ignore, Interrupts())
-    assert desk.renew(holding.claim)
+    holding = Holding(registry, registry.take(bid), "main", here, ignore, Interrupts())
+    assert registry.renew(holding.claim)
     holding.renew(job)
-    assert desk.renew(holding.claim)
+    assert registry.renew(holding.claim)
     holding.give_back()
-    assert desk.read().held == ()
-    claim = desk.take(replace(bid, ended=1))
-    holding = Holding(desk, claim, "main", here, ignore, Interrupts())
-    thief = replace(desk, worker="thief")
+    assert registry.read().held == ()
+    claim = registry.take(replace(bid, ended=1))
+    holding = Holding(registry, claim, "main", here, ignore, Interrupts())
+    thief = replace(registry, worker="thief")
     assert thief.take(replace(bid, instead=claim.commit, ended=1))
     with pytest.raises(LostError):
         holding.renew(job)
@@ -584,11 +584,11 @@ def test_a_claim_does_not_end_of_what_the_remote_does_not_take(field):
     """It is held without; it is said once, and sent as soon as it can be."""
     root = field.clone("ann")
     task = field.task(root, SimpleNamespace(base_url=""))
-    desk = field.desk(task)
+    registry = field.registry(task)
     told: list[Any] = []
     job = Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
-    claim = desk.take(Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0))
-    holding = Holding(desk, claim, "main", read_here(task.main, "main"), told.append, Interrupts())
+    claim = registry.take(Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0))
+    holding = Holding(registry, claim, "main", read_here(task.main, "main"), told.append, Interrupts())
     field.stage.git("-C", str(root), "update-ref", "refs/relay/wip/main/000001", "HEAD")
     script = field.away / "hooks/pre-receive"
     script.parent.mkdir(exist_ok=True)
@@ -597,7 +597,7 @@ def test_a_claim_does_not_end_of_what_the_remote_does_not_take(field):
 
     for _ in range(2):
         holding.renew(job)
-        assert desk.read().held == (holding.claim,)
+        assert registry.read().held == (holding.claim,)
     assert "refs/relay/wip/main/000001" not in field.refs()
     assert ["phase 1 stays claimed" in notice.text for notice in told] == [True]
 
@@ -615,7 +615,7 @@ def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(fie
 def test_reading_claims_leaves_what_a_twin_has_fetched(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
     tip, _ = fetch_plan(task.remote, "main", "PLAN.md")
-    field.desk(task).read()
+    field.registry(task).read()
     assert tip in task.main.list_refs("refs/relay/").values()
 
 
@@ -624,7 +624,7 @@ def test_what_is_in_the_way_here_leaves_the_phase_to_others(field):
     (field.top / "ann.relay").write_text("no folder\n")
     with pytest.raises(OSError, match=r"ann\.relay"):
         go(task)
-    claims = field.desk(task).read()
+    claims = field.registry(task).read()
     assert claims.held == claims.reserved == ()
 
 
@@ -770,7 +770,7 @@ def test_a_phase_that_stops_waits_for_a_person(field):
         ann = field.task(field.clone("ann"), server, phase_id="1")
         end = go(ann)
         assert end.exit_code == ExitCode.STOPPED
-        there = field.desk(ann).read().find("1")
+        there = field.registry(ann).read().find("1")
         assert there.state is ClaimState.WAITS
         assert there.words
         bob = field.task(field.clone("bob"), server)
@@ -812,7 +812,7 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
         with pytest.raises(UnfitError, match="no API key") as caught:
             work_on(task, ignore, Interrupts(), goes_on=True)
         assert "export ANTHROPIC_API_KEY" in str(caught.value.hint)
-        claims = field.desk(task).read()
+        claims = field.registry(task).read()
         assert claims.held == claims.reserved == ()
         worker = replace(field.worker(SimpleNamespace(submit=list), server), environ=dict(os.environ))
         worker = replace(worker, make_task=lambda _remote, _ticket: task)
@@ -827,7 +827,7 @@ def test_a_ticket_that_is_taken_back_is_handed_over_before_its_worker_takes_anot
         task = field.task(field.clone("ann"), server, phase_id="1")
 
         def cancel():
-            wait_for(lambda: field.desk(task).read().held)
+            wait_for(lambda: field.registry(task).read().held)
             engine.cancel([one.number for one in engine.list_placed() if one.status == "doing"])
 
         worker = QueueWorker(
@@ -842,7 +842,7 @@ def test_a_ticket_that_is_taken_back_is_handed_over_before_its_worker_takes_anot
         with ThreadPoolExecutor() as pool:
             pool.submit(cancel)
             engine.serve(worker.do, name="ann", wait=False)
-        assert field.desk(task).read().held == ()
+        assert field.registry(task).read().held == ()
         assert "refs/heads/relay-jobs/main/1" in field.refs()
     assert [words.partition(":")[0] for words in said] == ["phase 1 was taken back from the queue"]
     assert engine.submit([field.ticket("1")], follows=True) == ()
@@ -861,12 +861,12 @@ def test_the_last_phase_of_a_dead_worker_is_taken_over_with_what_money_is_left(f
     """It may have spent all that it had reserved, so that stays set aside; what is left has to do, or a person."""
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
-        dead = replace(field.desk(task, "dead"), lease_s=1, now=lambda: time.time() - 60)
+        dead = replace(field.registry(task, "dead"), lease_s=1, now=lambda: time.time() - 60)
         bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
         dead.take(bid)
         assert go(task).exit_code == ExitCode.DONE
-        assert field.desk(task).read().reserved_usd == pytest.approx(15.0)
-        rest = replace(bid, phase_id="2", reserve_usd=5.0, ended=field.desk(task).read().ended)
+        assert field.registry(task).read().reserved_usd == pytest.approx(15.0)
+        rest = replace(bid, phase_id="2", reserve_usd=5.0, ended=field.registry(task).read().ended)
         dead.take(rest)
         refused = go(replace(task, phase_id="2"))
         assert refused.reason.endswith(
@@ -874,14 +874,14 @@ def test_the_last_phase_of_a_dead_worker_is_taken_over_with_what_money_is_left(f
         )
         shown = list(describe_fleet(task.remote, "PLAN.md", (), why=True))
         assert sum("relay fleet reap --lost USD books what it did, and frees it" in line for line in shown) == 2
-        assert [one.cost_usd for one in field.desk(task).free_lost()] == [15.0, 5.0]
+        assert [one.cost_usd for one in field.registry(task).free_lost()] == [15.0, 5.0]
         assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE
 
 
 def test_a_worker_that_finds_nothing_to_do_says_why_once(field):
     task, told = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1"), []
     bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
-    assert field.desk(task, "holder").take(bid)
+    assert field.registry(task, "holder").take(bid)
 
     def sleep(_seconds):
         told.append("slept")
@@ -901,7 +901,7 @@ def test_a_branch_whose_name_ends_like_the_plans_is_not_taken_for_a_job(field):
     field.git("update-ref", "refs/heads/refs/heads/main", "main")
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
     bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
-    assert field.desk(task, "holder").take(bid)
+    assert field.registry(task, "holder").take(bid)
     assert go(task).reason.startswith("phase 1 is claimed by holder")
     assert task.main.list_refs("refs/heads/").keys() == {"refs/heads/main"}
 
@@ -912,7 +912,7 @@ def test_a_branch_with_a_name_that_ends_a_line_elsewhere_is_found_on_the_remote(
     field.git("branch", "-m", "main", "a\u2028b")
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
     bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
-    taken = open_desk(task.remote, "a\u2028b", "PLAN.md", worker="holder", lease_s=300).take(bid)
+    taken = open_registry(task.remote, "a\u2028b", "PLAN.md", worker="holder", lease_s=300).take(bid)
     assert isinstance(taken, PhaseClaim)
     assert go(task).reason.startswith("phase 1 is claimed by holder")
 
@@ -948,7 +948,7 @@ def test_a_claim_on_a_phase_that_is_done_is_ended_by_whoever_comes(field):
         task = field.task(field.clone("ann"), server, phase_id="1")
         assert go(task).exit_code == ExitCode.DONE
         bid = Bid(phase_id="1", reserve_usd=5.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, ended=1)
-        dead = field.desk(task, "dead")
+        dead = field.registry(task, "dead")
         assert dead.take(bid)
         field.git("update-ref", "refs/heads/relay-jobs/main/1", "main")
         assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE

@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.fleet.claims import ClaimState, PhaseClaim, describe_claim, is_at_work
 from relay.fleet.clones import find_worker
-from relay.fleet.overview import open_desk
+from relay.fleet.overview import open_registry
 from relay.git.remote import Remote
 from relay.git.repository import Repo
 
@@ -16,7 +16,7 @@ def find_seen_claims(repo: Repo, plan_path: str) -> tuple[PhaseClaim, ...]:
     """Return the claims on a plan's phases, by phase; none where HEAD is detached."""
     if repo.branch is None:
         return ()
-    return open_desk(Remote(repo=repo, name="", environ=os.environ), repo.branch, plan_path).recall().held
+    return open_registry(Remote(repo=repo, name="", environ=os.environ), repo.branch, plan_path).recall().held
 
 
 def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
