@@ -9,19 +9,8 @@ from dataclasses import replace
 
 from relay.base.errors import ExitCode, LockedError, RelayError
 from relay.base.interrupts import Interrupts
+from relay.fleet import exchange
 from relay.fleet.claims import ClaimRegistry, PhaseClaim
-from relay.fleet.exchange import (
-    ShownCost,
-    drop_shown,
-    find_cost,
-    find_noted,
-    find_updates,
-    list_given_up,
-    note_shown,
-    read_here,
-    read_shown,
-    read_there,
-)
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
 from relay.git.remote import RefUpdate, RemoteError
@@ -143,14 +132,14 @@ class Holding:
             LostError: Another worker has taken the phase over.
         """
         shown = self._find_shown(job)
-        here = read_here(self._repo, self._branch)
-        self.claim = replace(self.claim, noted=find_noted(self._repo, self._branch))
+        here = exchange.read_here(self._repo, self._branch)
+        self.claim = replace(self.claim, noted=exchange.find_noted(self._repo, self._branch))
         try:
             self._renew_with(job, here)
             if shown is not None:
-                note_shown(self._repo, self._branch, shown)
+                exchange.note_shown(self._repo, self._branch, shown)
         except RemoteError as error:
-            if not find_updates(here, self._there):
+            if not exchange.find_updates(here, self._there):
                 raise
             # The upload takes too long, or the remote refuses it: the claim must not expire because of that.
             self._renew_with(job, None)
@@ -164,11 +153,11 @@ class Holding:
             self._is_behind = False
         self._is_silent = False
 
-    def _find_shown(self, job: Job) -> ShownCost | None:
+    def _find_shown(self, job: Job) -> exchange.ShownCost | None:
         """Return the cost that the next renewal reports."""
-        if (shown := read_shown(self._repo, self._branch)) is None:
+        if (shown := exchange.read_shown(self._repo, self._branch)) is None:
             return None
-        cost = find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
+        cost = exchange.find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
         return replace(shown, cost_usd=cost)
 
     def _renew_with(self, job: Job, here: Mapping[str, str] | None) -> None:
@@ -189,7 +178,7 @@ class Holding:
         write_claim_end(job.repo, self._ends_s)
 
     def _list_updates(self, here: Mapping[str, str] | None) -> tuple[RefUpdate, ...]:
-        return () if here is None else find_updates(here, self._there)
+        return () if here is None else exchange.find_updates(here, self._there)
 
     def _note_renewal(self, at_s: float) -> None:
         self._due_s = at_s + self._registry.lease_s / 3
@@ -207,7 +196,7 @@ class Holding:
         return is_moved
 
     def _read_there(self) -> Mapping[str, str]:
-        return read_there(self._registry.remote, self._branch).get(self._branch, {})
+        return exchange.read_there(self._registry.remote, self._branch).get(self._branch, {})
 
     def give_back(self, *, waits: str = "") -> None:
         """Push the phase's refs and end the claim, unless it has ended.
@@ -221,11 +210,11 @@ class Holding:
         """
         if self._is_over:
             return
-        here = read_here(self._repo, self._branch)
-        while not self._registry.give_back(self.claim, *find_updates(here, self._there), waits=waits):
+        here = exchange.read_here(self._repo, self._branch)
+        while not self._registry.give_back(self.claim, *exchange.find_updates(here, self._there), waits=waits):
             if not self._find_own(self._registry):
                 raise LostError
-        drop_shown(self._repo, self._branch)
+        exchange.drop_shown(self._repo, self._branch)
 
     def deliver(self, branch: str, old: str, new: str) -> bool:
         """Push the plan's branch, remove the job's refs on the remote and end the claim, in one step.
@@ -239,9 +228,9 @@ class Holding:
         """
         gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
         landed = RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new)
-        kept = list_given_up(branch, read_here(self._repo, self._branch))
+        kept = exchange.list_given_up(branch, exchange.read_here(self._repo, self._branch))
         if self._registry.give_back(self.claim, landed, *gone, *kept, known=self._registry.recall()):
-            drop_shown(self._repo, self._branch)
+            exchange.drop_shown(self._repo, self._branch)
             self._is_over = True
             return True
         there = self._registry.read().find(self.claim.phase_id)

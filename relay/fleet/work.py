@@ -14,6 +14,7 @@ from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
+from relay.fleet import exchange
 from relay.fleet.claims import (
     LEASE_S,
     NOBODY,
@@ -28,21 +29,6 @@ from relay.fleet.claims import (
     list_in_turn,
 )
 from relay.fleet.clones import ensure_worker
-from relay.fleet.exchange import (
-    ShownCost,
-    begin_shown,
-    drop_bid,
-    drop_shown,
-    fetch_jobs,
-    keep_unseen,
-    name_booked,
-    note_bid,
-    put_aside,
-    read_here,
-    read_shown,
-    read_there,
-    save_noted,
-)
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, prepare
 from relay.fleet.overview import (
@@ -206,19 +192,19 @@ class _Worker:
         None: a phase has landed since the plan's branch was fetched. It has no claim any more, and is still open in
         the fetched plan.
         """
-        others = f"refs/heads/{self._branch}", name_booked(self._branch, "*")
-        jobs = dict(read_there(self._remote, name_job_branch(self._main, ""), *others))
+        others = f"refs/heads/{self._branch}", exchange.name_booked(self._branch, "*")
+        jobs = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), *others))
         booked = dict(jobs.pop(self._branch, {}))
         is_as_fetched = booked.pop(others[0], "") == self._tip
         every = {**jobs, self._branch: booked}
-        is_whole = fetch_jobs(self._remote, every, but={get_branch(job.repo) for job in self._find_jobs()})
+        is_whole = exchange.fetch_jobs(self._remote, every, but={get_branch(job.repo) for job in self._find_jobs()})
         return jobs if is_as_fetched and is_whole else None
 
     def _book_lost(self, plan: Plan, claims: Claims, stack: ExitStack) -> bool:
         """Book the local cost of phases that another worker has claimed or landed; False: there are none."""
         is_booked = False
         for phase in plan.phases:
-            shown = read_shown(self._main, name_job_branch(self._main, phase.id))
+            shown = exchange.read_shown(self._main, name_job_branch(self._main, phase.id))
             claim = claims.find(phase.id)
             is_own = claim and claim.worker == self._registry.worker
             if shown and not is_own and (claim or phase.done) and self._is_alone(phase.id, stack):
@@ -233,23 +219,23 @@ class _Worker:
         if job := next((job for job in self._find_jobs() if job.phase_id == phase_id), None):
             with hold_worktree(job.repo):
                 pass  # repairs the state that a killed run left
-        here, own = read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
+        here, own = exchange.read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
         is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
-        if shown := read_shown(self._main, branch):
+        if shown := exchange.read_shown(self._main, branch):
             self._book(phase_id, branch, shown, is_open=bool(is_open))
-        if is_open and here and here != read_there(self._remote, branch).get(branch, {}):
-            ref = self._leave(job, branch) if job else put_aside(self._main, branch, tuple(here.values()))
+        if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
+            ref = self._leave(job, branch) if job else exchange.put_aside(self._main, branch, tuple(here.values()))
             place = f"{job.repo.root} and in {ref}" if job else ref
             words = f"another machine went on with phase {phase_id}; what was here stays in {place}"
             self._observe(Noticed(text=words, warning=True))
             for name, commit in here.items():
                 refs.drop_ref(self._main, name, commit)
-        drop_shown(self._main, branch)
+        exchange.drop_shown(self._main, branch)
 
-    def _book(self, phase_id: str, branch: str, shown: ShownCost, *, is_open: bool) -> None:
+    def _book(self, phase_id: str, branch: str, shown: exchange.ShownCost, *, is_open: bool) -> None:
         """Tell the remote the cost of a lost claim, where no commit on the plan's branch has it, and free the rest."""
         whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
-        booked = keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
+        booked = exchange.keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
         lost = replace(NOBODY, phase_id=phase_id, worker=self._registry.worker, attempt=shown.attempt)
         self._registry.free_lost(*([booked] if booked else []), own=lost)
 
@@ -301,11 +287,11 @@ class _Worker:
             instead = "" if there is None else self._find_takeover(there)
             bid = self._bid(phase_id, claims, shares + (there is not None), instead)
             branch = name_job_branch(self._main, phase_id)
-            note_bid(self._main, branch, attempt=(there or NOBODY).attempt + 1)
+            exchange.note_bid(self._main, branch, attempt=(there or NOBODY).attempt + 1)
             taken = self._registry.take(bid, self._registry.recall())
             if isinstance(taken, PhaseClaim):
                 return taken
-            drop_bid(self._main, branch)
+            exchange.drop_bid(self._main, branch)
             stack.close()
             if taken.is_stale:
                 return taken
@@ -376,20 +362,20 @@ class _Worker:
         there = jobs.get(branch, {})
         own = next((job for job in self._find_jobs() if job.phase_id == claim.phase_id), None)
         # A worker that held the phase last keeps its unpushed work: nobody else has it.
-        if own is not None and not is_own and there and there != read_here(self._main, branch):
+        if own is not None and not is_own and there and there != exchange.read_here(self._main, branch):
             self._put_aside(claim.phase_id)
-            fetch_jobs(self._remote, {branch: there}, but=())
+            exchange.fetch_jobs(self._remote, {branch: there}, but=())
         with locking(self._main, self._interrupts):
             copied = self._task.settings.copy
             job = ensure_job(self._main, claim.phase_id, self._task.plan_path, copied=copied, busy=())
         if job is not None and not is_own:
-            save_noted(self._main, claim.noted)
+            exchange.save_noted(self._main, claim.noted)
         return job
 
     def _leave(self, job: Job, branch: str) -> str:
         """Keep a phase's refs under one ref, and leave its work tree untouched on a branch of its own."""
         with lock_worktree(job.repo):
-            ref = put_aside(self._main, branch, tuple(read_here(self._main, branch).values()))
+            ref = exchange.put_aside(self._main, branch, tuple(exchange.read_here(self._main, branch).values()))
             aside = "relay-aside/" + ref.removeprefix("refs/relay/aside/")
             refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
             put_on_branch(job.repo, aside)
@@ -398,7 +384,7 @@ class _Worker:
     def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
         """Work on the phase until the remote's branch has it, or it stops."""
         branch, tip = get_branch(job.repo), self._tip
-        begin_shown(self._main, job.plan_path, branch, claim.phase_id, attempt=claim.attempt, start=tip)
+        exchange.begin_shown(self._main, job.plan_path, branch, claim.phase_id, attempt=claim.attempt, start=tip)
         holding = Holding(self._registry, claim, branch, jobs.get(branch, {}), self._observe, self._interrupts)
         self._words = self._list_words(claim, job)
         with self._freeing(holding.give_back):
@@ -495,7 +481,9 @@ class _Worker:
             if isinstance(taken, PhaseClaim):
                 holding.claim = taken
                 branch = get_branch(job.repo)
-                begin_shown(self._main, job.plan_path, branch, job.phase_id, attempt=taken.attempt, start=self._tip)
+                exchange.begin_shown(
+                    self._main, job.plan_path, branch, job.phase_id, attempt=taken.attempt, start=self._tip
+                )
             if not (isinstance(taken, NotTaken) and taken.is_stale):
                 return isinstance(taken, PhaseClaim)
         return False

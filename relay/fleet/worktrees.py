@@ -18,21 +18,12 @@ from relay.base.errors import LockedError, RelayError, RepoError
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
-from relay.git import refs
+from relay.git import refs, worktrees
 from relay.git.merging import is_ancestor
 from relay.git.names import name_jobs, render_ref_part
 from relay.git.notes import is_locked
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
-from relay.git.worktrees import (
-    add_worktree,
-    finish_half,
-    forget_gone,
-    list_ignored,
-    list_worktrees,
-    put_on_branch,
-    remove_worktree,
-)
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan
 from relay.setup.repository import hold_worktree
@@ -63,7 +54,7 @@ def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
         return ()
     prefix = name_jobs(branch)
     found = []
-    for tree in list_worktrees(main):
+    for tree in worktrees.list_worktrees(main):
         if tree.branch is None or tree.unusable or not tree.branch.startswith(prefix):
             continue
         with contextlib.suppress(RelayError):  # it is nobody's work tree any more
@@ -77,7 +68,7 @@ def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
     """Return the open phases whose branch has work that has not landed, and whose work tree is gone."""
     if main.branch is None:
         return ()
-    places = {tree.branch: tree.root for tree in list_worktrees(main)}
+    places = {tree.branch: tree.root for tree in worktrees.list_worktrees(main)}
     commits, tip = main.list_refs(f"refs/heads/{name_jobs(main.branch)}"), get_tip(main)
     found = []
     for phase_id in (phase.id for phase in plan.phases if not phase.done):
@@ -137,7 +128,7 @@ def ensure_job(
 
 def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job | None:
     branch = name_job_branch(main, phase_id)
-    if held := next((tree for tree in list_worktrees(main) if tree.branch == branch), None):
+    if held := next((tree for tree in worktrees.list_worktrees(main) if tree.branch == branch), None):
         if held.unusable.startswith("prunable"):  # its relay is still at work
             return None
         act = "unlock" if held.unusable else "repair"
@@ -155,7 +146,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         old, own = get_branch(free.repo), get_tip(free.repo)
         note_checked(free.repo)  # of the phase that has landed
         refs.move_ref(main, ref, own, None)
-        put_on_branch(free.repo, branch)
+        worktrees.put_on_branch(free.repo, branch)
         refs.drop_ref(main, f"refs/heads/{old}", own)
     return replace(free, phase_id=phase_id)
 
@@ -166,7 +157,7 @@ def _add(main: Repo, branch: str) -> Path:
     place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
     if place is None:
         raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
-    add_worktree(main, place, branch)
+    worktrees.add_worktree(main, place, branch)
     return place
 
 
@@ -183,7 +174,7 @@ def _bring_up(main: Repo, job: Job, start: str) -> None:
 
 def copy_ignored(main: Repo, job: Repo, path: str) -> None:
     """Copy ignored files at or below `path` that the job lacks; links out of the work tree are left out."""
-    names = [name for name in list_ignored(main, path) if name.partition("/")[0] not in {STATE_DIR, ".git"}]
+    names = [name for name in worktrees.list_ignored(main, path) if name.partition("/")[0] not in {STATE_DIR, ".git"}]
     by_sessions = find_changed(main, names)
     _copy_all(main, job, frozenset(names) - frozenset(by_sessions))
     if by_sessions:
@@ -235,7 +226,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
         with lock_worktree(job.repo):
             _bring_home(job.repo.root, main.root)
             branch, own = get_branch(job.repo), get_tip(job.repo)
-            ignored = tuple(path for path in list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
+            ignored = tuple(path for path in worktrees.list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
             if ignored or not _take_away(main, job.repo.root):
                 yield KeptTree(place=job.repo.root, ignored=ignored)
                 continue
@@ -247,8 +238,8 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
 
 def _finish_half(main: Repo) -> None:
     """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
-    forget_gone(main, get_jobs_place(main.root))
-    place = finish_half(main, get_jobs_place(main.root))
+    worktrees.forget_gone(main, get_jobs_place(main.root))
+    place = worktrees.finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
         with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):
             pass
@@ -257,7 +248,7 @@ def _finish_half(main: Repo) -> None:
 def _take_away(main: Repo, place: Path) -> bool:
     """Remove a work tree, with a second try where git was killed; False when git refuses."""
     for _ in range(2):
-        if remove_worktree(main, place):
+        if worktrees.remove_worktree(main, place):
             return True
         _finish_half(main)
         if not place.exists():
@@ -268,7 +259,7 @@ def _take_away(main: Repo, place: Path) -> bool:
 def _drop_landed(main: Repo) -> None:
     """Drop landed branches whose relay was killed after it had removed the work tree."""
     tip, legs = get_tip(main), main.list_refs("refs/relay/leg/")
-    kept = {tree.branch for tree in list_worktrees(main)}
+    kept = {tree.branch for tree in worktrees.list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
         branch = ref.removeprefix("refs/heads/")
         is_open = f"refs/relay/leg/{render_ref_part(branch)}" in legs

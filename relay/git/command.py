@@ -10,8 +10,6 @@ editors, external diffs, credential helpers and every transport (measured, 19 ve
 and configured hooks cannot be switched off by a fixed flag; `relay.git.config_guard` does that by name. The
 environment is an allow list, so no inherited ``GIT_*`` redirects relay to another repository and no secret reaches a
 child.
-
-A traced call reports git's version, which saves a process.
 """
 
 import os
@@ -337,33 +335,20 @@ MINIMUM_GIT = (2, 39, 1)
 """``git hook run`` and ``core.fsync`` came with 2.36. Before 2.39.1 (January 2023) a ``.gitattributes`` can write into
 the memory of git, which reads it outside of the sandbox (CVE-2022-23521; likewise CVE-2022-41903)."""
 
-_TRACED = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_BRIEF": "1"}
-"""Makes git trace to stderr; the first event names its version. Source: api-trace2."""
-_EVENT = b'{"event":"'
-
-_said: dict[str, bytes] = {}
+_versions: dict[str, tuple[int, ...]] = {}
 """By program."""
 
 
-def probe_traced(git: Git, *args: str) -> GitResult:
-    """Run git as `Git.probe` does, and note the version that it reports."""
-    result = git.probe(*args, env=_TRACED)
-    lines = result.err.splitlines(keepends=True)
-    if version := next((line for line in lines if line.startswith(_EVENT + b"version")), None):
-        _said[git.program] = version
-    return replace(result, err=b"".join(line for line in lines if not line.startswith(_EVENT)))
-
-
 def get_version(git: Git) -> tuple[int, ...]:
-    """Return git's version; git is asked unless a traced call has reported it.
+    """Return git's version.
 
     Raises:
         RepoError: Git is too old.
     """
-    if git.program not in _said:
-        _said[git.program] = git.run("version")
-    found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", _said[git.program].rpartition(b'"exe"')[2])
-    version = tuple(int(part or 0) for part in found.groups()) if found else (0, 0)
+    if git.program not in _versions:
+        found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", git.run("version"))
+        _versions[git.program] = tuple(int(part or 0) for part in found.groups()) if found else (0, 0)
+    version = _versions[git.program]
     if version < MINIMUM_GIT:
         shown, wanted = (".".join(map(str, numbers)) for numbers in (version, MINIMUM_GIT))
         raise RepoError(f"git {shown} is too old; relay needs {wanted} or newer", hint="install a newer git")

@@ -19,7 +19,6 @@ current directory, and text that a shell would still expand, may be a session's.
 ``git status`` at the root enters the directory of a submodule; an editor and a shell's prompt enter any other.
 """
 
-import contextlib
 import os
 import re
 import shlex
@@ -29,7 +28,7 @@ from pathlib import Path
 
 from relay.base.values import dataclass
 from relay.base.walk import read_bytes
-from relay.git.command import Git, GitError, get_version, probe_traced
+from relay.git.command import Git
 from relay.git.repository import Repo
 
 _INERT = re.compile(
@@ -95,7 +94,7 @@ def read_listing(repo: Repo) -> bytes:
     contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
     now = _read_all(contents)
     if out is None or now != contents:
-        asked = _ask(repo)
+        asked = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin")
         contents = _read_all(_find_files(repo, asked)) or {}
         # The files are known by the answer only: it is kept when they were the same before it as after it.
         out = asked if contents == now else None
@@ -104,29 +103,6 @@ def read_listing(repo: Repo) -> bytes:
     if contents:
         _known[key] = (contents, out)
     return asked
-
-
-def _ask(repo: Repo) -> bytes:
-    """Ask git, which says its version as well.
-
-    Raises:
-        GitError: There is no listing.
-    """
-    result = probe_traced(repo.git, "config", "--list", "-z", "--show-scope", "--show-origin")
-    if result.code:
-        raise GitError(f"git config failed: {result.words}")
-    return result.out
-
-
-def read_version(repo: Repo) -> tuple[int, ...]:
-    """Return git's version; where it is not known yet, by a listing, which everything else needs too.
-
-    Raises:
-        RepoError: It is too old.
-    """
-    with contextlib.suppress(GitError):  # an old git does not know how to list
-        read_listing(repo)
-    return get_version(repo.git)
 
 
 def _read_all(paths: Collection[str]) -> _Contents | None:

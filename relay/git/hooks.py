@@ -20,12 +20,13 @@ from pathlib import Path
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
-from relay.git.command import render_settings
-from relay.git.config_guard import Setting, find_value, is_true, read_version
+from relay.git.command import get_version, render_settings
+from relay.git.config_guard import Setting, find_value, is_true
 from relay.git.names import quote_path
-from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
 
+CONFIGURED_HOOKS = (2, 54)
+"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
 HEAD_BYTES = 4096
 _LONGEST_LINE = 120
 """The longest first line: kernels before Linux 5.1 cut it here and then look for another program."""
@@ -151,7 +152,7 @@ class HookRun:
     cwd: Path
     scratch: Path
     """Must be writable for the hook; holds the index copy, the object store and the message file."""
-    lent: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    copies: Mapping[str, Path] = field(default_factory=dict, hash=False)
     """Copies that the hook sees and may write in place of the repository's files: path → copy."""
     branch: str = ""
     """The branch that HEAD names for the hook, at the same commit; empty for the same one."""
@@ -164,7 +165,7 @@ class HookResult:
     ok: bool
     output: str = ""
     duration_s: float = 0.0
-    lent: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    copies: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The copies after the hook ran; removed ones are missing."""
     timed_out: bool = False
 
@@ -225,7 +226,7 @@ def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
 
 def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tuple[Setting, ...]:
     """Return the settings of hooks that the configuration names for this event."""
-    if read_version(repo) < CONFIGURED_HOOKS:
+    if get_version(repo.git) < CONFIGURED_HOOKS:
         return ()
     prefixes = [
         setting.key.removesuffix("event")

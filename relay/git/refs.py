@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 
 from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
-from relay.git.config_guard import guard, read_version
+from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
 from relay.git.ref_files import find_id
 from relay.git.repository import Repo
-
-CONFIGURED_HOOKS = (2, 54)
-"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
 
 
 def move_ref(
@@ -40,8 +37,7 @@ def move_ref(
 
     def change() -> GitResult:
         repo.settle()
-        # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
-        git = guard(repo).git if read_version(repo) >= CONFIGURED_HOOKS else repo.git
+        git = guard(repo).git
         return git.probe("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id, env=identity)
 
     return _change_ref(repo, ref, old, new, change)

@@ -14,7 +14,7 @@ from relay.base.secrecy import NOTHING_NAMED, Hidden
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.git.batch import read_object
-from relay.git.command import Git, GitError, GitResult, get_git, get_version, probe_traced
+from relay.git.command import Git, GitError, GitResult, get_git, get_version
 from relay.git.loose import Unsynced, write_loose
 from relay.git.ref_files import find_head_ref, find_id
 
@@ -217,13 +217,13 @@ def _discover(git: Git, here: Path, root: Path | None) -> tuple[Path, Path, Path
     Raises:
         RepoError: As for `open_repo`.
     """
-    result = probe_traced(
-        git, "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
+    result = git.probe(
+        "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
         "--is-inside-work-tree", "--git-common-dir", "--show-object-format", "--show-toplevel",
     )  # fmt: skip
     found = _DISCOVERY.match(result.out)
     if found is None or found["inside"] == b"false":
-        get_version(git)  # what an old git does not know is no reason to speak of the directory
+        get_version(git)  # an old git fails for options that it does not know
         raise _explain(here, result)
     if root is None or os.path.realpath(os.fsdecode(found["top"])) != str(root):
         raise RepoError(

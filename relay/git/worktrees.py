@@ -17,7 +17,7 @@ from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
-from relay.git.repository import Repo, find_link, open_repo
+from relay.git.repository import Repo, open_repo
 
 _NOTE = "worktree"
 _MADE = b"initializing"
@@ -159,23 +159,13 @@ def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
 
 
 def list_roots(repo: Repo) -> tuple[Path, ...]:
-    """Return the existing directories of a repository's work trees, this one included, without asking git.
+    """Return the existing directories of a repository's work trees, this one included.
 
     Raises:
-        GitError: The list cannot be read.
+        GitError: Git cannot say.
     """
-    try:
-        links = [find_link(place) for place in _list_own(repo.common_dir)]
-    except OSError as error:
-        raise GitError(f"{error.filename}: {error.strerror}") from None
-    main = repo.common_dir if repo.common_dir.name == ".git" else None
-    return tuple(link.parent for link in (main, *links) if link is not None and os.path.lexists(link))
-
-
-def _list_own(common_dir: Path) -> list[Path]:
-    """Return the git directories of the linked work trees."""
-    place = common_dir / "worktrees"
-    return [place / name for name in os.listdir(place)] if place.exists() else []  # noqa: PTH208  # names
+    roots = (Path(os.path.realpath(tree.root)) for tree in list_worktrees(repo))
+    return tuple(root for root in roots if os.path.lexists(root / ".git"))
 
 
 def _parse(lines: list[str]) -> Worktree:

@@ -23,7 +23,8 @@ from relay.base.words import shorten
 from relay.config import Settings, find_user_dir
 from relay.config.model_table import show_user_file
 from relay.gate.absence import may_be_made
-from relay.git.config_guard import read_config, read_version
+from relay.git.command import get_version
+from relay.git.config_guard import read_config
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import get_identity
 from relay.git.index import check_state
@@ -258,7 +259,7 @@ def check_key(
 
 def check_git(repo: Repo) -> Finding:
     """Look whether git is new enough."""
-    return find_out(lambda: ".".join(str(part) for part in read_version(repo)), name="git")
+    return find_out(lambda: ".".join(str(part) for part in get_version(repo.git)), name="git")
 
 
 def check_repository(repo: Repo) -> Finding:

@@ -204,7 +204,7 @@ def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[st
 
     A plan that the user edited is staged for the hook. One that only relay has ticked yet is not: it would differ
     from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
-    Where hooks are lent a copy of the given files, that is what they have in the work tree.
+    Where hooks get a copy of the given files, that is what they have in the work tree.
     """
     index = completion.stage_paths(repo, guarded, request.head, paths)
     given = request.replace.items()
@@ -243,7 +243,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     before = write_snapshot_tree(repo)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(repo)
-    adopted, kept = _sort_lent(ready.request, result.lent)
+    adopted, kept = _sort_copies(ready.request, result.copies)
     paths = [change.path for change in objects.diff_trees(repo, before.tree, now.tree)]
     unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
     changed = [path for path in paths if path not in unheld]
@@ -271,9 +271,9 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     )
 
 
-def _sort_lent(request: CommitRequest, lent: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
     """Return what a hook made of given files as far as that is committed, and the paths of which it is not."""
-    changed = {path: data for path, data in lent.items() if data != request.replace[path]}
+    changed = {path: data for path, data in copies.items() if data != request.replace[path]}
     adopted = {path: data for path, data in changed.items() if request.adopt and request.adopt(path, data)}
     return adopted, tuple(path for path in changed if path not in adopted)
 
@@ -324,13 +324,13 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     # Git tells by the index's time which entries it must not trust: a copy that looks newer would hide a change made
     # in the same instant as the last write.
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
-    lent = {}
+    copies = {}
     for number, (path, data) in enumerate(ready.request.replace.items() if ready.request.adopt else ()):
         replace_file(copy.parent, f"given-{number}", data, FILE)
-        lent[path] = copy.parent / f"given-{number}"
-    result = hooks.run(replace(make_hook_run(repo, guarded.config, name, args, index=copy), lent=lent))
-    left = {path: read_file(hooks.scratch, f"{place.parent.name}/{place.name}") for path, place in lent.items()}
-    return replace(result, lent={path: data for path, data in left.items() if data is not None})
+        copies[path] = copy.parent / f"given-{number}"
+    result = hooks.run(replace(make_hook_run(repo, guarded.config, name, args, index=copy), copies=copies))
+    left = {path: read_file(hooks.scratch, f"{place.parent.name}/{place.name}") for path, place in copies.items()}
+    return replace(result, copies={path: data for path, data in left.items() if data is not None})
 
 
 def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str], tree: str) -> CommitOutcome:

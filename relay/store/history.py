@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from relay.base.tree import find_stat
@@ -10,7 +11,7 @@ from relay.git.batch import find_marks
 from relay.git.command import GitError
 from relay.git.message import CommitText, read_text, read_texts, walk_texts
 from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
-from relay.git.ref_files import find_head_ref, find_id
+from relay.git.ref_files import find_id
 from relay.git.repository import Repo
 from relay.git.trees import GITLINK, TREE, find_entries
 from relay.plan.files import decode_text
@@ -18,11 +19,6 @@ from relay.plan.lineage import has_heirs
 from relay.plan.parse import find_plan_in
 from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
-
-_KEPT = 16
-_known_texts: dict[tuple[Path, object, str, str], str | None] = {}
-"""By git directory with its marks, commit and path: a commit does not change. What is asked between two commits of a
-phase is few."""
 
 
 def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
@@ -33,30 +29,15 @@ def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
     """
     if commit is None:
         return None
-    rev = (_find_head(repo) or repo.head()) if commit == "HEAD" else commit
+    rev = replace(repo, on="").head() if commit == "HEAD" else commit
     if rev is None:
         return None
-    key = (repo.common_dir, find_marks(repo.common_dir), rev, path)
-    if key not in _known_texts:
-        _known_texts[key] = _read_text(repo, rev, path)
-        while len(_known_texts) > _KEPT:
-            del _known_texts[next(iter(_known_texts))]
-    return _known_texts[key]
-
-
-def _find_head(repo: Repo) -> str | None:
-    """Return the commit that HEAD names where that can be told without git."""
-    ref = find_head_ref(repo.git_dir)
-    return find_id(repo.common_dir, ref) if ref else None
-
-
-def _read_text(repo: Repo, commit: str, path: str) -> str | None:
-    mode, blob = find_entries(repo, commit, (path,)).get(path, ("", ""))
+    mode, blob = find_entries(repo, rev, (path,)).get(path, ("", ""))
     if mode in {"", GITLINK, TREE.decode()}:
         return None
     found = repo.read_object(blob)
     if found is None or found[0] != "blob":
-        raise GitError(f"{path} cannot be read as {commit[:10]} has it: git has lost {blob}", hint="git fsck")
+        raise GitError(f"{path} cannot be read as {rev[:10]} has it: git has lost {blob}", hint="git fsck")
     return decode_text(found[1])
 
 

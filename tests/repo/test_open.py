@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from relay.base.errors import RepoError
-from relay.git.config_guard import read_listing, read_version
 from relay.git.repository import open_repo
 from relay.git.status import read_status
 
@@ -200,28 +199,7 @@ def test_a_too_old_git_is_refused(box, tmp_path):
     fake.chmod(0o755)
     environ = {**box.environ, "PATH": str(fake.parent)}
     with pytest.raises(RepoError, match=r"git 2\.25\.1 is too old"):
-        open_repo(box.root / "src", environ)
-    with pytest.raises(RepoError, match=r"git 2\.25\.1 is too old"):
-        read_version(open_repo(box.root, environ))
-
-
-def test_the_first_question_tells_the_version(box, tmp_path):
-    """One that says so to nobody is asked."""
-    fake = tmp_path / "bin/git"
-    fake.parent.mkdir()
-    real = shutil.which("git")
-    fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {real} "$@"\n')
-    fake.chmod(0o755)
-    environ = {**box.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
-    repo = open_repo(box.root / "src", environ)
-    told = read_version(repo)
-    assert ".".join(map(str, told)) in box.text("version")
-    read_listing(repo)
-    assert len((tmp_path / "asked").read_text().splitlines()) == 2
-    silent = fake.with_name("silent")
-    silent.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\nexec {real} "$@"\n')
-    silent.chmod(0o755)
-    assert read_version(replace(repo, git=replace(repo.git, program=str(silent)))) == told
+        open_repo(box.root, environ)
 
 
 def test_another_users_repository_is_git_s_decision(box):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from relay.git.command import GitError
-from relay.git.config_guard import read_version
 from relay.git.identity import Identity
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
@@ -291,7 +290,6 @@ def test_a_branch_is_moved_as_git_moves_it(box, new_box, name):
     else:
         change(box)
     repo = box.open()
-    read_version(repo)
     old, tree = box.text("rev-parse", "main"), box.text("rev-parse", "main^{tree}")
     new = box.text("commit-tree", "-p", old, "-m", "next", tree)
     identity = Identity(name="Ada User", email="ada@example.org").environment

@@ -3,7 +3,6 @@
 import pytest
 
 from relay.git.command import GitError
-from relay.store import history
 from relay.store.history import find_text
 
 
@@ -31,13 +30,6 @@ def test_a_text_is_what_git_says(full_box):
     assert find_text(repo, full_box.commit(), "docs/PLAN.md") == find_text(repo, "HEAD", "docs/PLAN.md") == "newer\n"
     full_box.git("replace", "HEAD", head)
     assert find_text(repo, "HEAD", "docs/PLAN.md") == "# é\r\n"
-
-
-def test_no_more_texts_are_kept_than_a_phase_asks_for(box):
-    repo = box.open()
-    for n in range(history._KEPT + 1):
-        assert find_text(repo, "HEAD", f"none-{n}") is None
-    assert len(history._known_texts) == history._KEPT
 
 
 def test_a_text_that_git_has_lost_is_not_absent(box):

@@ -301,7 +301,7 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
         shown = copy_git_dir(repo, copy, branch=run.branch)
         lent = Lent(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
-        for path, place in run.lent.items():
+        for path, place in run.copies.items():
             if find_real(repo.root / path) == repo.root / path:
                 fresh = fresh.lend(Lent(dest=repo.root / path, place=place, shown=()))
         result = fresh.lend(lent).run(
