@@ -230,7 +230,7 @@ class Working:
 
 @dataclass(slots=True, kw_only=True)
 class JobTable:
-    """The parent's memory of one run. Mutable."""
+    """The memory of one run. Mutable: the parent updates it with each event."""
 
     working: dict[str, Working] = field(default_factory=dict)
     stopped: dict[str, JobEnd] = field(default_factory=dict)
