@@ -1,21 +1,21 @@
-"""Switching off by name what no fixed flag switches off: filter drivers and configured hooks.
+"""Switch off filter drivers and configured hooks, which no fixed flag switches off, by name.
 
 A clean filter runs whenever git compares a file whose time changed, so even ``git status`` executes
 ``filter.<name>.clean``. Drivers from the user's own configuration (system, global) stay: LFS lives there. Drivers
 from the repository's configuration, from a file inside the work tree that any configuration includes, or whose program
 may be in the work tree, are overruled by the user's value for the same key, else by nothing.
 
-`read_listing` asks for ``git config --list`` again only when a file that it comes from changed. Relay needs the
-configuration before every command that could run a filter or a hook: 57 times in a phase of four tools, which would be
-56 more processes (110 ms at 2 ms a process). An answer is used again while every file that it came from, or could have
-come from, holds the very bytes that it held then: bytes and not times, since a file may change twice within one tick of
-the clock. An include of a file of the work tree, which a session can write, is among these files, present or not.
+`read_listing` runs ``git config --list`` again only when one of its files changed. relay needs the configuration before
+every command that could run a filter or a hook: 69 times in a phase of four tools, which would be 68 more processes
+(135 ms at 2 ms a process). An answer is valid while every file that it came from, or could come from, holds the same
+bytes: bytes and not times, since a file may change twice within one tick of the clock. The files include those of the
+work tree that the configuration includes, present or not, since a session can write them.
 
-`runs_outside` judges whether a filter command of the user's own configuration can only be code that no session writes.
+`runs_outside` tells whether a filter command of the user's own configuration runs only code that no session can write.
 Git runs a filter at the top of the work tree. A relative path, a name that an interpreter or a launcher finds in the
 current directory, and text that a shell would still expand, may be a session's.
 
-`is_armed` judges a git directory below the work tree: a session leaves it, and a person's git obeys it. A plain
+`is_armed` judges a git directory below the work tree: a session may leave one, and a person's git obeys it. A plain
 ``git status`` at the root enters the directory of a submodule; an editor and a shell's prompt enter any other.
 """
 
@@ -38,18 +38,18 @@ _INERT = re.compile(
     r"|user\.(name|email)|init\.defaultbranch|gc\.auto|(commit|tag)\.gpgsign|maintenance\.auto"
     r"|extensions\.(objectformat|refstorage|partialclone)|receive\.deny[a-z]+|uploadpack\.allow[a-z]+|http\.[a-z]+buffer"
 )
-"""Settings that make git run nothing and read no other file, of those that git writes itself and that tests set."""
+"""Settings that make git run no program and read no other file: those that git writes itself and that tests set."""
 
 
 def is_git_layout(names: frozenset[str]) -> bool:
-    """Return whether git takes a directory with these entries for a git directory: a bare repository is one."""
+    """Return whether git takes a directory with these entries for a git directory, as of a bare repository."""
     return {"HEAD", "objects", "refs"} <= names
 
 
 def is_armed(repo: Repo, place: Path) -> bool:
-    """Return whether a git directory, or a ``.git`` file, makes git run or read what its maker chose.
+    """Return whether a git directory, or a ``.git`` file, makes git run programs or read files of its maker's choice.
 
-    A file or a link names a directory elsewhere, and is taken for armed whatever it names.
+    A file or a link names a directory elsewhere and counts as armed.
     """
     if not stat.S_ISDIR(place.lstat().st_mode) or os.path.lexists(place / "commondir"):
         return True
@@ -65,7 +65,7 @@ def _has_hook(folder: Path) -> bool:
 
 
 def _has_setting(repo: Repo, file: Path) -> bool:
-    """Return whether a configuration file holds more than inert settings, or is none that git reads."""
+    """Return whether a configuration file holds more than inert settings, or cannot be read."""
     if not os.path.lexists(file):
         return False
     if not stat.S_ISREG(file.lstat().st_mode):
@@ -75,20 +75,20 @@ def _has_setting(repo: Repo, file: Path) -> bool:
 
 
 _LARGEST_BYTES = 1_000_000
-"""A larger file is not compared, and git is asked each time."""
+"""With a larger file git is asked each time."""
 _CONDITIONS = ("gitdir:", "gitdir/i:", "hasconfig:remote.*.url:")
-"""Depend on the place and on the configuration itself. Source: git-config(1), conditional includes. That of a branch
-depends on each ref from HEAD on, wherever they are kept."""
+"""Conditions on the place and on the configuration itself; a condition on the branch depends on refs. Source:
+git-config(1), conditional includes."""
 
 _Contents = Mapping[str, bytes | None]
-"""By absolute path; None where nothing is."""
+"""Absolute path → bytes; None where there is no file."""
 
 _known: dict[tuple[object, ...], tuple[_Contents, bytes | None]] = {}
-"""By work tree and environment: the files, and what git said of them; None when they changed while it did."""
+"""By work tree and environment: the files and git's answer; None where they changed meanwhile."""
 
 
 def read_listing(repo: Repo) -> bytes:
-    """Return scope, origin and setting of each entry, NUL behind each, as the configuration stands now."""
+    """Return scope, origin and setting of each entry of the current configuration, a NUL after each."""
     env = repo.git.env
     key = (repo.root, repo.git_dir, *env.items())
     contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
@@ -96,7 +96,7 @@ def read_listing(repo: Repo) -> bytes:
     if out is None or now != contents:
         asked = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin")
         contents = _read_all(_find_files(repo, asked)) or {}
-        # The files are known by the answer only: it is kept when they were the same before it as after it.
+        # Only the answer names the files: it is kept when they were the same before and after it.
         out = asked if contents == now else None
     else:
         asked = out
@@ -106,7 +106,6 @@ def read_listing(repo: Repo) -> bytes:
 
 
 def _read_all(paths: Collection[str]) -> _Contents | None:
-    """Return what is in files; None when that cannot be told."""
     try:
         return {path: _read(path) for path in paths}
     except (OSError, ValueError):
@@ -128,7 +127,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _find_standard_files(repo: Repo) -> tuple[str, ...]:
-    """Return where git looks without being told; a system-wide file elsewhere counts once it is there."""
+    """Return the files that git always reads; a system-wide file elsewhere counts once it exists."""
     env = repo.git.env
     home = env.get("HOME", "")
     system = env.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
@@ -138,7 +137,7 @@ def _find_standard_files(repo: Repo) -> tuple[str, ...]:
 
 
 def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
-    """Return every file that decides about the configuration; nothing when that is more than files."""
+    """Return every file that the configuration depends on; empty where it depends on more than files."""
     parts = out.split(b"\0")
     files = dict.fromkeys(_find_standard_files(repo))
     for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
@@ -155,9 +154,9 @@ def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
 
 
 def find_tree_files(repo: Repo) -> tuple[str, ...]:
-    """Return what git's configuration comes from, or could come from, in the work tree, present or not, in its order.
+    """Return the files of the work tree that git's configuration reads, present or not, in its order.
 
-    Whoever changes one of them decides what git runs, the user's own git included. Relative to the root.
+    Whoever changes one of them decides which programs git runs, the user's own git included. Relative to the root.
     """
     parts = read_listing(repo).split(b"\0")
     files = []
@@ -171,10 +170,10 @@ def find_tree_files(repo: Repo) -> tuple[str, ...]:
 
 
 def _get_included(repo: Repo, file: str, entry: str, *, any_condition: bool = False) -> Iterator[str]:
-    """Yield what an entry of `file` brings in.
+    """Yield the file that an entry of `file` includes.
 
     Raises:
-        ValueError: It depends on something that is not known here; not when `any_condition` counts as met.
+        ValueError: The include depends on an unknown condition; not with `any_condition`, which counts as met.
     """
     key, _, value = entry.partition("\n")
     if not (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
@@ -197,19 +196,19 @@ _LAUNCHERS = re.compile(
     r"|mix|iex|elixir|escript|R|Rscript|julia|uvx?|pipx?|pipenv|poetry|hatch|pdm|rye|conda|mamba|micromamba|pixi|nix\S*"
     r"|direnv|mise|asdf|docker|podman|pre-commit|lefthook|husky|ipython\S*|jupyter\S*|pypy\S*"
 )
-"""Programs that run what they find in the current directory, or what their next words say."""
+"""Programs that run code from the current directory or from their arguments."""
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _SAFE_PYTHON = re.compile(r"python3\.(1[1-9]|[2-9]\d)")
-"""Since 3.11 PYTHONSAFEPATH keeps the current directory off the path; relay sets it for git."""
+"""Since 3.11 PYTHONSAFEPATH keeps the current directory off ``sys.path``; relay sets it for git."""
 _TEXT_TOOLS = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "grep", "tr", "cut", "jq", "yq"})
-"""Their words are patterns and programs, full of slashes."""
+"""Programs whose arguments are patterns or scripts with slashes, not paths."""
 _PROGRAM_FILE = re.compile(r"-[a-zA-Z]*[fEilL]|--(file|from-file|exec|include|load|in-place)\b.*")
 _EXPANDS = re.compile(r"[`\n<>]|\$[\w({]")
 _SEPARATORS = frozenset({";", "|", "||", "&", "&&"})
 
 
 def runs_outside(command: str, root: Path) -> bool:
-    """Say whether nothing that a filter command runs can be in the work tree."""
+    """Return whether a filter command runs no code from the work tree."""
     parts = _split(command)
     return parts is not None and all(_are_outside(part, root) for part in parts)
 
@@ -252,7 +251,7 @@ def _are_outside(words: Sequence[str], root: Path) -> bool:
 
 
 def is_outside(program: str, root: Path) -> bool:
-    """Say whether a program is found on PATH, or absolute and outside of the work tree."""
+    """Return whether a program is found on PATH, or absolute and outside of the work tree."""
     return "/" not in program or (program.startswith(("/", "~")) and not _is_below(program, root))
 
 
@@ -274,19 +273,19 @@ _FILTER_KEYS = ("clean", "smudge", "process", "required")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One line of the effective configuration, in the order in which later ones win."""
+    """One setting of the effective configuration; of several with one key the last wins."""
 
     key: str
-    """Section and variable in lower case, the part between as written."""
+    """Section and variable in lower case, the subsection as written."""
     value: str
     trusted: bool
     """Whether it comes from the user's own files, outside the repository."""
     is_bare: bool = False
-    """It has no value, and is true."""
+    """Whether it has no value, which means true."""
 
 
 def read_config(repo: Repo) -> tuple[Setting, ...]:
-    """Return the configuration as it stands now, without relay's own overrides."""
+    """Return the current configuration without relay's own overrides."""
     entries = _list_entries(read_listing(repo))
     of_user = {source for source, _ in entries if source[0] in {b"system", b"global"}}
     trusted = {source for source in of_user if _is_outside_file(repo.root, source[1])}
@@ -339,7 +338,7 @@ def _differs(config: tuple[Setting, ...], name: str) -> bool:
 
 
 def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the settings that take a repository's filter drivers and all configured hooks out of action."""
+    """Return the settings that switch off a repository's filter drivers and all configured hooks."""
     pairs: dict[str, str] = {}
     for setting in config:
         driver = _FILTER.fullmatch(setting.key)
@@ -361,7 +360,7 @@ def _disarm(config: tuple[Setting, ...], driver: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """Git for commands that may run filters or hooks, and the configuration it was made from."""
+    """Git for commands that may run filters or hooks, with the configuration that it was made from."""
 
     git: Git
     config: tuple[Setting, ...]
@@ -372,7 +371,7 @@ class Guarded:
 
 
 def is_plain(repo: Repo) -> bool:
-    """Return whether objects, and refs that only relay uses, are written as by default: then relay may do it itself."""
+    """Return whether the repository stores objects and relay's refs by default rules, so that relay may store them."""
     config = read_config(repo)
     odd = find_value(config, "core.sharedrepository") or is_true(find_value(config, "core.protecthfs"), default=False)
     logs = (find_value(config, "core.logallrefupdates") or "").lower()
@@ -381,17 +380,16 @@ def is_plain(repo: Repo) -> bool:
 
 
 def guard(repo: Repo) -> Guarded:
-    """Read the configuration now and return git with everything it names switched off.
+    """Return git with the filters and hooks of the current configuration switched off.
 
-    Done once per operation: a config may include a file of the work tree, which a session can write. Git is asked again
-    when such a file, or any other of the configuration, is not what it was (`relay.git.config_guard`).
+    Call it once per operation: a config may include a file of the work tree, which a session can write.
     """
     config = read_config(repo)
     return Guarded(git=repo.git.overruled(overrule(config)), config=config)
 
 
 def find_filters(guarded: Guarded, paths: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the filter driver's name for each of `paths` that has one, by the attributes in force."""
+    """Return ``path: filter driver`` for those of `paths` that have one, by the current attributes."""
     stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
     parts = guarded.git.run("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
     triples = zip(parts[0::3], parts[2::3], strict=False)

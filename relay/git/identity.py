@@ -1,4 +1,4 @@
-"""Who the user is to git, and whether their signing works unattended."""
+"""Find the user's name and address in git's configuration."""
 
 import os
 import re
@@ -42,9 +42,9 @@ class Identity:
 
 
 def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Identity | None:
-    """Return whom git would name as author, by configuration or by ``GIT_AUTHOR_*``; None when nothing says it.
+    """Return git's author from the configuration or ``GIT_AUTHOR_*``; None when neither names one.
 
-    Git would make an address up from the host's name; that is not an identity.
+    Without a configured address git makes one up from the host's name; that is not an identity.
 
     Raises:
         GitError: Git cannot say.
@@ -59,7 +59,7 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
 
 
 def _ask_identity(git: Git, env: Mapping[str, str]) -> str:
-    """Return what git says; empty when it does not know who the user is."""
+    """Return git's answer; empty when git does not know the user."""
     result = git.probe("var", "GIT_AUTHOR_IDENT", env=env)
     if result.code not in {0, _DOES_NOT_KNOW}:
         raise GitError(f"git var failed: {result.words}")
@@ -67,10 +67,10 @@ def _ask_identity(git: Git, env: Mapping[str, str]) -> str:
 
 
 def get_identity(repo: Repo) -> Identity:
-    """Return whom git would name as author.
+    """Return git's author.
 
     Raises:
-        RepoError: Nothing says who the user is.
+        RepoError: Neither configuration nor environment names the user.
     """
     found = find_identity(repo)
     if found is None:

@@ -1,20 +1,19 @@
-"""Lock files that a killed git leaves behind, and the rule by which relay may remove one.
+"""Remove lock files that a killed git left behind, by a strict rule, and keep ``git gc`` out.
 
-Git never removes a lock it did not make, so one SIGKILL can block a repository (65 of 100 kill points of a plain
-`git commit` do). Under names that only relay uses a left lock is always stale while relay's own lock is held. Any
-other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
-lock is from that moment, and no git process is at work here; for a lock that all
-work trees of the repository share, in none of them, and the declaration may be another work tree's where no relay is at
-work any more. Otherwise relay leaves the lock and names it to the user.
+Git never removes another process's lock, so one SIGKILL can block a repository (65 of 100 kill points of a plain
+`git commit` do). A lock under a name that only relay uses is stale whenever relay's own lock is held. relay removes any
+other lock only if it had declared that lock and never came back, the lock is from that moment, and no git process is at
+work here. If all work trees share the lock, no git may be at work in any of them, and the declaration may be another
+work tree's whose relay has ended. Otherwise relay leaves the lock and names it to the user.
 
-The declaration itself may come with the git directory, out of an archive: it is believed only of files that git takes
-as locks, in this git directory and through no link.
+A declaration may come from an archive with the git directory: relay believes it only of files that git takes as locks,
+in this git directory and through no link.
 
-`hold_collections` keeps ``git gc`` out while objects are stored that nothing points to yet. `git gc --prune=now` asks
-what is reachable, then deletes every loose object that was not; an object stored meanwhile is gone, whatever ref holds
-it by then, and its time does not matter. So relay takes the file by which git keeps two collections apart: ``gc.pid``,
-the number of a process and the name of its machine. It counts while that process lives, and twelve hours at most.
-``git prune`` itself looks at no file; `relay.store.checkpoints` finds out what it took.
+`hold_collections` keeps ``git gc`` out while relay stores objects that no ref names yet. `git gc --prune=now` lists the
+reachable objects, then deletes every other loose object; it also deletes one that was stored meanwhile, whatever ref
+holds it by then and however new it is. So relay takes the file by which git keeps two collections apart: ``gc.pid``, a
+process id and a host name. It counts while that process lives, and twelve hours at most. ``git prune`` itself looks at
+no file; `relay.store.checkpoints` finds out which objects it deleted.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ _MOST_BYTES = 512
 
 @contextlib.contextmanager
 def hold_collections(repo: Repo) -> Iterator[None]:
-    """Keep collections out until the block is left."""
+    """Keep ``git gc`` out until the end of the block."""
     claim_collections(repo)
     try:
         yield
@@ -55,10 +54,10 @@ def hold_collections(repo: Repo) -> Iterator[None]:
 
 
 def claim_collections(repo: Repo) -> bool:
-    """Keep collections out, if none is under way and no other relay keeps them out; cheap when that is so already.
+    """Keep ``git gc`` out, unless one is under way or another relay holds the file; cheap when already held.
 
     Returns:
-        Whether this process keeps them out.
+        Whether this process holds the file.
     """
     file, own = _find_file(repo), _render()
     found = _read(repo)
@@ -108,13 +107,13 @@ def _is_held(file: Path, found: bytes) -> bool:
 _INTENT = "intent"
 _UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard")
 _SCRATCH = ("status-", "blobs-")
-"""How the names of directories begin that last as long as one question to git; the second of an older relay."""
+"""Prefixes of directories that exist during one call of git; the second is an older relay's."""
 WINDOW_S = 60.0
-"""How much later than the declaration a lock may be to count as ours."""
+"""How much later than its declaration a lock may be to count as relay's."""
 QUIET_S = 10.0
 """Where processes cannot be listed, a lock must be this old."""
 _PATIENCE_S = 5.0
-"""Of a user's git that is at work, a collection say, a lock is waited for."""
+"""How long to wait for a lock of a user's git that is at work, such as ``git gc``."""
 _PAUSE_S = 0.05
 _CLOCK_SLACK_S = 2.0
 """Some file systems keep times in steps of two seconds."""
@@ -122,9 +121,9 @@ _CLOCK_SLACK_S = 2.0
 
 @contextlib.contextmanager
 def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
-    """Note on the disk which foreign lock files the block takes; the note is gone when the block is left alive.
+    """Note on the disk which shared lock files the block takes; the end of the block drops the note.
 
-    A lock that is there then stays noted: a git on a broken disk could not remove it, and the next run may.
+    A lock that is left then stays noted: a git on a broken disk could not remove it, and the next run may.
     """
     left = {lock: moment for lock, moment in _read_declared(repo).items() if lock.exists()}
     times = {str(lock): moment for lock, moment in (dict.fromkeys(locks, time.time()) | left).items()}
@@ -143,17 +142,17 @@ def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
 
 
 def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
-    """Remove what a killed relay left, half-written files included; the caller holds the work tree's lock.
+    """Remove a killed relay's locks and half-written files; the caller holds the work tree's lock.
 
     Returns:
-        Words for each lock file that is in the way and not relay's to remove; empty when nothing is.
+        A sentence for each lock file in the way that relay may not remove.
     """
     clear_temporaries(repo, map(os.fsdecode, repo.git.run(*_UNTRACKED).split(b"\0")))
     return clear_git_directory(repo)
 
 
 def clear_git_directory(repo: Repo) -> tuple[str, ...]:
-    """Do the same, but for the half-written files in the work tree."""
+    """Do the same, without the half-written files in the work tree."""
     _clear_own(repo)
     declared = _read_declared(repo)
     for lock in declared:
@@ -171,9 +170,9 @@ def clear_git_directory(repo: Repo) -> tuple[str, ...]:
 
 
 def clear_transfer_locks(repo: Repo) -> None:
-    """Remove what a fetch or a push left that was killed: locks on refs of relay's own, and on what shows a remote's.
+    """Remove the locks of a killed fetch or push, on relay's own refs and on remote-tracking refs.
 
-    Those that sessions of other work trees move too, for a moment each, have to be older than that.
+    Locks on refs that sessions of other work trees also move must be older than `QUIET_S`.
     """
     refs = repo.common_dir / "refs"
     own = [lock for name in ("relay/tip", "relay/remote", "remotes") for lock in (refs / name).rglob("*.lock")]
@@ -191,7 +190,7 @@ def _is_older(lock: Path, seconds: float) -> bool:
 
 
 def clear_shared_locks(repo: Repo) -> None:
-    """Remove the locks that all work trees share and that a relay left which was killed in another one of them."""
+    """Remove shared locks that a relay left which was killed in another work tree."""
     for other in _find_others(repo):
         declared = _read_declared(other)
         shared = [lock for lock in declared if _is_shared(other, lock) and _is_stale(lock, declared[lock])]
@@ -201,7 +200,7 @@ def clear_shared_locks(repo: Repo) -> None:
 
 
 def _find_others(repo: Repo) -> tuple[Repo, ...]:
-    """Return the repository as each of its other work trees has it, as far as its git directory goes."""
+    """Return the repository with the git directory of each other work tree."""
     found = [repo.common_dir]
     with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
         found += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -230,11 +229,11 @@ def _clear_own(repo: Repo) -> None:
 
 
 def clear_temporaries(repo: Repo, untracked: Iterable[str]) -> None:
-    """Remove what stood there for a moment: git has what was being written, and a proof of the sandbox is empty.
+    """Remove a killed relay's temporary files: git has their content, and the sandbox's probes are empty.
 
     Args:
-        repo: In whose work tree a killed relay may have left it; the caller holds its lock.
-        untracked: What git does not know of it.
+        repo: Has the work tree; the caller holds its lock.
+        untracked: The untracked files of the work tree.
     """
     for path in untracked:
         if is_temporary(path.rpartition("/")[2]):
@@ -242,7 +241,7 @@ def clear_temporaries(repo: Repo, untracked: Iterable[str]) -> None:
 
 
 def _read_declared(repo: Repo) -> dict[Path, float]:
-    """Return the declared locks with the time of the declaration; a torn or foreign note declares nothing."""
+    """Return the declared locks with the times of their declaration; a torn or foreign note declares nothing."""
     try:
         note = json.loads(read_note(repo, _INTENT))
         given = note["locks"]
@@ -263,7 +262,7 @@ def _may_be_declared(repo: Repo, lock: Path) -> bool:
 
 
 def _is_in_place(lock: Path) -> bool:
-    """Return whether no directory on the way to a lock is a link: it would be another program's file elsewhere."""
+    """Return whether no directory above a lock is a link, which would lead to another program's file."""
     return os.path.realpath(lock.parent) == str(lock.parent)
 
 
@@ -277,7 +276,7 @@ def _is_stale(lock: Path, declared: float) -> bool:
 
 
 def _is_git_at_work(repo: Repo, lock: Path) -> bool:
-    """Return whether a git runs that could hold the lock: a killed relay's last child may still be finishing."""
+    """Return whether a git runs that could hold the lock, such as a killed relay's last child."""
     processes = Path("/proc/self/cmdline")
     if not processes.exists():
         with contextlib.suppress(OSError):
@@ -325,7 +324,7 @@ def _is_git_at(places: tuple[Path, ...], process: Path) -> bool:
 
 
 def _leads_to(places: tuple[Path, ...], cwd: Path, word: bytes) -> bool:
-    """Return whether a word, or what follows its ``=``, is or holds a path at or below one of the places."""
+    """Return whether a word, or its part after ``=``, is or holds a path at or below one of the places."""
     parts = (os.fsdecode(part) for part in (word, word.partition(b"=")[2]) if part)
     paths = [Path(os.path.realpath(cwd / part)) for part in parts]
     return any(os.fsencode(place) in word or any(p.is_relative_to(place) for p in paths) for place in places)

@@ -2,10 +2,10 @@
 
 Worth, at 2 ms a git process: a phase of four tools writes 31 objects (+43 processes with the trees and commits, 90 ms).
 
-What is written is what ``git hash-object -w`` writes: a file next to its final place, synced, then renamed, so that
-a crash leaves the object or nothing of that name. Several are synced at the same time, then renamed in the order in
-which they were written. Git does not sync the directory that names it, and nor does this:
-`relay.git.objects.sync_objects` does, before a commit point. A name that is left over is one that ``git gc`` clears.
+relay writes the same bytes as ``git hash-object -w``, to a file next to its final place, syncs and renames it, so that
+a crash leaves the whole object or none. Several objects are synced at the same time, then renamed in the order of their
+writing. Like git, this module does not sync the directory; `relay.git.objects.sync_objects` does, before a commit
+point. ``git gc`` clears left-over temporary files.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def compute_id(algorithm: str, kind: str, data: bytes) -> str:
-    """Return the id of an object; `algorithm` is the repository's object format, `kind` ``blob``, ``tree`` or so."""
+    """Return an object's id; `algorithm` is the repository's object format, `kind` is ``blob``, ``tree`` or ``commit``."""
     return hashlib.new(algorithm, _render_header(kind, data) + data, usedforsecurity=False).hexdigest()
 
 
@@ -39,14 +39,14 @@ def write_loose(objects: Path, algorithm: str, kind: str, data: bytes, unsynced:
     """Store an object and return its id.
 
     Args:
-        objects: Where objects are.
+        objects: Git's directory of objects.
         algorithm: As in `compute_id`.
-        kind: Of object.
-        data: What is in it.
-        unsynced: Syncs the object and gives it its name later; None: both are done when this returns.
+        kind: As in `compute_id`.
+        data: The object's bytes.
+        unsynced: Syncs and names the object later; None: it is on the disk when this returns.
 
     Raises:
-        GitError: It cannot be stored, or other bytes with the same id are.
+        GitError: It cannot be stored, or other bytes have the same id.
     """
     object_id = compute_id(algorithm, kind, data)
     file = objects / object_id[:2] / object_id[2:]
@@ -77,16 +77,16 @@ def _is_stored(file: Path, whole: bytes) -> bool:
 
 @dataclass(slots=True)
 class Unsynced:
-    """Objects that are written and wait for the disk together. Mutable: holds them open.
+    """Written objects that wait for the disk together. Mutable: it holds their open files.
 
-    Until they are settled they have no names: git does not find them, and nothing may point to them.
+    Until `settle` they have no names: git does not find them, and no ref may name them.
     """
 
     _files: list[tuple[int, Path, Path]] = field(default_factory=list)
-    """Descriptor, temporary name, and the name that it gets."""
+    """Descriptor, temporary name and final name of each."""
 
     def write(self, file: Path, packed: bytes) -> None:
-        """Write an object that will be at `file`.
+        """Write an object whose final name is `file`.
 
         Raises:
             OSError: It cannot be written.
@@ -110,7 +110,7 @@ class Unsynced:
             raise
 
     def settle(self) -> None:
-        """Wait until all objects are on the disk, then give each its name.
+        """Sync all objects, then rename each to its final name.
 
         Raises:
             GitError: An object cannot be stored.
@@ -133,7 +133,7 @@ class Unsynced:
             self.drop()
 
     def drop(self) -> None:
-        """Take back what was not settled."""
+        """Remove the objects that were not settled."""
         for fd, new, _ in self._files:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -1,4 +1,4 @@
-"""Moving and dropping refs, by compare-and-swap and durably."""
+"""Move and drop refs durably, by compare-and-swap."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -21,15 +21,15 @@ def move_ref(
     identity: Mapping[str, str] = RELAY_IDENTITY,
     reason: str = "relay",
 ) -> bool:
-    """Point `ref` at `new` if it still is at `old` (None: does not exist), durably.
+    """Move `ref` to `new` if it still is at `old` (None: it does not exist), durably.
 
     Args:
         ref: The full name.
         old: The commit it must hold now.
 
     Returns:
-        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already,
-        unless it had to be made.
+        False when the ref was at another commit; nothing has changed then. True also when it was at `new` already,
+        unless it had to be created.
 
     Raises:
         GitError: The ref is where it should be, but git could not write it.
@@ -45,12 +45,12 @@ def move_ref(
 
 def _is_own(repo: Repo, ref: str) -> bool:
     """Return whether only relay takes this ref's lock."""
-    # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
+    # A reftable has one lock for all refs.
     return ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
 
 
 def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
-    """Run `change`, which takes a ref from `old` to `new` (None: no ref), and judge by what the ref holds then.
+    """Run `change`, which moves a ref from `old` to `new` (None: no ref), and judge by the ref's value afterwards.
 
     Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
     """
@@ -64,7 +64,7 @@ def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: 
         found = find_ref(repo, ref) if result.code else new
     if result.code and found == old:
         raise GitError(f"git update-ref failed: {result.words}")
-    # A name that had to be made and is taken, or had to go and is gone: another process did it, whatever it holds.
+    # A ref to create that exists, or a ref to drop that is gone: another process did it.
     if result.code and (found != new or old is None or new is None):
         return False
     sync_ref(repo, ref, is_new_place=is_new_place)
@@ -85,7 +85,7 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
     def change() -> GitResult:
         return guarded.git.probe("update-ref", "--no-deref", "-d", ref, old, env=RELAY_IDENTITY)
 
-    # Git's names are looked for in packed-refs too, under that file's lock: not one that only relay uses.
+    # Git also looks into packed-refs, under that file's lock, which is not relay's alone.
     return _change_ref(repo, ref, old, None, change)
 
 
@@ -93,7 +93,7 @@ def find_ref(repo: Repo, ref: str) -> str | None:
     """Return the object id that `ref` (a full name) holds; None when it does not exist.
 
     Raises:
-        GitError: Git cannot say, or the ref holds something else.
+        GitError: Git cannot say, or the ref is broken.
     """
     found = find_id(repo.common_dir, ref)
     if found is not None:
@@ -103,11 +103,11 @@ def find_ref(repo: Repo, ref: str) -> str | None:
 
 
 def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:
-    """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it.
+    """Make a ref's new value survive a power cut: git syncs the file but not its directory.
 
     Args:
         ref: The full name.
-        is_new_place: The directory itself may be new, and so may be those above it.
+        is_new_place: Whether the directory, or one above it, may be new.
     """
     place = (repo.common_dir / ref).parent
     while place != repo.common_dir and place.is_relative_to(repo.common_dir):

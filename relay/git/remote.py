@@ -1,16 +1,15 @@
-"""Remotes: what is fetched and pushed for many machines; nothing else of relay speaks to one.
+"""Fetch from and push to remotes; no other module of relay talks to one.
 
-Run like every git here, with what a remote needs let through: the protocols of a clone, the user's ssh, proxies and
-credential helpers; what of the repository's configuration counts is in `open_config`. GitPython was tried
-for this (3.2.1): its push drops what git says of refs outside of branches and tags, so that a refused lease reads as a
-success, it cannot start git without the inherited environment, and its import takes half a second.
+Git runs with relay's fixed flags, but may use a clone's protocols and the user's ssh, proxies and credential helpers;
+`open_config` says which settings of the repository count. GitPython was tried for this (3.2.1): its push drops git's
+answer about refs outside of branches and tags, so a refused lease reads as a success; it cannot start git without the
+inherited environment; and its import takes half a second.
 
-Fetch and push obey more than a hundred keys, and each release of git adds some: programs, files that are written,
-proxies, certificates, options of the remote's. So `open_config` does not name the keys to leave alone: it gives git
-another common directory, with a configuration that relay has written, and the repository's objects and refs through
-links (as ``contrib/workdir/git-new-workdir`` of git makes them). Hooks are not there either. Git reads the user's own
-settings once more there, in the place of their files, since a condition such as ``includeIf "gitdir:~/work/"`` asks for
-the repository's own place.
+Fetch and push obey more than a hundred keys, and each release of git adds some: programs, files to write, proxies,
+certificates, options of the remote. So `open_config` allows keys instead of forbidding them: it gives git another
+common directory, with a configuration that relay writes, without hooks, and with the repository's objects and refs
+through links (as ``contrib/workdir/git-new-workdir`` of git makes them). relay copies the user's own settings there
+too, since a condition such as ``includeIf "gitdir:~/work/"`` depends on the repository's own place.
 """
 
 import math
@@ -48,22 +47,22 @@ _ALLOWED = re.compile(
     r"|credential\.(.*\.)?username|user\.(name|email)|protocol\.version",
     re.DOTALL,
 )
-"""What a repository may say: where its remotes are, and how its own objects and refs are kept."""
+"""The keys that a repository may set: its remotes, and the storage of its objects and refs."""
 _LINKED = ("objects", "refs", "packed-refs", "reftable", "logs", "worktrees", "shallow", "info")
 _MADE_BY_GIT = frozenset({"packed-refs", "shallow"})
-"""Files that git may make: it follows a link to what is not there yet."""
+"""Files that git may create, through a link to a missing file."""
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
 _URL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*://")
 _SUFFIXES = ("", "/.git", ".git", ".git/.git")
-"""What git tries behind a path. Source: git 2.39, path.c, enter_repo."""
+"""Suffixes that git tries for a path. Source: git 2.39, path.c, enter_repo."""
 
 
 @contextmanager
 def open_config(repo: Repo, config: Iterable[Setting]) -> Iterator[Mapping[str, str]]:
-    """Give the variables by which git finds the configuration for remotes, as long as the block lasts.
+    """Yield the variables by which git finds the configuration for remotes, for the length of the block.
 
     Args:
-        config: All of the repository's and the user's, as it stands now.
+        config: The current configuration of the repository and the user.
     """
     settings = tuple(config)
     with tempfile.TemporaryDirectory(prefix="relay-remote-") as folder:
@@ -91,7 +90,7 @@ def _render(setting: Setting) -> str:
     section, _, rest = setting.key.partition(".")
     part, dot, name = rest.rpartition(".")
     if section.startswith("include"):
-        return ""  # what it brings in is among the others
+        return ""  # the included settings are in the list already
     quoted = part.replace("\\", "\\\\").replace('"', '\\"')
     head = f'[{section} "{quoted}"]' if dot else f"[{section}]"
     value = "" if setting.is_bare else f' = "{"".join(_ESCAPES.get(char, char) for char in setting.value)}"'
@@ -99,9 +98,9 @@ def _render(setting: Setting) -> str:
 
 
 def find_inside(repo: Repo, address: str) -> Path | None:
-    """Return the place that an address names in the repository, one of its work trees or its git directory, if it does.
+    """Return the place that an address names inside the repository, a work tree of it or its git directory, else None.
 
-    What serves it there would be started by a repository that a session writes, or that came with this one.
+    Git would run the hooks of a repository there, which a session may have written.
     """
     own = (repo.root, repo.common_dir, *list_roots(repo))
     for path in _find_paths(address):
@@ -125,16 +124,16 @@ def _find_paths(address: str) -> tuple[str, ...]:
 _PROGRESS = re.compile(
     rb"(?:remote: )?([A-Z][a-z]+ (?:objects|deltas)): +([0-9]{1,3}% \([0-9]+/[0-9]+\)(?:, [0-9.]+ [KMG]?i?B)?)"
 )
-"""All that is shown of it: nobody else's words, and nothing for a terminal."""
+"""The progress lines that relay shows; other text of a remote could be anything."""
 _UNTOLD_S = 2.0
-"""A transfer that takes longer is told of; again when it has taken twice as long."""
+"""A longer transfer is reported, and again whenever it has taken twice as long."""
 
 _SILENT_S = 30.0
-"""So is one of which nothing was heard for so long."""
+"""A silent transfer is reported after so long."""
 
 
 class Transfer:
-    """Tells how far a transfer is, once it takes a while, and ever less often. Mutable: it goes on.
+    """Reports the progress of a long transfer, ever less often. Mutable: it goes on.
 
     Args:
         what: The transfer, in words.
@@ -151,11 +150,11 @@ class Transfer:
 
     @property
     def age_s(self) -> float:
-        """How long it has taken so far."""
+        """Seconds since its start."""
         return self._clock() - self._begun_s
 
     def look(self, said: bytes) -> bool:
-        """Look at all that was said so far; return whether it has come further since the last look."""
+        """Read git's stderr so far; return whether the transfer has progressed since the last call."""
         found = _PROGRESS.findall(said)
         before, self._last = self._last, b": ".join(found[-1]) if found else b""
         took_s = self.age_s
@@ -166,7 +165,7 @@ class Transfer:
 
 
 def is_progress(line: str) -> bool:
-    """Return whether a line says how far a transfer is, and nothing of how it ended."""
+    """Return whether a line reports the progress of a transfer, not its end."""
     return _PROGRESS.match(line.encode(errors="replace")) is not None
 
 
@@ -181,10 +180,10 @@ _LISTED = re.compile(r"(?P<name>[^\t]*)\t(?P<address>.*) \((fetch|push)\)( \[.*\
 _ID = re.compile(r"\b[0-9a-f]{40,64}\b")
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
-"""Why git refuses a ref that is not where its lease says."""
+"""Git's reasons for refusing a ref that is not where its lease says."""
 _UNPACK = "error: remote unpack failed: "
 _RACED = ("cannot lock ref", "failed to update ref", "incorrect old value provided", "reference already exists")
-"""What the remote says when somebody else was faster than this push."""
+"""The remote's words when another push was faster."""
 
 
 class RemoteError(RepoError):
@@ -208,18 +207,18 @@ class RefUpdate:
 
 
 class PushEnd(StrEnum):
-    """How a push ended; in none of these but `DONE` has anything changed."""
+    """How a push ended; only `DONE` has changed anything."""
 
     DONE = "done"
     MOVED = "moved"
-    """A ref was not where it had to be: somebody else was faster."""
+    """A ref has moved meanwhile: another push was faster."""
     REFUSED = "refused"
-    """The remote does not want it: rights, a hook, a full disk."""
+    """The remote refused it: rights, a hook, a full disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """How a push ended, and what the remote said."""
+    """The end of a push, with the remote's words."""
 
     end: PushEnd
     words: str = ""
@@ -232,21 +231,21 @@ class Remote:
     repo: Repo
     name: str
     environ: Mapping[str, str]
-    """The user's: what of it ssh, proxies and credentials need is handed on."""
+    """The user's environment; relay passes on the variables for ssh, proxies and credentials."""
     limit_s: float = _LIMIT_S
-    """How long one exchange may take without coming further."""
+    """Seconds for one exchange without progress."""
     most_s: float = math.inf
-    """How long one transfer may take, also where it comes further."""
+    """Seconds for one transfer, progress or not."""
     tell: Callable[[str], object] = lambda _: None
-    """Told how far a transfer is that takes a while."""
+    """Takes progress messages of a long transfer."""
 
     def find_address(self) -> str:
-        """Return the address that the name stands for, the name itself where it is one; a path from the root on."""
+        """Return the remote's address, or its name where that is an address; a path is absolute."""
         found = self._run("ls-remote", "--get-url", "--", self.name).out.decode(errors="surrogateescape").strip()
         return str((self.repo.root / found).resolve()) if (self.repo.root / found).is_dir() else found
 
     def list_refs(self, *patterns: str) -> Mapping[str, str]:
-        """Return what the refs hold that match any of the patterns (of ``git ls-remote``).
+        """Return ``ref: commit`` for the refs that match any of the patterns of ``git ls-remote``.
 
         Raises:
             RemoteError: It cannot be reached.
@@ -256,12 +255,12 @@ class Remote:
         return {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
 
     def fetch(self, *refspecs: str) -> None:
-        """Fetch refs, and remove what a pattern has here and the remote has not; no tags, no submodules.
+        """Fetch refs without tags and submodules; prune refs of a pattern that the remote lacks.
 
         Raises:
-            RemoteError: It cannot be reached, or a ref that is not forced would not go forward.
+            RemoteError: The remote cannot be reached, or an unforced ref would not go forward.
         """
-        clear_transfer_locks(self.repo)  # of one that was killed: it would keep all the others away
+        clear_transfer_locks(self.repo)  # a killed fetch's locks would block all others
         flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
         args = ("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
         with declare_locks(self.repo, self.repo.common_dir / "packed-refs.lock"):
@@ -270,7 +269,7 @@ class Remote:
             raise self._find_lost(result) or self._explain("fetch", result)
 
     def _find_lost(self, result: GitResult) -> LostObjectError | None:
-        """Look whether what could not be fetched is a ref of relay's own whose commit the remote has lost."""
+        """Return an error if the fetch failed for a ref of relay whose commit the remote has lost."""
         if not (named := set(_ID.findall(result.err.decode(errors="replace")))):
             return None
         refs = [
@@ -286,9 +285,9 @@ class Remote:
         )
 
     def push(self, *updates: RefUpdate) -> Pushed:
-        """Change refs, all of them or none.
+        """Change all of the refs or none.
 
-        A connection that ends before the remote has answered leaves open whether it did: it is asked.
+        When the connection ends before the remote has answered, relay asks the remote for the refs.
 
         Raises:
             RemoteError: It cannot be reached, or cannot say what it did.
@@ -327,10 +326,10 @@ class Remote:
             return replace(git, watch=watch).probe(*args, timeout_s=self.limit_s)
 
     def _require_outside(self, git: Git) -> None:
-        """Refuse a remote that the repository itself holds.
+        """Refuse a remote inside the repository.
 
         Raises:
-            RemoteError: One of its addresses is there.
+            RemoteError: One of its addresses is inside.
         """
         listed = (_LISTED.fullmatch(line) for line in os.fsdecode(git.run("remote", "--verbose")).splitlines())
         addresses = [found["address"] for found in listed if found and found["name"] == self.name]
@@ -357,13 +356,13 @@ class Remote:
 
 
 def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository for what is fetched, without hooks and on no branch of anybody's."""
+    """Make a repository for fetched objects, without hooks and on a branch that nobody uses."""
     get_git(environ, folder, None).run("init", "--quiet", "--initial-branch=relay-none", "--template=", name)
 
 
 @contextmanager
 def _open_way(repo: Repo, environ: Mapping[str, str]) -> Iterator[Git]:
-    """Give a git with a way to remotes, which obeys the user's configuration and nearly nothing of the repository's."""
+    """Yield a git that may use remotes; it obeys the user's configuration and the repository's allowed keys."""
     guarded = guard(repo)
     given = {name: environ[name] for name in _VARIABLES if environ.get(name)}
     if find_value(guarded.config, "core.sshcommand", trusted_only=True) is None and "GIT_SSH" not in given:
@@ -374,10 +373,10 @@ def _open_way(repo: Repo, environ: Mapping[str, str]) -> Iterator[Git]:
 
 
 def _require_forward(repo: Repo, update: RefUpdate) -> None:
-    """Refuse to take commits out of a branch that is not relay's own.
+    """Refuse to remove commits from a branch that is not relay's own.
 
     Raises:
-        GitError: It would.
+        GitError: The update would.
     """
     is_own = not update.ref.startswith("refs/heads/") or update.ref.startswith(f"refs/heads/{JOB_BRANCHES}")
     if is_own or update.old is None:
@@ -387,7 +386,7 @@ def _require_forward(repo: Repo, update: RefUpdate) -> None:
 
 
 def _judge(result: GitResult) -> Pushed | None:
-    """Read what git says of each ref; None where it says nothing of any."""
+    """Parse git's answer about each ref; None where there is none."""
     rows = [line.split("\t") for line in result.out.decode(errors="replace").splitlines()]
     refused = [row[2] for row in rows if len(row) == 3 and row[0] == "!"]  # noqa: PLR2004  # flag, refs, summary
     own = [words for words in refused if "atomic push failed" not in words and "atomic transaction failed" not in words]

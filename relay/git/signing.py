@@ -1,4 +1,4 @@
-"""Signing commits when there is no user at hand to type a passphrase."""
+"""Sign commits without a user who could type a passphrase."""
 
 import shlex
 import tempfile
@@ -14,7 +14,7 @@ from relay.git.objects import write_unsigned
 from relay.git.repository import Repo
 
 TIMEOUT_S = 30.0
-"""Longer than any key needs; a program that waits for a person is killed then."""
+"""Longer than any key needs; then a program that waits for a person is killed."""
 
 _DEFAULT_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
 _WRAPPER = "sign"
@@ -54,7 +54,7 @@ def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: 
 def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
 
-    Signs a commit that is kept nowhere, so that a run does not find out after its first phase.
+    It signs a commit that is not kept, so that a run does not fail after its first phase.
     """
     guarded = guard(repo)
     if not guarded.flag("commit.gpgsign", default=False):
@@ -71,20 +71,20 @@ def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
 
 
 def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
-    """Return git that signs with the user's own program, told not to ask; the repository's choice does not count."""
+    """Return a git that signs with the user's own program without asking; the repository's choice does not count."""
     form = (find_value(guarded.config, "gpg.format") or "openpgp").lower()
     names = (f"gpg.{form}.program", "gpg.program") if form == "openpgp" else (f"gpg.{form}.program",)
     values = [find_value(guarded.config, name, trusted_only=True) for name in names]
     program = next((value for value in values if value), _DEFAULT_PROGRAMS.get(form, "gpg"))
     if form in _QUIET:
         program = _write_wrapper(repo, program, _QUIET[form])
-    # Empty where only the repository names one: setting it overrules that choice, leaving it out would not.
+    # An empty value overrules the repository's choice; leaving it out would not.
     key_command = find_value(guarded.config, "gpg.ssh.defaultkeycommand", trusted_only=True)
     settings = [("gpg.program", program), ("gpg.ssh.defaultKeyCommand", key_command or "")]
     return guarded.git.overruled([*settings, (f"gpg.{form}.program", program)])
 
 
 def _write_wrapper(repo: Repo, program: str, options: str) -> str:
-    """Git takes a program and no options, so the options come from a script in relay's directory."""
+    """Write a script that adds options to the signing program: git takes no options for it."""
     write_note(repo, _WRAPPER, f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', executable=True)
     return str(repo.relay_dir / _WRAPPER)

@@ -1,4 +1,4 @@
-"""How the work tree differs from HEAD, as git sees it now."""
+"""Read the differences between the work tree and HEAD with git."""
 
 import os
 import re
@@ -71,15 +71,15 @@ class StatusEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All paths that differ; paths that are ignored are not looked at."""
+    """All changed paths, without ignored ones."""
 
     entries: tuple[StatusEntry, ...] = ()
     nested: tuple[str, ...] = ()
     """Untracked directories that are repositories of their own, without the trailing slash."""
     hidden: tuple[str, ...] = ()
-    """Those of `changed` that git status would not show the user: `relay.git.index`."""
+    """Those of `changed` that a user's ``git status`` does not show: `relay.git.index`."""
     head: str | None = None
-    """The commit that was compared with; None on an unborn branch."""
+    """The compared commit; None on an unborn branch."""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Status:
 
     @property
     def untracked(self) -> tuple[str, ...]:
-        """Paths that git does not know."""
+        """Untracked paths."""
         return tuple(entry.path for entry in self.entries if entry.untracked)
 
     @property
@@ -103,7 +103,7 @@ class Status:
 
 
 def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
-    """Return what differs from HEAD, for the whole work tree or below `paths`.
+    """Return the differences from HEAD, of the whole work tree or below `paths`.
 
     The index is not written. Renames are shown as a deletion and an addition; submodules are not entered.
     """
@@ -120,14 +120,14 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
 
 
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
-    """Return the same for a given `index` file, or for the user's as it stands, blind to what is hidden in it."""
+    """Return the same for an `index` file, or for the user's index without its hidden files."""
     return begin_guarded_status(guarded, paths, index=index)()
 
 
 def begin_guarded_status(
     guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None
 ) -> Callable[[], Status]:
-    """Have git begin with it; what is returned has to be called once, and waits for the end."""
+    """Start ``git status`` and return a function to call once, which waits for its result."""
     finish = guarded.git.begin(
         "status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all", "--no-renames",
         "--ignore-submodules=dirty", "--", *paths,
@@ -168,7 +168,7 @@ def _parse_entry(record: bytes) -> StatusEntry:
 
 
 def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
-    """Return what git tracks of what no session is shown: the index, and history, give it away all the same."""
+    """Return the tracked files that no session may see: the index and history would still show them."""
     names = repo.git.run("ls-files", "-z").split(b"\0")[:-1]
     return tuple(path for path in map(os.fsdecode, names) if repo.hidden.covers(path))
 
@@ -176,13 +176,13 @@ def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
 def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     """Return those of `paths` that exist, are not tracked and are ignored by git.
 
-    A directory counts when there are files in it and git ignores all of them.
+    A directory counts when it has files and git ignores all of them.
     """
     there = [path for path in paths if os.path.lexists(f"{repo.root}/{path}")]
     if not there:
         return ()
     git = guard(repo).git
-    # check-ignore refuses literal pathspecs, which every call of relay's is made with.
+    # check-ignore refuses literal pathspecs, which are among relay's fixed flags.
     ignored = _list_files(git, "--others", "--ignored", "--exclude-standard", "--", *there)
     found = [path for path in there if str(PurePosixPath(path)) in ignored]
     seen = _list_files(git, "--cached", "--others", "--exclude-standard", "--", *found) if found else ()
@@ -190,9 +190,9 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_unwelcome(repo: Repo, paths: Sequence[str]) -> frozenset[str]:
-    """Return those of `paths` that git would ignore once they are there; one that is tracked it does not ignore.
+    """Return those of `paths` that git would ignore once they exist, without tracked ones.
 
-    Where a path leads through a symbolic link git says nothing of any of them.
+    Where a path leads through a symbolic link git says nothing about any of them.
     """
     asked = b"".join(b"./" + os.fsencode(path) + b"\0" for path in paths)  # in front of which nothing is magic
     words = ("--no-literal-pathspecs", "check-ignore", "-z", "--stdin")

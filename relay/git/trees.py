@@ -22,13 +22,13 @@ SYMLINK = "120000"
 GITLINK = "160000"
 """A submodule: the commit that it is at."""
 ABSENT = "000000"
-"""Nothing is there; on the way into an index, what takes a path out."""
+"""The mode of a missing path; as input to an index it removes the path."""
 TREE = b"40000"
-"""A directory, as trees write it."""
+"""The mode of a directory in a tree."""
 
 
 def find_mode(found: os.stat_result | None) -> str:
-    """Return git's mode for a file or a link; empty for a directory and for nothing."""
+    """Return git's mode for a file or a link; empty for a directory or a missing path."""
     if found is None or stat.S_ISDIR(found.st_mode):
         return ""
     return SYMLINK if stat.S_ISLNK(found.st_mode) else EXECUTABLE if found.st_mode & stat.S_IXUSR else FILE
@@ -36,7 +36,7 @@ def find_mode(found: os.stat_result | None) -> str:
 
 @cache
 def parse_tree_mode(raw: bytes) -> bytes:
-    """Return the mode that git takes the one in a tree for: old programs wrote further ones, and leading zeros."""
+    """Return git's reading of a mode in a tree: old programs wrote further modes and leading zeros."""
     mode = int(raw, 8)
     if stat.S_ISDIR(mode):
         return TREE
@@ -46,22 +46,22 @@ def parse_tree_mode(raw: bytes) -> bytes:
 
 
 MAX_DEPTH = 100
-"""Components of a path; git has no limit, Python's stack has."""
+"""Components of a path; git has no limit, but Python's stack has."""
 _ODD_NAME = re.compile(r"\.git|git~", re.IGNORECASE)
 _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
-"""Of the names that look like git's own, these are in many repositories; git decides about the others."""
+"""Common names that look like git's own; git decides about the others."""
 _NO_NAMES = frozenset({b"", b".", b"..", b".git", b"git~1"})
 _ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Directory:
-    """One directory while it is changed. Mutable: read when it is looked at."""
+    """One directory of a tree. Mutable: it is read at first use, and changed."""
 
     tree: str
     """The tree it was read from; empty for a new one."""
     entries: "_Entries | None" = None
-    """By name a ``(mode, id)``, or a directory that may have changed; None until it is read."""
+    """Name → ``(mode, id)``, or a directory that may have changed; None until read."""
 
 
 _Entries = dict[bytes, tuple[bytes, str] | _Directory]
@@ -77,7 +77,7 @@ def is_plain_entry(path: str, mode: str) -> bool:
 def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str, str]]) -> str:
     """Store the tree `start` with ``(path, mode, object id)`` put in, in their order, and return its id.
 
-    Mode ``000000`` takes a file out. What is put in takes the place of a file above it, or of a directory.
+    Mode ``000000`` removes a file. An entry replaces a file above it or a directory in its place.
 
     Raises:
         GitError: A tree cannot be read or stored.
@@ -117,7 +117,6 @@ def _take_out(repo: Repo, here: _Directory, parents: list[bytes], name: bytes) -
 
 
 def _open(repo: Repo, directory: _Directory) -> _Entries:
-    """Return the entries of a directory, read when it is first looked at."""
     if directory.entries is None:
         data = _read(repo, directory.tree) if directory.tree else b""
         directory.entries = dict(_list_entries(directory.tree, data, len(repo.zero_id) // 2))
@@ -141,7 +140,7 @@ def _list_entries(tree: str, data: bytes, id_bytes: int) -> Iterator[tuple[bytes
 
 
 def _store(repo: Repo, directory: _Directory) -> str:
-    """Store what has changed and return the directory's tree; empty when nothing is left in it."""
+    """Store changed directories and return the tree; empty when nothing is left in it."""
     if directory.entries is None:
         return directory.tree
     lines: list[tuple[bytes, bytes]] = []
@@ -188,9 +187,9 @@ def find_tree(repo: Repo, commit: str) -> str:
 
 
 def find_odd_path(repo: Repo, commit: str) -> str:
-    """Return a path, new in a commit, that no work tree can have: of git's own name, or of two things; else empty.
+    """Return a new path of a commit that no work tree can have, such as ``.git`` or a duplicate; else empty.
 
-    Git makes no such tree; whoever writes one by hand can push it.
+    Git makes no such tree, but a person can write one by hand and push it.
 
     Raises:
         GitError: The commit cannot be read.
