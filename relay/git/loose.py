@@ -27,7 +27,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def compute_id(algorithm: str, kind: str, data: bytes) -> str:
-    """Return an object's id; `algorithm` is the repository's object format, `kind` is ``blob``, ``tree`` or ``commit``."""
+    """Return an object's id; `algorithm` is the repository's object format, `kind` ``blob``, ``tree`` or ``commit``."""
     return hashlib.new(algorithm, _render_header(kind, data) + data, usedforsecurity=False).hexdigest()
 
 

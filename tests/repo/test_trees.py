@@ -15,7 +15,6 @@ from relay.git.command import GitError
 from relay.git.loose import write_loose
 from relay.git.message import Message
 from relay.git.objects import (
-    diff_trees,
     find_blob_id,
     read_entries,
     store_blobs,
@@ -48,12 +47,6 @@ def test_a_changed_tree_is_the_one_that_git_makes_of_an_index(repo, rounds):
         by_index = write_paths_tree(repo, entries, start=by_index)
         by_trees = write_changed_tree(repo, by_trees, entries)
         assert by_trees == by_index
-
-
-@given(st.lists(st.lists(st.tuples(NAMES, MODES), max_size=6), min_size=2, max_size=2))
-def test_two_trees_differ_as_git_says(repo, sides):
-    old, new = (write_paths_tree(repo, [(path, mode, BLOB) for path, mode in side if mode != ABSENT]) for side in sides)
-    assert bool(diff_trees(repo, old, new)) == (old != new)
 
 
 def test_a_packed_tree_is_read_too(box):
