@@ -123,14 +123,19 @@ def is_whole(stage):
     return True
 
 
+def land_all(stage, sessions, *args):
+    """Run, with each session played, until everything is landed."""
+    code, out, server = run(stage, sessions, *args)
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(stage)
+
+
 def test_a_merge_that_is_red_is_repaired(wave):
     """Each is green alone; together a third file is missing."""
     wave.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
     wave.commit("check")
     mend = repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")
-    code, out, server = run(wave, [write_phase(1), write_phase(2), mend])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(wave)
+    land_all(wave, [write_phase(1), write_phase(2), mend])
     assert (wave.root / "both.txt").exists()
 
 
@@ -142,9 +147,7 @@ def test_a_textual_conflict_is_repaired(wave):
         tool("bash", command="printf 'from 1\\nfrom 2\\n' > shared.txt"),
         contains="could not merge shared.txt",
     )
-    code, out, server = run(wave, [*sessions, mend])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(wave)
+    land_all(wave, [*sessions, mend])
     assert (wave.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
 
 
@@ -164,9 +167,7 @@ def test_a_phase_begins_before_the_one_that_it_comes_after_has_landed(plan):
         tool("write", path="both.txt", content="both\n"),
         contains=["are merged in the work tree", "`sh check.sh` failed"],
     )
-    code, out, server = run(plan, [mend])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(plan)
+    land_all(plan, [mend])
 
 
 GIT = """\
@@ -353,9 +354,7 @@ def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
     done_beside(wave, "1")
     assert "jobs   1 first" in wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout
-    code, out, server = run(wave, [write_phase(2)], "--jobs", "1")
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(wave)
+    land_all(wave, [write_phase(2)], "--jobs", "1")
 
 
 def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused(wave):
@@ -371,9 +370,7 @@ def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused
     assert "put it back as 'Phase 2 — Two'" in out
     wave.write("PLAN.md", text)
     wave.commit("put back")
-    code, out, server = run(wave, [write_phase(1)])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(wave)
+    land_all(wave, [write_phase(1)])
 
 
 def test_one_cap_binds_all_of_them(wave):

@@ -57,6 +57,7 @@ HANGS = (
     "{tools: [{name: bash, input: {command: sleep 60}}]}]}\n"
     + write_session("one", 1, first="{text: 'I look.', tools: [{name: read, input: {path: one.txt}}]}")
 )
+BID = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
 RED = "sessions:\n" + write_session("one", 1, first="{tools: [{name: bash, input: {command: 'true'}}]}")
 
 
@@ -145,6 +146,13 @@ def go(task):
         interrupts.close()
 
 
+def finish(task):
+    """Work on the task's phase, which is done then."""
+    end = go(task)
+    assert end.exit_code == ExitCode.DONE, end.reason
+    return end
+
+
 def wait_for(condition, *, working=None):
     """Wait until it holds; a run that has ended before will never bring it about."""
     wait_until(lambda: condition() or (working and working.done()))
@@ -178,8 +186,7 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
 
         lapsed = field.registry(task, there.worker)
         replace(lapsed, lease_s=1, now=lambda: time.time() - 60).renew(there)
-        end = go(task)
-        assert end.exit_code == ExitCode.DONE, end.reason
+        finish(task)
         assert "claim " not in field.read_status(bob)
     assert field.git("show", "main:one.txt") == "one"  # which only the first session wrote
     message = field.git("log", "-1", "--format=%B", "main")
@@ -211,8 +218,7 @@ def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):
         taken = None
         while taken is None:
             there = thief.read().find("1")
-            bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, instead=there.commit)
-            claim = thief.take(bid)
+            claim = thief.take(replace(BID, instead=there.commit))
             taken = claim if getattr(claim, "worker", "") == "thief" else None
         end = working.result()
     assert end.exit_code == ExitCode.STOPPED
@@ -247,8 +253,7 @@ def test_what_a_worker_spent_that_lost_its_claim_is_booked(field, is_killed):
         thief = field.registry(bob, "thief")
         wait_for(lambda: thief.read().held)
         (there,) = thief.recall().held
-        bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, instead=there.commit)
-        claim = thief.take(bid)
+        claim = thief.take(replace(BID, instead=there.commit))
         assert isinstance(claim, PhaseClaim), claim
         wait_for(lambda: len([request for request in server.requests if request.body]) > 1)
         if is_killed:
@@ -264,35 +269,32 @@ def test_what_a_worker_spent_that_lost_its_claim_is_booked(field, is_killed):
             wait_until(lambda: "claimed by thief" in go(mine).reason and read_told(field) >= spent - ROUND_USD)
         assert thief.read().reserved_usd == 1.0
         assert thief.give_back(claim)
-        end = go(bob)
-        assert end.exit_code == ExitCode.DONE, end.reason
+        finish(bob)
         assert read_plan_cost(bob.main, "PLAN.md").spent.cost_usd == pytest.approx(read_told(field), abs=ROUND_USD)
     assert read_told(field) >= read_billed(server) - ROUND_USD
 
 
 @pytest.mark.parametrize("has_place", [False, True])
 def test_what_was_set_aside_for_a_worker_that_began_nothing_is_free_when_it_is_back(field, has_place):
-    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
     note_bid(task.main, "relay-jobs/main/1", attempt=1)
-    claim = field.registry(task).take(bid)
+    claim = field.registry(task).take(BID)
     assert isinstance(claim, PhaseClaim)
     if has_place:  # when it is killed
         assert ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
     thief = field.registry(task, "thief")
-    assert isinstance(thief.take(replace(bid, instead=claim.commit)), PhaseClaim)
+    assert isinstance(thief.take(replace(BID, instead=claim.commit)), PhaseClaim)
     assert thief.read().reserved_usd == 2.0
     assert "claimed by thief" in go(task).reason
     assert thief.read().reserved_usd == 1.0
 
 
 def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_own_work(field):
-    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     told: list[object] = []
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
         registry = field.registry(task)
-        claim = registry.take(bid)
+        claim = registry.take(BID)
         job = ensure_job(task.main, "1", "PLAN.md", copied=(), busy=())
         assert isinstance(claim, PhaseClaim)
         assert job is not None
@@ -301,7 +303,7 @@ def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_
         leg = open_leg(job.repo, LegStart(session_id="5e5510", phase_id="1", plan_path="PLAN.md"))
         save_wip(job.repo, leg, WipRecord(spend=Spent(cost_usd=0.5)))
         ended = registry.read().ended
-        assert isinstance(registry.take(replace(bid, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
+        assert isinstance(registry.take(replace(BID, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
         end = work(task, told.append, Interrupts())
         assert end.exit_code == ExitCode.DONE, end.reason
     assert not [event for event in told if "another machine" in getattr(event, "text", "")]
@@ -314,10 +316,10 @@ def test_what_sessions_cost_whose_work_was_given_up_stays_known_when_their_phase
         task = field.task(field.clone("ann"), server, phase_id="1")
         own = Whose(plan_path="PLAN.md", phase_id="1", session_id="5e5510", base=task.main.head())
         keep_spent(task.main, "refs/relay/spent/relay-jobs%2Fmain%2F1/000001", own, Spent(cost_usd=0.5))
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
         assert read_told(field) == pytest.approx(0.5 + read_billed(server), abs=ROUND_USD)
         other = field.task(field.clone("bob"), server, phase_id="2")
-        assert go(other).exit_code == ExitCode.DONE
+        finish(other)
         told = read_plan_cost(other.main, "PLAN.md").spent.cost_usd
         assert told == pytest.approx(0.5 + read_billed(server), abs=ROUND_USD)
     assert sorted(ref.rpartition("/")[0] for ref in field.refs())[2:] == ["refs/relay/spent/main"]
@@ -335,7 +337,7 @@ def test_what_a_remote_does_not_take_is_pushed_by_the_next_run(field):
         paid = len(server.requests)
         assert "[x]" not in field.git("show", "main:PLAN.md")
         hook.unlink()
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
         assert len(server.requests) == paid
     assert field.git("show", "main:PLAN.md").count("[x]") == 1
 
@@ -381,7 +383,7 @@ def test_a_remote_that_does_not_answer_ends_a_run_with_its_claim(field):
         hook.chmod(0o755)
         assert working.result(60).exit_code == ExitCode.STOPPED
         hook.unlink()
-        assert go(replace(task, lease_s=60)).exit_code == ExitCode.DONE
+        finish(replace(task, lease_s=60))
 
 
 def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
@@ -417,7 +419,7 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
 def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
     """A ticket is delivered again when its worker is killed behind the landing: what waits for it is queued then."""
     with serve(parse_script(SCRIPT)) as server:
-        assert go(field.task(field.clone("ann"), server, phase_id="1")).exit_code == ExitCode.DONE
+        finish(field.task(field.clone("ann"), server, phase_id="1"))
         paid = len(server.requests)
         queued: list[Ticket] = []
         engine = SimpleNamespace(submit=lambda tickets, **_: queued.extend(tickets))
@@ -497,7 +499,7 @@ def test_a_clone_whose_branch_was_rewritten_on_the_remote_is_not_told_to_push(fi
     """That would undo what somebody did there, or be refused. What is told goes on."""
     with serve(parse_script(SCRIPT + write_session("one", 1))) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
         own, flags = field.git("rev-parse", "main").strip(), ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
         field.git(
             "branch", "other", field.git(*flags, "commit-tree", "-p", "main~1", "-m", "x", "main~1^{tree}").strip()
@@ -510,7 +512,7 @@ def test_a_clone_whose_branch_was_rewritten_on_the_remote_is_not_told_to_push(fi
         for typed in str(caught.value.hint).split("; ")[:2]:
             field.stage.git("-C", str(task.main.root), *typed.split()[1:])
         assert field.git("-C", str(task.main.root), "rev-parse", f"kept-{own[:10]}").strip() == own
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
     field.git("merge-base", "--is-ancestor", "other" if to == "other" else "other~1", "main")
     assert field.git("show", "main:one.txt") == "one"
 
@@ -537,9 +539,8 @@ def test_a_phase_that_stopped_keeps_nobody_back(field):
 
 def test_a_claim_is_watched_as_long_as_its_holder_may_be_silent(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1", lease_s=15)
-    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     holder = replace(field.registry(task, "holder"), lease_s=400, now=lambda: time.time() - 1_000)  # its clock is slow
-    claim, slept = holder.take(bid), []
+    claim, slept = holder.take(BID), []
 
     def sleep(seconds):
         slept.append(seconds)
@@ -551,11 +552,10 @@ def test_a_claim_is_watched_as_long_as_its_holder_may_be_silent(field):
 
 
 def test_a_forged_claim_is_taken_over_by_who_types_the_phase_s_number(field):
-    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     with serve(parse_script(SCRIPT)) as server:
         task, slept = field.task(field.clone("ann"), server, phase_id="1"), list[float]()
         forger = replace(field.registry(task, "mallory"), lease_s=10**9, now=lambda: 8_204_573_071.0)
-        forger.take(bid)
+        forger.take(BID)
         end = work(task, ignore, Interrupts(sleep=slept.append))
     assert slept[0] == pytest.approx(3_600, abs=5)
     assert end.exit_code == ExitCode.DONE, end.reason
@@ -564,18 +564,17 @@ def test_a_forged_claim_is_taken_over_by_who_types_the_phase_s_number(field):
 def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
     registry, job = field.registry(task), Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
-    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     here = read_here(task.main, "main")
-    holding = Holding(registry, registry.take(bid), "main", here, ignore, Interrupts())
+    holding = Holding(registry, registry.take(BID), "main", here, ignore, Interrupts())
     assert registry.renew(holding.claim)
     holding.renew(job)
     assert registry.renew(holding.claim)
     holding.give_back()
     assert registry.read().held == ()
-    claim = registry.take(replace(bid, ended=1))
+    claim = registry.take(replace(BID, ended=1))
     holding = Holding(registry, claim, "main", here, ignore, Interrupts())
     thief = replace(registry, worker="thief")
-    assert thief.take(replace(bid, instead=claim.commit, ended=1))
+    assert thief.take(replace(BID, instead=claim.commit, ended=1))
     with pytest.raises(LostError):
         holding.renew(job)
 
@@ -587,7 +586,7 @@ def test_a_claim_does_not_end_of_what_the_remote_does_not_take(field):
     registry = field.registry(task)
     told: list[Any] = []
     job = Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
-    claim = registry.take(Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0))
+    claim = registry.take(BID)
     holding = Holding(registry, claim, "main", read_here(task.main, "main"), told.append, Interrupts())
     field.stage.git("-C", str(root), "update-ref", "refs/relay/wip/main/000001", "HEAD")
     script = field.away / "hooks/pre-receive"
@@ -731,7 +730,7 @@ def test_a_job_s_ref_that_is_gone_before_it_is_fetched_is_looked_for_again(field
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
         task = replace(task, remote=Landing(repo=task.main, name="origin", environ=os.environ))
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
 
 
 def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(field):
@@ -744,8 +743,7 @@ def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(fi
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
         task = replace(task, remote=Removed(repo=task.main, name="origin", environ=os.environ))
-        end = go(task)
-    assert end.exit_code == ExitCode.DONE, end.reason
+        finish(task)
 
 
 def test_a_git_that_the_system_ends_does_not_end_the_worker(field):
@@ -862,9 +860,9 @@ def test_the_last_phase_of_a_dead_worker_is_taken_over_with_what_money_is_left(f
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
         dead = replace(field.registry(task, "dead"), lease_s=1, now=lambda: time.time() - 60)
-        bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+        bid = replace(BID, reserve_usd=15.0)
         dead.take(bid)
-        assert go(task).exit_code == ExitCode.DONE
+        finish(task)
         assert field.registry(task).read().reserved_usd == pytest.approx(15.0)
         rest = replace(bid, phase_id="2", reserve_usd=5.0, ended=field.registry(task).read().ended)
         dead.take(rest)
@@ -875,12 +873,12 @@ def test_the_last_phase_of_a_dead_worker_is_taken_over_with_what_money_is_left(f
         shown = list(describe_fleet(task.remote, "PLAN.md", (), why=True))
         assert sum("relay fleet reap --lost USD books what it did, and frees it" in line for line in shown) == 2
         assert [one.cost_usd for one in field.registry(task).free_lost()] == [15.0, 5.0]
-        assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE
+        finish(replace(task, phase_id="2"))
 
 
 def test_a_worker_that_finds_nothing_to_do_says_why_once(field):
     task, told = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1"), []
-    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    bid = replace(BID, reserve_usd=15.0)
     assert field.registry(task, "holder").take(bid)
 
     def sleep(_seconds):
@@ -900,7 +898,7 @@ def test_a_branch_whose_name_ends_like_the_plans_is_not_taken_for_a_job(field):
     """A full name typed where git wants a short one makes it."""
     field.git("update-ref", "refs/heads/refs/heads/main", "main")
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
-    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    bid = replace(BID, reserve_usd=15.0)
     assert field.registry(task, "holder").take(bid)
     assert go(task).reason.startswith("phase 1 is claimed by holder")
     assert task.main.list_refs("refs/heads/").keys() == {"refs/heads/main"}
@@ -911,7 +909,7 @@ def test_a_branch_with_a_name_that_ends_a_line_elsewhere_is_found_on_the_remote(
     """Git's names hold no control character, and any other sign at which Python may end a line."""
     field.git("branch", "-m", "main", "a\u2028b")
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
-    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    bid = replace(BID, reserve_usd=15.0)
     taken = open_registry(task.remote, "a\u2028b", "PLAN.md", worker="holder", lease_s=300).take(bid)
     assert isinstance(taken, PhaseClaim)
     assert go(task).reason.startswith("phase 1 is claimed by holder")
@@ -938,7 +936,7 @@ def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
     for name in left:
         (root / ".git" / name).touch()
     with serve(parse_script(SCRIPT)) as server:
-        assert go(field.task(root, server, phase_id="1")).exit_code == ExitCode.DONE
+        finish(field.task(root, server, phase_id="1"))
     assert [name for name in (*left, young) if (root / ".git" / name).exists()] == [young]  # of a run that is at work
 
 
@@ -946,11 +944,11 @@ def test_a_claim_on_a_phase_that_is_done_is_ended_by_whoever_comes(field):
     """As when a worker was killed that had claimed a phase which another had just landed, or a remote as it landed."""
     with serve(parse_script(SCRIPT)) as server:
         task = field.task(field.clone("ann"), server, phase_id="1")
-        assert go(task).exit_code == ExitCode.DONE
-        bid = Bid(phase_id="1", reserve_usd=5.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, ended=1)
+        finish(task)
+        bid = replace(BID, reserve_usd=5.0, ended=1)
         dead = field.registry(task, "dead")
         assert dead.take(bid)
         field.git("update-ref", "refs/heads/relay-jobs/main/1", "main")
-        assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE
+        finish(replace(task, phase_id="2"))
         assert dead.read().held == dead.read().reserved == ()
         assert "refs/heads/relay-jobs/main/1" not in field.refs()
