@@ -303,8 +303,8 @@ def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_pat
     """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
     fake, switched = tmp_path / "bin/git", tmp_path / "switched"
     fake.parent.mkdir()
-    wave.git("worktree", "add", "-q", "--detach", str(tmp_path / "detached"))  # for which git is asked in between
-    switch = f"mkdir {switched} && git -C {wave.root} switch -q -c other"
+    begun = wave.root / ".git/relay/last-run"  # from then on git is asked for work trees in between
+    switch = f"test -e {begun} && mkdir {switched} && git -C {wave.root} switch -q -c other"
     fake.write_text(f'#!/bin/sh\nPATH=${{PATH#*:}}\ncase "$*" in *worktree\\ list*) {switch} ;; esac\nexec git "$@"\n')
     fake.chmod(0o755)
     with serve(parse_script(json.dumps({"sessions": [write_phase(1)]}))) as server:
