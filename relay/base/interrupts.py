@@ -108,10 +108,10 @@ class Interrupts:
             tell: Called in the signal handler when the urgency rises; must not block or raise.
         """
         self._tell = tell
-        handlers = {
-            signal.SIGINT: self._on_interrupt,
-            signal.SIGTERM: self._on_terminate,
-            signal.SIGHUP: self._on_hang_up,
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
+            signal.SIGINT: lambda *_: self._ask(Urgency.NOW if self.finish_turn else Urgency.FINISH_TURN),
+            signal.SIGTERM: lambda *_: self._ask(Urgency.NOW),
+            signal.SIGHUP: lambda *_: self._ask(Urgency.FINISH_TURN),
         }
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             del handlers[signal.SIGHUP]  # started under nohup
@@ -130,15 +130,6 @@ class Interrupts:
         """Close the wake-up pipe."""
         os.close(self._read_fd)
         os.close(self._write_fd)
-
-    def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        self._ask(Urgency.NOW if self.finish_turn else Urgency.FINISH_TURN)
-
-    def _on_terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._ask(Urgency.NOW)
-
-    def _on_hang_up(self, _number: int, _frame: FrameType | None) -> None:
-        self._ask(Urgency.FINISH_TURN)
 
     def _ask(self, urgency: Urgency) -> None:
         is_more = urgency > self._urgency

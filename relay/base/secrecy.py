@@ -49,11 +49,8 @@ def fold_name(name: str) -> str:
 
     Case folded, NFC, and without the invisible characters that HFS+ ignores (CVE-2014-9390).
     """
-    return name.lower() if name.isascii() else _fold(name)
-
-
-@lru_cache(maxsize=4096)
-def _fold(name: str) -> str:
+    if name.isascii():
+        return name.lower()
     visible = "".join(char for char in name if unicodedata.category(char) != "Cf")
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", visible).casefold())
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from relay.base.words import HIDING, list_some, shorten
 from relay.plan.coverage import check_coverage, find_near_boxes
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
-from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries
+from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents
 from relay.plan.spans import Lines, parse_number, render_plain
 from relay.plan.statements import (
     find_paths,
@@ -80,7 +80,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
         *_check_runners(outline, heads),
-        *_check_lines(outline),
+        *(found for section in outline.sections for entry in section.entries for found in _check_entry(entry)),
         *check_coverage(outline),
         *find_near_boxes(outline),
         *_check_line_ends(plan.text),
@@ -366,11 +366,6 @@ def _check_runners(outline: Outline, heads: set[int]) -> Iterator[Violation]:
                 )
             elif line is not named[0]:
                 yield _error(line.line, f"this phase names a runner in line {named[0].line} already; keep one of them")
-
-
-def _check_lines(outline: Outline) -> Iterator[Violation]:
-    for _, entry in iter_entries(outline.sections):
-        yield from _check_entry(entry)
 
 
 def _check_entry(entry: Entry) -> Iterator[Violation]:

@@ -105,7 +105,7 @@ class _Matching:
         yield from self._pair_equal(_find_state)
         yield from self._pair_equal(_find_whole)
         yield from self._pair_by_items()
-        yield from self._pair_by_name()
+        yield from self._pair_equal(_find_name, unique=True)
         yield from self._pair_by_number()
 
     def _take(self, old: int, new: int) -> tuple[int, int]:
@@ -122,12 +122,16 @@ class _Matching:
         foot = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
         yield from (self._take(len(old) - at, len(new) - at) for at in range(foot, 0, -1))
 
-    def _pair_equal(self, find_key: Callable[[Phase], Hashable]) -> Iterator[tuple[int, int]]:
+    def _pair_equal(self, find_key: Callable[[Phase], Hashable], *, unique: bool = False) -> Iterator[tuple[int, int]]:
+        """Pair phases of the same key, the first with the first; only of a key that is unique among the rest."""
         places: dict[Hashable, deque[int]] = {}
         for at in self._free:
             places.setdefault(find_key(self._new[at]), deque()).append(at)
+        counts = Counter(find_key(self._old[at]) for at in self._left)
         for at in tuple(self._left):
-            if found := places.get(find_key(self._old[at])):
+            key = find_key(self._old[at])
+            found = places.get(key)
+            if key != "" and found and not (unique and (len(found) > 1 or counts[key] > 1)):
                 yield self._take(at, found.popleft())
 
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
@@ -160,16 +164,6 @@ class _Matching:
             for text in _find_texts(phase)
             if counts[0][text] == counts[1][text] == 1
         }
-
-    def _pair_by_name(self) -> Iterator[tuple[int, int]]:
-        """Pair phases by a title that is unique among the rest."""
-        names = [_find_name(self._old[at]) for at in self._left], [_find_name(self._new[at]) for at in self._free]
-        counts = [Counter(side) for side in names]
-        places = {_find_name(self._new[at]): at for at in self._free}
-        for at in tuple(self._left):
-            name = _find_name(self._old[at])
-            if name and counts[0][name] == counts[1][name] == 1:
-                yield self._take(at, places[name])
 
     def _pair_by_number(self) -> Iterator[tuple[int, int]]:
         """Pair phases of the same number that name a common file: they were rewritten in place."""

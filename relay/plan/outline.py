@@ -429,8 +429,3 @@ class _Reader:
 
     def _index(self, token: "Token") -> int:
         return self.first + (token.map[0] if token.map else 0)
-
-
-def iter_entries(sections: Sequence[Section]) -> Iterator[tuple[Section, Entry]]:
-    """Return every entry with its section, in order."""
-    return ((section, entry) for section in sections for entry in section.entries)

@@ -128,7 +128,7 @@ def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
     trial = judge_trial([fold(*dearer, *several), fold(leg("u"), commit(), over("u"))])
     assert [(arm.reset_at, arm.phases) for arm in trial.arms] == [("none", 10), ("60k", 10)]
     by_outcome = {one.outcome: one for one in trial.differences}
-    assert tuple(by_outcome) == OUTCOMES
+    assert tuple(by_outcome) == tuple(OUTCOMES)
     cost = by_outcome["cost in USD"]
     assert cost.difference
     assert cost.pairs == 10

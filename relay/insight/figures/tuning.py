@@ -4,7 +4,7 @@ Rates and differences have intervals, computed with the standard library alone.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from operator import attrgetter
@@ -162,7 +162,16 @@ class TrialFigures:
     """Lines whose resets surely cost more than none, while no other outcome is surely worse without resets."""
 
 
-OUTCOMES = ("not finished", "first gate red", "repairs", "duplicate reads", "ghost edits", "cost in USD", "turns")
+OUTCOMES: Mapping[str, Callable[[PhaseFigures], float | None]] = {
+    "not finished": lambda phase: not phase.is_done,
+    "first gate red": lambda phase: phase.work.first_gate_red,
+    "repairs": lambda phase: phase.work.repairs,
+    "duplicate reads": lambda phase: phase.totals.duplicate_reads,
+    "ghost edits": lambda phase: phase.totals.ghost_edits,
+    "cost in USD": lambda phase: phase.totals.spent.cost_usd,
+    "turns": lambda phase: phase.totals.turns,
+}
+"""How each outcome of a trial is read from a phase; None if unknown."""
 
 
 def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
@@ -244,28 +253,10 @@ _LEFT = frozenset({"blocked", "failed", "handoff"})
 """Results of the last session of a phase that a run gives up. An interrupted one goes on, whatever stopped the run."""
 
 
-def _read_outcome(phase: PhaseFigures, outcome: str) -> float | None:
-    match outcome:
-        case "not finished":
-            return float(not phase.is_done)
-        case "first gate red":
-            return None if phase.work.first_gate_red is None else float(phase.work.first_gate_red)
-        case "repairs":
-            return phase.work.repairs
-        case "duplicate reads":
-            return phase.totals.duplicate_reads
-        case "ghost edits":
-            return phase.totals.ghost_edits
-        case "cost in USD":
-            return phase.totals.spent.cost_usd
-        case _:
-            return phase.totals.turns
-
-
 def _render_arm(line: str, phases: Sequence[PhaseFigures]) -> Arm:
     means: dict[str, float | None] = {}
-    for outcome in OUTCOMES:
-        values = [value for phase in phases if (value := _read_outcome(phase, outcome)) is not None]
+    for outcome, read in OUTCOMES.items():
+        values = [value for phase in phases if (value := read(phase)) is not None]
         means[outcome] = sum(values) / len(values) if values else None
     return Arm(reset_at=line, phases=len(phases), means=means)
 
@@ -276,7 +267,7 @@ def _pair(outcome: str, one: str, other: str, plans: Sequence[Mapping[str, tuple
         b - a
         for plan in plans
         for first, second in zip(plan.get(one, ()), plan.get(other, ()), strict=False)
-        if (a := _read_outcome(first, outcome)) is not None and (b := _read_outcome(second, outcome)) is not None
+        if (a := OUTCOMES[outcome](first)) is not None and (b := OUTCOMES[outcome](second)) is not None
     ]
 
 

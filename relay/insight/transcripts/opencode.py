@@ -7,7 +7,7 @@ parent is this one. Versions before 1.2 kept files below ``storage/``; those are
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,6 @@ class _Messages:
         self._at = 0.0
         self._model = ""
         self._before: int | None = None
-        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-            "tool": self._use,
-            "step-finish": self._respond,
-        }
 
     def read(self, data: str, parts: Iterator[str], created: float) -> None:
         message = parse_object(data) or {}
@@ -141,15 +137,13 @@ class _Messages:
             kind = get_text(part, "type")
             kinds.add(kind)
             self._reading.sent_bytes += len(raw) if kind in _SENT else 0
-            self._take(kind, part)
+            if kind == "tool":
+                self._use(part)
+            elif kind == "step-finish":
+                self._respond(part)
+            elif kind not in _QUIET:
+                self._reading.count_unknown(f"part {kind}")
         return kinds
-
-    def _take(self, kind: str, part: Mapping[str, Any]) -> None:
-        handle = self._handlers.get(kind)
-        if handle is not None:
-            handle(part)
-        elif kind not in _QUIET:
-            self._reading.count_unknown(f"part {kind}")
 
     def _respond(self, counted: Mapping[str, Any]) -> None:
         usage = _read_usage(get_map(counted, "tokens"))
