@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from relay.base.words import HIDING, list_some, shorten
 from relay.plan.coverage import check_coverage, find_near_boxes
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
-from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents
+from relay.plan.outline import Entry, EntryKind, Outline, Section
 from relay.plan.spans import Lines, parse_number, render_plain
 from relay.plan.statements import (
     find_paths,
@@ -72,7 +72,7 @@ _LONE_RETURN = re.compile(r"\r(?!\n)")
 def check_plan(plan: Plan) -> tuple[Violation, ...]:
     """Return the faults of a plan in line order; warnings are marked."""
     outline = plan.outline
-    heads = {extent.head for extent in find_extents(outline.sections)}
+    heads = {extent.head for extent in outline.extents}
     found = [
         *_check_numbers(plan),
         *check_order(plan),
@@ -199,10 +199,8 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
 
 
 def iter_done_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the sections of the phases that are done."""
-    for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
-        if phase.done:
-            yield from plan.outline.sections[extent.head : extent.stop]
+    """Return the sections of the phases that are done."""
+    return (section for phase, sections in plan.parts if phase.done for section in sections)
 
 
 def _check_validation(section: Section) -> Iterator[Violation]:

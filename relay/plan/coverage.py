@@ -15,7 +15,7 @@ from relay.base.hints import Command, Hint
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.plan.model import Violation
-from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, read_outline
+from relay.plan.outline import Entry, EntryKind, Outline, Section, read_outline
 from relay.plan.spans import Lines, find_unit_numbers, is_condition, is_unit, parse_number, render_plain
 
 _ALLOWED = "write `- [ ] text` or `- [x] text`"
@@ -124,8 +124,7 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
 
     Left out are units below another, units whose number an item names, and units whose heading says that they are done.
     """
-    sections, extents = outline.sections, find_extents(outline.sections)
-    held = {at for extent in extents for at in range(extent.head, extent.stop)}
+    sections, held = outline.sections, _find_held(outline)
     texts = (render_plain(box.text) for section in sections for box in section.boxes)
     named = {number for text in texts for number in find_unit_numbers(text)}
     found: list[Unit] = []
@@ -146,6 +145,11 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
                 continue
         found += _list_tasks(outline, section)
     return tuple(found) or ((whole,) if whole and not held else ())
+
+
+def _find_held(outline: Outline) -> set[int]:
+    """Return the indexes of the sections of phases."""
+    return {at for extent in outline.extents for at in range(extent.head, extent.stop)}
 
 
 def _find_end(sections: Sequence[Section], head: int) -> int:
@@ -181,8 +185,7 @@ def _read_task(lines: Lines, index: int, most: int) -> dict[str, str]:
 
 def list_conditions(outline: Outline) -> tuple[Section, ...]:
     """Return the sections outside of phases that have open boxes; these are conditions and no items."""
-    extents = find_extents(outline.sections)
-    held = {at for extent in extents for at in range(extent.head, extent.stop)}
+    held = _find_held(outline)
     return tuple(
         section
         for at, section in enumerate(outline.sections)
@@ -193,7 +196,7 @@ def list_conditions(outline: Outline) -> tuple[Section, ...]:
 def check_coverage(outline: Outline) -> Iterator[Violation]:
     """Yield work that a run would pass over; an error if that is more than the work that it would do."""
     if units := list_unboxed(outline):
-        phases = [outline.sections[extent.head].title for extent in find_extents(outline.sections)]
+        phases = [outline.sections[extent.head].title for extent in outline.extents]
         is_error = len(units) >= _SEVERAL and len(units) > sum(map(is_unit, phases))
         words = f"{describe_unboxed(units)}, so relay would pass over {'them' if units[1:] else 'it'}"
         only = f" and run only {_list(phases)}" if is_error else ""

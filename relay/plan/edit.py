@@ -12,7 +12,7 @@ from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some
 from relay.plan.model import Phase, Plan
-from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Extent, Outline, Section, find_extents
+from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.spans import BOM, Lines
 from relay.plan.transitions import check_transition
@@ -48,16 +48,14 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
         PlanError: There is no such phase, the note is empty, or the note would not be read as one there.
     """
     outline = plan.outline
-    phase, extent = _get_phase(plan, phase_id)
+    phase, sections = _get_phase(plan, phase_id)
     words = _render_inert(_clean(note))
     if not words:
         raise PlanError(f"an empty note for phase {phase_id}; a note has text", line=phase.line)
-    inside = outline.sections[extent.head + 1 : extent.stop]
-    notes = next((section for section in inside if section.is_notes), None)
-    place = notes or outline.sections[extent.stop - 1]
-    at = _last_line(outline.lines, place) + 1
+    notes = next((section for section in sections[1:] if section.is_notes), None)
+    at = _last_line(outline.lines, notes or sections[-1]) + 1
     known = list_notes(plan, phase_id).count(words)
-    for added in _render_note(outline, extent, notes, words):
+    for added in _render_note(outline, sections[0], notes, words):
         noted = find_plan_in(outline.lines.insert((at, added)))
         if (
             noted
@@ -72,9 +70,8 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     )
 
 
-def _render_note(outline: Outline, extent: Extent, notes: Section | None, words: str) -> Iterator[list[str]]:
+def _render_note(outline: Outline, head: Section, notes: Section | None, words: str) -> Iterator[list[str]]:
     """Yield the ways to write a note, the best first; with a Notes heading where there is none."""
-    head = outline.sections[extent.head]
     if head.level == ITEM_LEVEL:
         line = outline.lines.at((notes or head).line - 1)
         for indent in [_BEFORE_TEXT.match(line)[0]] if notes else [_indent(line), ""]:  # type: ignore[index]  # any line
@@ -105,7 +102,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     if not entries:
         return plan
     outline = plan.outline
-    above = outline.sections[: find_extents(outline.sections)[0].head]
+    above = outline.sections[: outline.extents[0].head]
     known = next((section for section in above if section.title.strip(" :").casefold() == title.casefold()), None)
     place = known or above[min(1, len(above) - 1)]
     at = _last_line(outline.lines, place) + 1 if place.end > place.start else outline.front.body
@@ -126,13 +123,12 @@ def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
 
 def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
     """Return a phase's notes in order."""
-    _, extent = _get_phase(plan, phase_id)
-    return tuple(entry.text for entry in _list_notes(plan, extent))
+    _, sections = _get_phase(plan, phase_id)
+    return tuple(entry.text for entry in _list_notes(sections))
 
 
-def _list_notes(plan: Plan, extent: Extent) -> Iterator[Entry]:
-    inside = plan.outline.sections[extent.head + 1 : extent.stop]
-    return (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
+def _list_notes(sections: Sequence[Section]) -> Iterator[Entry]:
+    return (e for s in sections[1:] if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +158,10 @@ def list_questions(plan: Plan) -> tuple[LeftQuestion, ...]:
     """Return the questions in the notes of all phases, in their order."""
     if _ASSUMED not in plan.text:
         return ()
-    noted = zip(plan.phases, find_extents(plan.outline.sections), strict=True)
     return tuple(
         LeftQuestion(phase_id=phase.id, question=asked.removeprefix(_ASKED), assumed=assumed.removesuffix(")"))
-        for phase, extent in noted
-        for asked, mark, assumed in (entry.text.rpartition(_ASSUMED) for entry in _list_notes(plan, extent))
+        for phase, sections in plan.parts
+        for asked, mark, assumed in (entry.text.rpartition(_ASSUMED) for entry in _list_notes(sections))
         if mark and asked.startswith(_ASKED)
     )
 
@@ -184,12 +179,12 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
             change the id of another, or it would not be read as an item.
     """
     outline = plan.outline
-    phase, extent = _get_phase(plan, phase_id)
+    phase, sections = _get_phase(plan, phase_id)
     _refuse_done(phase)
     texts = [_read_item(phase, line) for line in lines]
     if not texts:
         return plan
-    at, prefix = _find_room(outline, extent)
+    at, prefix = _find_room(outline, sections)
     longer = parse_plan(outline.lines.insert((at, list(_render_items(prefix, texts)))))
     _refuse_illegal(plan, longer, phase_id)
     _refuse_renamed(plan, longer, phase)
@@ -200,9 +195,8 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     return longer
 
 
-def _find_room(outline: Outline, extent: Extent) -> tuple[int, str]:
+def _find_room(outline: Outline, inside: Sequence[Section]) -> tuple[int, str]:
     """Return the 0-based line before which a phase's next item goes, and the text in front of its box."""
-    inside = outline.sections[extent.head : extent.stop]
     in_list = inside[0].level == ITEM_LEVEL
     first, *others = [box for section in inside for box in section.boxes if box.depth <= in_list]
     last = others[-1] if others else first
@@ -230,14 +224,13 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
             phases would change their meaning.
     """
     text, outline = plan.text, plan.outline
-    phase, extent = _get_phase(plan, phase_id)
+    phase, sections = _get_phase(plan, phase_id)
     _refuse_done(phase)
     if phase.in_list:
         raise PlanError(f"phase {phase.id} {NO_HEADING}", line=phase.line)
     ending = outline.lines.find_ending(phase.line)
     written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
-    inside = outline.sections[extent.head + 1 : extent.stop]
-    notes = "".join(text[s.start : s.end] for s in inside if s.is_notes).rstrip(" \t\r\n")
+    notes = "".join(text[s.start : s.end] for s in sections[1:] if s.is_notes).rstrip(" \t\r\n")
     tail = text[phase.start : phase.end]
     tail = tail[len(tail.rstrip(" \t\r\n")) :]
     parse_plan(written)  # it has to hold a phase by itself
@@ -248,10 +241,10 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     return replaced
 
 
-def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, Extent]:
-    for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
+def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, tuple[Section, ...]]:
+    for phase, sections in plan.parts:
         if phase.id == phase_id:
-            return phase, extent
+            return phase, sections
     raise PlanError(f"there is no phase {phase_id}; there are {list_some([p.id for p in plan.phases])}", line=1)
 
 

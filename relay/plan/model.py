@@ -13,7 +13,7 @@ from typing import Any
 
 from relay.base.hints import Hint
 from relay.base.values import dataclass
-from relay.plan.outline import Outline
+from relay.plan.outline import Outline, Section
 from relay.plan.spans import Numbered, parse_number, render_plain
 
 _KEYWORDS = "phase|sub-?task|task|step|item|story|section|milestone|stage|part|feature|requirement"
@@ -184,6 +184,13 @@ class Plan:
     @property
     def done(self) -> bool:
         return all(phase.done for phase in self.phases)
+
+    @property
+    def parts(self) -> Iterator[tuple[Phase, tuple[Section, ...]]]:
+        """Each phase with its sections, its heading's first."""
+        sections = self.outline.sections
+        for phase, extent in zip(self.phases, self.outline.extents, strict=True):
+            yield phase, sections[extent.head : extent.stop]
 
     def find_phase(self, phase_id: str) -> Phase | None:
         """Return the phase with this id."""

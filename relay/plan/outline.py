@@ -111,12 +111,24 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The sections of one phase, as indexes: ``sections[head:stop]``."""
+
+    head: int
+    stop: int
+    holds_parts: bool = False
+    """The phase includes boxes of deeper sections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
     """A plan file cut into sections, which together are all of its Markdown."""
 
     lines: Lines
     front: FrontMatter
     sections: tuple[Section, ...]
+    extents: tuple[Extent, ...]
+    """One per phase, in order."""
 
     @property
     def text(self) -> str:
@@ -144,16 +156,6 @@ def _strip_box(text: str) -> str:
     return _SIGNED_BOX.sub("", text, count=1).strip(" \t")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """The sections of one phase, as indexes: ``sections[head:stop]``."""
-
-    head: int
-    stop: int
-    holds_parts: bool = False
-    """The phase includes boxes of deeper sections."""
-
-
 def read_outline(text: str) -> Outline:
     """Read the outline of a plan file.
 
@@ -168,7 +170,8 @@ def read_outline(text: str) -> Outline:
     front = parse_front_matter(lines)
     reader = _Reader(lines=lines, first=front.body)
     reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
-    return Outline(lines=lines, front=front, sections=tuple(_cut_lists(reader.finish(), lines)))
+    sections = tuple(_cut_lists(reader.finish(), lines))
+    return Outline(lines=lines, front=front, sections=sections, extents=_find_extents(sections))
 
 
 def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
@@ -246,7 +249,7 @@ def _take(found: tuple[_Placed, ...], first: int, end: int) -> tuple[_Placed, ..
     return found[bisect_left(found, first, key=line) : bisect_left(found, end, key=line)]
 
 
-def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
+def _find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
     """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
 
     Conditions of the whole document (``Success criteria``) are no phase: nobody works on them.

@@ -14,7 +14,7 @@ from relay.plan.coverage import (
     list_unboxed,
 )
 from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
-from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_extents, read_outline
+from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, read_outline
 from relay.plan.spans import parse_number
 from relay.plan.statements import (
     find_paths,
@@ -40,15 +40,15 @@ def parse_plan(text: str) -> Plan:
             be read safely. The line is known, the path is not: see `errors.within`.
     """
     outline = read_outline(text)
-    sections = outline.sections
-    if not (extents := find_extents(sections)):
+    sections, extents = outline.sections, outline.extents
+    if not extents:
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
     ids = number_phases(heads)
     boxes = [[box for section in sections[extent.head : extent.stop] for box in section.boxes] for extent in extents]
     item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
-    gates, phases = _Gates(outline, extents), list[Phase]()
+    gates, phases = _Gates(outline), list[Phase]()
     for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
         section = sections[extent.head]
         runner = next(((line.names[0], line.line) for line in read_runner_lines(section) if line.names), ("", 0))
@@ -124,13 +124,13 @@ def _find_after(section: Section, known: Mapping[str, str], above: str | None) -
 class _Gates:
     """The verify commands of each phase: its own, inherited ones and the document's."""
 
-    def __init__(self, outline: Outline, extents: Sequence[Extent]) -> None:
+    def __init__(self, outline: Outline) -> None:
         self._sections = outline.sections
         self._ancestors = _find_ancestors(outline.sections)
-        self._phase_of = {at: extent.head for extent in extents for at in range(extent.head, extent.stop)}
+        self._phase_of = {at: extent.head for extent in outline.extents for at in range(extent.head, extent.stop)}
         self._own = {0: [*outline.front.verify]}
         self._collect_validation()
-        title = 1 if extents[0].head > 1 else 0
+        title = 1 if outline.extents[0].head > 1 else 0
         self._shared = (0, title) if title else (0,)
 
     def find(self, extent: Extent) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ freely around their ticked items. The guard fails closed: it refuses every chang
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.plan.model import Item, Phase, Plan, Violation
-from relay.plan.outline import OPEN_SIGNS, Outline, Section, find_extents
+from relay.plan.outline import OPEN_SIGNS, Outline, Section
 
 BLANK = " \t\r\n"
 
@@ -54,15 +54,14 @@ def make_side(plan: Plan) -> Side:
 
 
 def _cut(plan: Plan) -> Iterator[PlanPart]:
-    outline, done = plan.outline, 0
-    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+    done = 0
+    for phase, sections in plan.parts:
         if phase.start > done:
             yield PlanPart(phase=None, sections=(), start=done, end=phase.start)
-        sections = outline.sections[extent.head : extent.stop]
         yield PlanPart(phase=phase, sections=sections, start=phase.start, end=phase.end)
         done = phase.end
-    if done < len(outline.text):
-        yield PlanPart(phase=None, sections=(), start=done, end=len(outline.text))
+    if done < len(plan.text):
+        yield PlanPart(phase=None, sections=(), start=done, end=len(plan.text))
 
 
 def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
@@ -104,7 +103,8 @@ def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Al
     pairs: list[tuple[int, int]] = []
     runs: list[Run] = []
     at_old = at_new = 0
-    for block in _find_fixed(free):
+    groups = [(is_free, list(group)) for is_free, group in groupby(range(len(old)), key=free.__getitem__)]
+    for block in (range(group[0], group[-1] + 1) for is_free, group in groups if not is_free):
         found = _find_block(old, new, block, at_new, is_wild=block.start > at_old)
         if found is None:
             reaches_end = block.start > at_old and block.stop == len(old)
@@ -119,16 +119,6 @@ def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Al
     elif at_new < len(new):
         return Alignment(broken=(at_old, at_new))
     return Alignment(pairs=tuple(pairs), runs=tuple(runs))
-
-
-def _find_fixed(free: Sequence[bool]) -> Iterator[range]:
-    start = None
-    for at, is_free in enumerate((*free, True)):
-        if is_free and start is not None:
-            yield range(start, at)
-            start = None
-        elif not is_free and start is None:
-            start = at
 
 
 def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *, is_wild: bool) -> int | None:

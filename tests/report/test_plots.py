@@ -70,7 +70,7 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
     legs = fold(play(phases=3)).legs
     marks = [(0, "1"), (2, "2"), (4, "3")]
     drawings = {
-        "teeth": draw_contexts(legs, marks, name="t", label="x"),
+        "contexts": draw_contexts(legs, marks, name="t", label="x"),
         "cache": draw_cache(legs, marks, name="c", label="x"),
         "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, name="b", label="x"),
         "spans": draw_spans(
@@ -82,7 +82,7 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
         assert "currentColor" not in drawing, name
         assert set(re.findall(r"var\(--(\w+)\)", drawing)) <= set(Ink), name
     texts = {name: set(ET.fromstring(drawing).itertext()) for name, drawing in drawings.items()}
-    assert {"1", "2", "3", "20k"} <= texts["teeth"]
+    assert {"1", "2", "3", "20k"} <= texts["contexts"]
     assert {"0%", "100%"} <= texts["cache"]
     assert {"$0", "$2", "1"} <= texts["bars"]
     assert {"read", "bash", "0 min"} <= texts["spans"]

@@ -26,7 +26,7 @@ from relay.insight.report.blocks import (
 from relay.insight.report.evidence import (
     Beliefs,
     count_findings,
-    find_worries,
+    list_contradictions,
     show_beliefs,
     show_evidence,
     show_reviews,
@@ -152,7 +152,7 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     warnings = [text for found in figures.runs for text in found.warnings]
     lines = [
         *(run.questions if run else ()),
-        *(find_worries(beliefs) if beliefs else ()),
+        *(list_contradictions(beliefs) if beliefs else ()),
         *(
             f"phase {phase.phase_id} touched files that its items do not name: {list_some(phase.work.strayed, 3)}"
             for phase in strayed
@@ -200,7 +200,7 @@ def _describe(one: Figures, other: Figures) -> Table:
 def _show_contexts(one: Figures, other: Figures) -> Chapter:
     most = max((leg.hard_tokens or 0 for leg in (*one.legs, *other.legs)), default=0)
     plots = [
-        plot_contexts(figures.legs, f"teeth-{letter.lower()}", most=most)
+        plot_contexts(figures.legs, f"contexts-{letter.lower()}", most=most)
         for letter, figures in (("A", one), ("B", other))
     ]
     lead = "A on the left or above, B on the right or below, on the same scale. One tooth for each session."

@@ -38,7 +38,7 @@ class Beliefs:
     """With a time zone."""
 
 
-def find_worries(beliefs: Beliefs) -> Iterator[str]:
+def list_contradictions(beliefs: Beliefs) -> Iterator[str]:
     """Yield the contradictions that a person has to settle; the run itself has warned of stale claims."""
     for nogood in beliefs.judgement.contradictions:
         held = _find_held_constraints(nogood, beliefs)

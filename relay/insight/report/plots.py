@@ -120,14 +120,14 @@ def draw_contexts(
     """
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
-    teeth = [
+    points = [
         (start + turn, fill, n)
         for n, (leg, start) in enumerate(zip(legs, starts, strict=True))
         for turn, fill in _find_fills(leg, each)
     ]
     lines = _find_lines(legs, starts)
     most = max(
-        [most, *(line[3] for line in lines), *(tooth[1] for tooth in teeth), *(leg.peak_tokens or 0 for leg in legs)]
+        [most, *(line[3] for line in lines), *(point[1] for point in points), *(leg.peak_tokens or 0 for leg in legs)]
     )
     plot = (
         lp.ggplot()
@@ -142,7 +142,7 @@ def draw_contexts(
             "y": [line[column] for line in lines],
         }
         plot += lp.geom_segment(lp.aes("x", "y", xend="e", yend="y"), data=data, color=dye(ink), size=1, linetype=style)
-    drawn = {"x": [t[0] for t in teeth], "y": [t[1] for t in teeth], "n": [f"leg {t[2]}" for t in teeth]}
+    drawn = {"x": [t[0] for t in points], "y": [t[1] for t in points], "n": [f"leg {t[2]}" for t in points]}
     plot += lp.geom_line(lp.aes("x", "y", group="n"), data=drawn, color=dye(Ink.FILL), size=_choose_size(legs))
     return _finish(plot + _mark_ends(legs, starts), name, label)
 

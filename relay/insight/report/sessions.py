@@ -45,7 +45,7 @@ def make_plot(function: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], c
 
 MOST_FOLDS = 60
 """Phases with a folded part; further phases have only their row in the table."""
-_TEETH = (
+_CONTEXT_LEGEND = (
     (Ink.FILL, "tokens in context"),
     (Ink.SOFT, "hand-off line (dashed); ▲ handed over"),
     (Ink.HARD, "hard line"),
@@ -65,7 +65,7 @@ def show_context(figures: Figures) -> Chapter:
     )
     if left_out:
         lead += f" {count(left_out, 'older session')} are in the sums only."
-    plots = (plot_contexts(legs, "teeth"),) if legs else ()
+    plots = (plot_contexts(legs, "contexts"),) if legs else ()
     tables = (_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
 
@@ -80,7 +80,7 @@ def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False
         name=name,
         label=f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures",
         most=most,
-        legend=_TEETH,
+        legend=_CONTEXT_LEGEND,
         caption="Left to right: turns; the number below says which session begins." if by_leg else PHASES_BELOW,
     )
 
