@@ -6,6 +6,7 @@ a failure to write ends the tape.
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
@@ -143,19 +144,14 @@ def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
     """Return the tapes, newest first; links and other non-files are skipped."""
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            files = [file for file in os.scandir(folder) if file.name.endswith(SUFFIX)]
-            found = [(file.name, file.stat(follow_symlinks=False)) for file in files if _is_plain(file)]
+            entries = [
+                TapeEntry(session_id=file.name.removesuffix(SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
+                for file in os.scandir(folder)
+                if file.name.endswith(SUFFIX) and stat.S_ISREG((state := file.stat(follow_symlinks=False)).st_mode)
+            ]
     except OSError:
         return ()
-    entries = (
-        TapeEntry(session_id=name.removesuffix(SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
-        for name, state in found
-    )
     return tuple(sorted(entries, key=lambda entry: (-entry.written, entry.session_id)))
-
-
-def _is_plain(file: "os.DirEntry[str]") -> bool:
-    return file.is_file(follow_symlinks=False)
 
 
 def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
