@@ -16,7 +16,7 @@ from relay.base.values import dataclass
 from relay.git.batch import read_object
 from relay.git.command import Git, GitError, GitResult, get_git, get_version
 from relay.git.loose import Unsynced, write_loose
-from relay.git.ref_files import find_head_ref, find_id
+from relay.git.ref_files import find_head_ref, find_id, may_have_refs
 
 _DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
@@ -135,6 +135,8 @@ class Repo:
         Raises:
             GitError: Git cannot say.
         """
+        if not may_have_refs(self.common_dir, prefixes):
+            return {}
         said = os.fsdecode(self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes))
         return {ref: commit for commit, _, ref in (line.partition(" ") for line in said.split("\n")[:-1])}
 
