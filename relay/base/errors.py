@@ -146,7 +146,7 @@ def _iter_causes(error: RelayError) -> Iterator[str]:
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         words = str(cause)[:_LONGEST_CAUSE_CHARS] or type(cause).__name__
-        reason = cause.strerror if isinstance(cause, OSError) else None  # beside it stand a number and the path
+        reason = cause.strerror if isinstance(cause, OSError) else None  # its text also has a number and the path
         if words not in said and (not reason or reason not in said):
             yield words
             said = f"{said}\n{words}"

@@ -76,8 +76,8 @@ class Interrupts:
             return self.finish_turn
         deadline = time.monotonic() + seconds
         while not self.finish_turn and (left := deadline - time.monotonic()) > 0:
-            # A signal between the test and the call has left a byte, which ends the wait at once. Bytes are never
-            # read: a stop that was asked for stays asked for.
+            # A signal between the test and the call left a byte, which ends the wait at once. Bytes are never read,
+            # so a requested stop stays requested.
             select.select([self._read_fd], [], [], left)
         return self.finish_turn
 
@@ -96,7 +96,7 @@ class Interrupts:
             yield
         finally:
             self._ends_at = None
-            # What runs in here may have an alarm of its own, and has taken this one down with it.
+            # The body may have set an alarm of its own and thereby removed this one.
             if self.stop_now:
                 self._set_alarm()
 

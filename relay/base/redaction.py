@@ -72,7 +72,7 @@ def load_foreign() -> tuple[Rule, ...]:
 
 def _rule(kind: str, anchors: str, pattern: str, *, stops: bool = True) -> Rule:
     names = tuple(anchors.split())
-    # What is distinct by itself may stand behind a letter or a digit; else also behind a line end inside of a string.
+    # A distinctive token may follow a letter or a digit. Others may not, except the letter of an escape such as `\\n`.
     distinct = stops and all(len(name) >= _MIN_KEYWORD and re.search(r"[_.:-]", name) for name in names)
     bounded = rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){pattern}"
     return Rule(kind=kind, anchors=names, pattern=pattern if distinct else bounded, stops=stops)
@@ -113,9 +113,9 @@ OWN = (
     _rule("a Grafana token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}"),
     _rule("a Doppler token", "dp.pt.", r"dp\.pt\.[A-Za-z0-9]{43}"),
     _rule("an Azure storage key", "AccountKey=", r"AccountKey=[A-Za-z0-9+/]{86}=="),
-    # From the beginning of a run only: `-eyJ-eyJ…` would be read to its end from each of them.
+    # Only at the beginning of a run: in `-eyJ-eyJ…` each match would else read to the end.
     _rule("a JSON web token", "eyJ", r"(?:(?<![\w-])|(?<=\\[nrt]))eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),
-    # A header alone is what programs compare with; a key has a body. `\\n` is a line end inside of a string.
+    # Programs compare with a bare header; a key has a body. `\\n` is a line end inside of a string.
     _rule("a private key", "PRIVATE KEY",
           r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
           r"(?:(?!-----END)(?:[A-Za-z0-9+/=:,. \t\r\n-]|\\n)){64,}"

@@ -120,7 +120,7 @@ class _Traits:
 
 
 def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits, *, synced: bool = True) -> None:
-    # Closed to others until its owner and mode are right: what was private is never readable, not for an instant.
+    # Others cannot read it until its owner and mode are right: a private file is never readable, not for an instant.
     fd = os.open(name, _CREATE, 0o666 if traits.permissions is None else 0o600, dir_fd=folder_fd)
     with os.fdopen(fd, "wb") as stream:
         stream.write(data)
@@ -130,6 +130,6 @@ def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits, *, synce
                 os.fchown(fd, traits.user, traits.group)
         if traits.permissions is not None:
             os.fchmod(fd, traits.permissions)
-        # Before the rename: after a power cut the name could be there and the bytes not.
+        # Sync before the rename: else a power cut could leave the name without the bytes.
         if synced:
             sync_fd(fd)

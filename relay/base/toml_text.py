@@ -37,9 +37,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        at = _AT_LINE.search(str(exc))  # a field of the error from Python 3.14 on
+        at = _AT_LINE.search(str(exc))  # Python 3.14 has it as a field of the error
         raise TomlError(str(exc)[: at.start()] if at else str(exc), int(at[1]) if at else 0) from None
     except RecursionError:
         raise TomlError("nested too deeply") from None
-    except ValueError:  # of the conversion, not of the parser
+    except ValueError:  # from converting a number, not from the parser
         raise TomlError("a number of thousands of digits") from None

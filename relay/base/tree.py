@@ -82,7 +82,7 @@ def _read_link(parent: int, name: str) -> bytes | None:
         return os.fsencode(os.readlink(name, dir_fd=parent))
     except OSError as error:
         if error.errno == errno.EINVAL:
-            return None  # a file stands there by now
+            return None  # a file has replaced the link
         raise
 
 

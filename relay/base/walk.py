@@ -136,7 +136,7 @@ def _enter(here: int, name: str, *, create: bool = False, permissions: int = 0o7
     except FileNotFoundError:
         if not create:
             raise
-    # Another process may have made it since; what it is shows when it is opened.
+    # Another process may have made it since; opening it tells whether it is a directory.
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, permissions, dir_fd=here)
     below = os.open(name, DIRECTORY, dir_fd=here)
@@ -224,10 +224,10 @@ def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]
         try:
             if os.fstat(fd).st_size == 0:
                 os.write(fd, b"*\n")
-                os.fsync(fd)  # else a power cut leaves the directory without it, and git shows what is in it
+                os.fsync(fd)  # else a power cut may leave the directory without it, and git would list its files
                 os.fsync(here)
         except OSError:
-            os.unlink(".gitignore", dir_fd=here)  # an empty one is all that `git status` would show of the directory
+            os.unlink(".gitignore", dir_fd=here)  # else `git status` would show the empty file
             raise
         finally:
             os.close(fd)

@@ -57,7 +57,7 @@ def _parse(data: bytes) -> NameTable:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes, on standard error
+            warnings.simplefilter("ignore")  # about invalid escapes
             tree = ast.parse(data)
     except SyntaxError as error:
         return NameTable(spans={}, fault=f"{_FAULT}: {error.msg}" + (f", line {error.lineno}" if error.lineno else ""))
@@ -85,7 +85,7 @@ def _iter_spans(tree: "ast.Module") -> Iterator[tuple[str, tuple[int, int]]]:
             for target in targets:
                 if isinstance(target, ast.Name):
                     yield f"{prefix}{target.id}", (node.lineno, node.end_lineno or node.lineno)
-        elif not isinstance(node, ast.expr):  # what if, try, with, for and match hold
+        elif not isinstance(node, ast.expr):  # the bodies of if, try, with, for and match
             pending += [(prefix, below) for below in ast.iter_child_nodes(node)]
 
 

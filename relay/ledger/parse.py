@@ -30,7 +30,7 @@ _WORDS = {
 
 def _parse_entries(text: str) -> Iterator[tuple[int, Any]]:
     if not text:
-        return  # most plans have none, and need no reader loaded
+        return  # most plans have no ledger; the YAML reader need not be loaded
     if mark := _MERGE_MARK.search(text):
         raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
     try:
@@ -216,7 +216,7 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
     block = "".join(_render_entry(entry) + newline for entry in entries)
     after = text + ("" if not text or text.endswith("\n") else newline) + block
     longer = Ledger(text=after, entries=parse_following(ledger.entries, block))
-    # A file whose list has another form (flow style, indented, ended) reads on after the block, or not at all.
+    # In a list of another form (flow style, indented, ended) the block would be read differently, or not at all.
     try:
         same = parse_ledger(after) == longer
     except LedgerError:

@@ -58,7 +58,7 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
             shown[entry.id], advice = entry, advised
     if not shown:
         return ""
-    # Once more, now that it is known which are shown: a line can only become shorter.
+    # Again, now that all shown ids are known: a line can only become shorter.
     lines = "".join(_describe(entry, judgement, shown) for entry in shown.values())
     return f"{lines}{advice}({len(shown)} of {len(ranked)} shown)\n"
 
@@ -83,7 +83,7 @@ def _rank(ledger: Ledger, judgement: Judgement, topic: Topic) -> list[Claim | No
             return near.isdisjoint(entry.claims), 1
         return entry.id not in near, _get_section(entry, judgement[entry.id], claims)
 
-    return sorted(known, key=place)  # among equals it keeps the order of entrenchment
+    return sorted(known, key=place)  # the sort is stable: equals keep the order of entrenchment
 
 
 def _get_section(claim: Claim, belief: Belief, claims: Mapping[str, Claim]) -> int:

@@ -59,12 +59,12 @@ def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
 
 def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequence[float]) -> bool:
     """Have Apprise notify a service; return whether the service took it."""
-    with contextlib.suppress(ValueError, OSError):  # a Mac knows no such limit
+    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     _use_adapter(waits_s)
     import apprise
 
-    # Without its pictures, which would be fetched from elsewhere.
+    # Without Apprise's pictures, which it would fetch from another host.
     plain: Mapping[str, Any] = {
         "app_id": "relay",
         "app_desc": "relay",
@@ -97,7 +97,7 @@ def _use_adapter(waits_s: Sequence[float]) -> None:
         def get_backoff_time(self) -> float:
             return waits_s[len(self.history) - 1]
 
-        def increment(self, *args: Any, **given: Any) -> Any:  # as it is called
+        def increment(self, *args: Any, **given: Any) -> Any:  # urllib3 passes both by name
             response, error = given.get("response"), given.get("error")
             _hear(f"answered with {response.status}" if response else f"no answer: {str(error).rpartition(': ')[2]}")
             return super().increment(*args, **given)

@@ -68,7 +68,7 @@ class Watcher:
     def __init__(self) -> None:
         self._started: RunStarted | None = None
         self._spent: float | None = None
-        self._last: dict[str, LegEnded] = {}  # of each phase: several may be at work side by side
+        self._last: dict[str, LegEnded] = {}  # by phase: several may run side by side
         self._waits = False
         self._has_told_cost = False
         self._red: set[str] = set()
@@ -110,7 +110,7 @@ class Watcher:
     def _wait(self, event: RetryScheduled) -> News | None:
         if event.wait_s < LONG_WAIT_S or self._waits:
             return None
-        self._waits = True  # one limit stops all that are at work
+        self._waits = True  # one limit stops all jobs
         return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
 
     def _ask(self, event: QuestionAsked) -> News:
@@ -196,7 +196,7 @@ def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Job
         return {"url": url, "title": news.title, "text": text.translate(_TAME), "kind": kind}
     if channel.command:
         given = {"{title}": news.title, "{text}": text, "{occasion}": news.occasion}
-        # A word is replaced that is a mark as a whole: what a text says is never looked at for marks.
+        # Only whole words are replaced, so a mark inside a text is never expanded.
         return {"words": [given.get(word, word) for word in channel.command]}
     if sys.platform == "darwin":
         return {"words": ["osascript", *(word for line in _MAC for word in ("-e", line)), news.title, text]}
@@ -235,7 +235,7 @@ class Sender:
         if len(self._calls) >= MOST_CALLS:
             self._fail(name, "too much to tell at once")
             return
-        try:  # -P: nothing of the work tree is imported; a session of its own: Ctrl-C at the run ends no call
+        try:  # -P: import nothing from the work tree; start_new_session: Ctrl-C at the run ends no call
             call = subprocess.Popen(
                 (sys.executable, "-P", program.__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace", start_new_session=True,
@@ -245,7 +245,7 @@ class Sender:
             return
         with contextlib.suppress(OSError), cast("IO[str]", call.stdin) as stdin:
             stdin.write(json.dumps({**job, "waits_s": self._waits_s}))
-        call.stdin = None  # it is closed; what was said is read when the process has ended
+        call.stdin = None  # it is closed; the output is read at the end of the process
         self._calls.append((name, call))
 
     def _fail(self, name: str, words: str) -> None:
@@ -306,7 +306,7 @@ class Notifier:
     def observe(self, event: Event) -> None:
         """Handle an event; returns at once."""
         if isinstance(event, RunStarted):
-            for channel in self._channels:  # what can never be sent is told at the start
+            for channel in self._channels:  # report at the start what can never be sent
                 self.check(channel)
         self._has_ended = self._has_ended or isinstance(event, RunEnded)
         if news := self._watcher.find_news(event):

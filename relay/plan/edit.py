@@ -189,7 +189,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     _refuse_illegal(plan, longer, phase_id)
     _refuse_renamed(plan, longer, phase)
     grown = longer.find_phase(phase_id)
-    # The guard above has refused every text tried so far that is read as something else; this does not rely on it.
+    # The guard has refused every such text tried so far; this check does not rely on it.
     if grown is None or not _is_longer(phase, grown, texts):  # pragma: no cover
         raise PlanError(f"items appended to phase {phase_id} would not be read as its items", line=phase.line)
     return longer
@@ -233,7 +233,7 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     notes = "".join(text[s.start : s.end] for s in sections[1:] if s.is_notes).rstrip(" \t\r\n")
     tail = text[phase.start : phase.end]
     tail = tail[len(tail.rstrip(" \t\r\n")) :]
-    parse_plan(written)  # it has to hold a phase by itself
+    parse_plan(written)  # it must have a phase of its own
     replaced = parse_plan(
         "".join((text[: phase.start], written, f"{ending}{ending}{notes}" if notes else "", tail, text[phase.end :]))
     )

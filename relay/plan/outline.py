@@ -318,7 +318,7 @@ def _find_stop(sections: Sequence[Section], head: int) -> int:
 
 
 def _belongs(section: Section, level: int) -> bool:
-    # There is no seventh level for the notes of a phase on the sixth.
+    # The notes of a phase on the sixth level have no seventh.
     return section.level > level or (level == section.level == 6 and section.is_notes)  # noqa: PLR2004  # h6
 
 
@@ -391,8 +391,8 @@ class _Reader:
         index = self._index(item)
         if found is None or self._index(following[0]) != index:
             return None
-        # Only container markup stands before the text of an item, and none of it holds a bracket. markdown-it-py also
-        # strips what Python takes for white space, which would make a box of `- \u2028[ ] text`.
+        # Only container markup stands before the text of an item, and it has no bracket. markdown-it-py also strips
+        # all white space of Python, so that it would see a box in `- \u2028[ ] text`.
         line = self.lines.at(index)
         bracket = line.find("[")
         if bracket < 1 or line[bracket - 1] not in " \t":

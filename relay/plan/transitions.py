@@ -197,7 +197,7 @@ def _check_boxes(old: Side, new: Side, was: Phase, now: Phase, may_tick: frozens
     for before, after in zip(was.items, now.items, strict=True):
         marks = old.outline.text[before.mark], new.outline.text[after.mark]
         if marks[0] == marks[1] or (not before.done and marks[1] == " "):
-            continue  # what was begun, as `[-]`, may be written as open
+            continue  # a begun item, `[-]`, may become open
         if before.done:
             yield _violation(after.line, f"the box of item {before.id} was changed; a tick stays as it is")
         elif marks[1] in OPEN_SIGNS:
@@ -235,7 +235,7 @@ def _is_appended(before: str, after: str) -> bool:
         return False
     was, now = (_LINE.findall(text[len(content) :]) or [""] for text in (before, after))
     last = len(was) - 1
-    # The last line of a file may have no ending; it gets one before anything can be put below it.
+    # The last line of a file may have no ending; it gets one when lines are appended.
     if not was[last].endswith(("\r", "\n")) and last < len(now) and now[last].rstrip("\r\n") == was[last]:
         was[last] = now[last]
     head, foot = _count_equal(was, now), _count_equal(was[::-1], now[::-1])
@@ -328,7 +328,7 @@ def _find_difference(old: Side, new: Side, was: int, now: int) -> Violation:
 
 def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
     """Describe a difference. Each side is its first differing line and the line behind it, if any."""
-    # No text is known whose parts differ while its lines do not; if there is one, it must not pass.
+    # No known text has different parts but equal lines; if one exists, it must not pass.
     if not before and not after:  # pragma: no cover
         return "headings or boxes are read differently now"
     lasts, was_there = before[:1] == after[1:2], after[:1] == before[1:2]

@@ -249,7 +249,7 @@ class LegTally:
 
     def _answer(self, at: float, event: ResponseReceived) -> None:
         self.sum.answer(event)
-        if not event.turn:  # beside the conversation, of which it says nothing
+        if not event.turn:  # it is no part of the conversation
             if event.usage is not None:
                 add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
             return
@@ -404,7 +404,7 @@ class LegTally:
         growth = (self._last_tokens - self._first_tokens) / self._measured
         return growth if growth > 0 else None
 
-    # Of the class: a session that held its own methods would go only when Python looks for circles.
+    # In the class: a dict of bound methods in each object would be a reference cycle.
     _HANDLERS: ClassVar[Mapping[type[Event], Callable[[Any, float, Any], None]]] = {
         RelaySpoke: _take_words,
         ToolStarted: _start_tool,

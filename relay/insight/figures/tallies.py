@@ -238,7 +238,7 @@ class Sum:
     @property
     def totals(self) -> Totals:
         """The sums so far."""
-        # The two kinds of numbers and the money are fields of `Totals` by their names; a typo would raise.
+        # The keys of these dicts are fields of `Totals`; a typo would raise.
         return replace(Totals(spent=self.spent, sources=rank(self.sources)), **self.numbers, **self.seconds, **self.usd)  # type: ignore[arg-type]
 
 

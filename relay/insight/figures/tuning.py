@@ -46,7 +46,7 @@ def find_rate(hits: int, n: int) -> Interval | None:
     part = hits / n
     middle = (part + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(part * (1 - part) / n + z * z / (4 * n * n))
-    low = middle - half if hits else 0.0  # what is 0 or 1 is so exactly, whatever rounding makes of it
+    low = middle - half if hits else 0.0  # 0 and 1 are exact, whatever rounding makes of them
     high = middle + half if hits < n else 1.0
     return Interval(estimate=part, low=min(low, part), high=max(high, part), n=n)
 

@@ -163,7 +163,7 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
         for ink, size in bar.parts:
             boxes.setdefault(ink, []).append((n, bottom, bottom + size))
             bottom += size
-    for ink, found in (boxes or {Ink.S1: [(0, 0.0, 0.0)]}).items():  # without a layer nothing is drawn
+    for ink, found in (boxes or {Ink.S1: [(0, 0.0, 0.0)]}).items():  # a plot without a layer is not drawn
         data = {
             "a": [n - 0.35 for n, *_ in found],
             "b": [n + 0.35 for n, *_ in found],
@@ -296,7 +296,7 @@ _LEAST = 1e-9
 
 def _find_step(most: float, ticks: int) -> float:
     """Return a round distance, 1, 2 or 5 times a power of ten, with at most `ticks` of them up to `most`."""
-    # Below a millionth of anything there is nothing to see, and a power of ten that small is 0.
+    # Smaller amounts cannot be seen, and their power of ten is 0.
     step = 10.0 ** (math.ceil(math.log10(most)) - 6) if most > _LEAST else 1.0
     for factor in (2, 2.5, 2) * 6:
         if most / step <= ticks:

@@ -65,7 +65,7 @@ class _Session(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream = True  # so that an answer without end is not read to it
+        self.stream = True  # so that an endless answer is not read
         self.auth = _leave  # else requests would send what ~/.netrc has for that host
         self.headers["Connection"] = "close"
         self.failure: CollectorError | None = None

@@ -52,9 +52,8 @@ class EventLog:
         Returns:
             A notice for the user the first time that writing fails; else None.
         """
-        if (
-            isinstance(event, PlanShown) and not event.changed_only
-        ):  # whole, it would be most of the log: with each tick, each box of the plan
+        if isinstance(event, PlanShown) and not event.changed_only:
+            # Only changes: whole plans would be most of the log.
             self._phases, event = event.phases, event.since(self._phases)
         if self._descriptor is not None:
             try:

@@ -59,7 +59,7 @@ class RunLogs:
     def read(self) -> Iterator[tuple[str, LoggedEvent]]:
         """Yield the new events of all logs in order, each with its job's phase; empty for the run itself."""
         records = self._log.read()
-        first = tuple(islice(records, 1))  # says what began; the others are never all held at once
+        first = tuple(islice(records, 1))  # names the run; the rest is never held at once
         for record in first:
             self._begin(record, record.event)
         if self._prefix:

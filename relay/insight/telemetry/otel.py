@@ -84,7 +84,7 @@ class Spans:
             case events.RunStarted():
                 self._run = record
             case events.LegStarted():
-                yield from self._end_leg(record.at, None)  # one that was cut off, and said nothing
+                yield from self._end_leg(record.at, None)  # a session that was cut off has no end
                 self._leg, self._noted = record, []
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
@@ -155,7 +155,7 @@ class Spans:
         said: dict[str, Any] = {OPERATION: "invoke_workflow", WORKFLOW: name, "relay.run": run.event.run_id}
         said |= {"relay.exit_code": event.exit_code if event else None, "relay.rehearsed": run.event.rehearsed}
         failed = not event or event.exit_code != 0
-        self._run = run  # its ids follow from it
+        self._run = run  # `_make` derives ids from it
         yield self._make(f"invoke_workflow {name}", "run", (run.at, at), said, failed=failed, above="")
         self._run = None
 

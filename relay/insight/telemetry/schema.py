@@ -31,7 +31,7 @@ class FieldEntry:
     """Logs of an older relay may lack it."""
 
 
-@cache  # Python reads a class's whole module for the words of its fields
+@cache  # Python parses a class's whole module for the docstrings of its fields
 def list_events() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
     """Return each event's name, meaning and fields, in the order of a run."""
     return tuple((kind.__name__, _first_line(kind), tuple(list_fields(kind))) for kind in get_args(Event))

@@ -91,7 +91,7 @@ class _Chain:
         handle = self._handlers.get(kind)
         is_side = entry.get("isSidechain") is True
         if kind == "queue-operation" and not self._at:
-            self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: what follows was said before it
+            self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: the next entries are older
         self.passed_side = self.passed_side or is_side
         if handle is not None and is_side == self._side:
             self._follow(entry)
@@ -154,7 +154,7 @@ class _Chain:
         if self._answer is None or self._answer.id != name:
             self._settle()
             if usage is None or name in self._known:
-                return  # kept over a compaction or copied: it was counted where it was given
+                return  # kept over a compaction or copied: it was counted before
             self._open()
             self._is_compacted = False
             self._emitter.hold(self._at)

@@ -57,7 +57,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: It is none.
     """
-    # Without a write-ahead log nobody is writing: then the file alone is looked at, and none is made beside it.
+    # Without a write-ahead log nobody is writing: then only the file is opened, and no log is made beside it.
     quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{quiet}", uri=True)
     base.text_factory = lambda text: text.decode("utf-8", "replace")
