@@ -33,7 +33,7 @@ from relay.base.walk import list_names, open_folder
 from relay.git.batch import MARK
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, is_locked, read_note, write_note
-from relay.git.repository import Repo
+from relay.git.repository import Repo, list_linked
 
 _COUNTS_S = 12 * 3600
 """Source: git's builtin/gc.c, lock_repo_for_gc()."""
@@ -201,9 +201,7 @@ def clear_shared_locks(repo: Repo) -> None:
 
 def _find_others(repo: Repo) -> tuple[Repo, ...]:
     """Return the repository with the git directory of each other work tree."""
-    found = [repo.common_dir]
-    with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
-        found += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    found = (repo.common_dir, *list_linked(repo.common_dir))
     return tuple(replace(repo, git_dir=git_dir) for git_dir in found if git_dir != repo.git_dir)
 
 

@@ -278,6 +278,13 @@ def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
         )
 
 
+def list_linked(common_dir: Path) -> tuple[Path, ...]:
+    """Return the git directory of each linked work tree; links and unreadable places are left out."""
+    with contextlib.suppress(OSError), os.scandir(common_dir / "worktrees") as entries:
+        return tuple(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    return ()
+
+
 def find_link(git_dir: Path) -> Path | None:
     """Return the ``.git`` file of a linked work tree, from its git directory; None where that does not say."""
     try:

@@ -17,7 +17,7 @@ from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
-from relay.git.repository import Repo, open_repo
+from relay.git.repository import Repo, list_linked, open_repo
 
 _NOTE = "worktree"
 _MADE = b"initializing"
@@ -56,7 +56,7 @@ def forget_gone(repo: Repo, folder: Path) -> None:
     Args:
         repo: The caller holds the work tree's lock.
     """
-    for own in _list_linked(repo):
+    for own in list_linked(repo.common_dir):
         place = _read_place(own)
         if place is None or not _is_in(folder, place) or os.path.lexists(place / ".git"):
             continue
@@ -75,18 +75,11 @@ def _is_in(folder: Path, place: Path) -> bool:
 
 def _find_own(repo: Repo, place: Path) -> tuple[Path, ...]:
     """Return the git directories of the work tree, and those of its name that name no work tree."""
-    return tuple(own for own in _list_linked(repo) if _read_place(own) in {place, *_if_named(own, place)})
-
-
-def _list_linked(repo: Repo) -> tuple[Path, ...]:
-    """Return the git directory of each linked work tree."""
-    with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
-        return tuple(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
-    return ()
-
-
-def _if_named(own: Path, place: Path) -> tuple[None, ...]:
-    return (None,) if own.name.startswith(place.name) else ()
+    return tuple(
+        own
+        for own in list_linked(repo.common_dir)
+        if (found := _read_place(own)) == place or (found is None and own.name.startswith(place.name))
+    )
 
 
 def _read_place(own: Path) -> Path | None:
