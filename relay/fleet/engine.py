@@ -218,7 +218,7 @@ class Engine:
 
     Args:
         url: Of the database, as ``postgresql://…``.
-        stalled_s: How long a worker may show no sign of life.
+        stalled_s: How long a worker may send no heartbeat.
     """
 
     def __init__(self, url: str, *, stalled_s: float = STALLED_S) -> None:

@@ -128,7 +128,6 @@ def find_ready_phases(
 
 
 def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
-    """Return whether nobody has changed a phase, or what it comes after."""
     texts = plan.text[phase.start : phase.end], other_plan.text[other.start : other.end]
     names = [[found.heading for found in one.phases if found.id in phase.after] for one in (plan, other_plan)]
     return texts[0] == texts[1] and (phase.verify, phase.after) == (other.verify, other.after) and names[0] == names[1]
@@ -290,7 +289,6 @@ def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str,
 
 
 def _tell_turn(state: JobTable, jobs: int) -> str:
-    """Say why a phase that could begin has not."""
     if not state.is_warm:
         return f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
     if state.busy >= jobs:

@@ -159,7 +159,6 @@ def get_tip(repo: Repo) -> str:
 
 
 def _is_done(job: Job, commit: str) -> bool:
-    """Return whether the job's phase is done in the plan as a commit has it."""
     text = find_text(job.repo, commit, job.plan_path)
     phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
     return phase is not None and phase.done

@@ -211,7 +211,7 @@ class _Parent:
                 self._start_merging(plan, found)
                 self._say_waits(plan)
         except RelayError as error:
-            # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
+            # The user's edit of the plan is refused: others go on, and relay looks again when one of them ends.
             if not self._state.working:
                 raise
             if self._say_once(str(error)):
@@ -254,7 +254,6 @@ class _Parent:
                 yield job, landing
 
     def _start_merging(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> None:
-        """Start the merge of the first one that can be."""
         for job, landing in found:
             if landing.case is LandingCase.APART and not self._prepare(job, landing):
                 continue

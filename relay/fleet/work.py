@@ -256,7 +256,6 @@ class _Worker:
         return plan
 
     def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
-        """Return the phases that this worker may claim."""
         wanted = self._task.phase_id
         found = select_phases(plan, claims, but=wanted, worker=self._registry.worker, is_alive=self._is_alive)
         return tuple(phase for phase in found if wanted in {"", phase.id})
@@ -276,7 +275,7 @@ class _Worker:
     def _claim_one(
         self, phases: tuple[Phase, ...], claims: Claims, shares: int, stack: ExitStack
     ) -> PhaseClaim | NotTaken:
-        """Claim the first phase that is free; else one whose worker shows no sign of life."""
+        """Claim the first phase that is free; else one whose worker does not renew its claim."""
         refused: list[NotTaken] = []
         for phase_id in list_in_turn([phase.id for phase in phases], claims, self._registry.worker):
             there = claims.find(phase_id)

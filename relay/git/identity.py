@@ -59,7 +59,6 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
 
 
 def _ask_identity(git: Git, env: Mapping[str, str]) -> str:
-    """Return git's answer; empty when git does not know the user."""
     result = git.probe("var", "GIT_AUTHOR_IDENT", env=env)
     if result.code not in {0, _DOES_NOT_KNOW}:
         raise GitError(f"git var failed: {result.words}")

@@ -92,7 +92,6 @@ def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]
 
 
 def _make_bare(repo: Repo, place: Path) -> Path:
-    """Make an empty git directory."""
     for name in ("objects", "refs"):
         (place / name).mkdir()
     (place / "HEAD").write_text("ref: refs/heads/none\n")

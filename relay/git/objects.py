@@ -130,7 +130,6 @@ def _read_small(fd: int) -> bytes | None:
 
 
 def _hash_descriptors(repo: Repo, opened: Mapping[str, int]) -> dict[str, str]:
-    """Let git store what is in open files."""
     if not opened:
         return {}
     stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())

@@ -44,7 +44,6 @@ def move_ref(
 
 
 def _is_own(repo: Repo, ref: str) -> bool:
-    """Return whether only relay takes this ref's lock."""
     # A reftable has one lock for all refs.
     return ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
 

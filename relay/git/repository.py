@@ -125,7 +125,6 @@ class Repo:
         return found
 
     def _has_commit(self, commit: str) -> bool:
-        """Return whether an object has a file of its own and is a commit."""
         found = self.read_object(commit)
         return found is not None and found[0] == "commit"
 

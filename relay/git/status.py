@@ -201,5 +201,4 @@ def find_unwelcome(repo: Repo, paths: Sequence[str]) -> frozenset[str]:
 
 
 def _list_files(git: Git, *args: str) -> frozenset[str]:
-    """Return what ``git ls-files`` lists, and the directories above it."""
     return with_parents(os.fsdecode(path) for path in git.run("ls-files", "-z", *args).split(b"\0")[:-1])
