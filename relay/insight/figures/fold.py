@@ -419,7 +419,7 @@ class Fold:
         self._get_phase(event.phase_id).end_gate(event)
         if self._leg is not None and not event.baseline:
             self._leg.end_gate(red=not event.passed and not event.expected)
-        self._get_run(record).sum.wait("gates_s", event.duration_s)
+        self._get_run(record).sum.count("gates_s", event.duration_s)
 
     def _commit(self, record: LoggedEvent, event: Committed) -> None:
         phase = self._get_phase(event.phase_id) if event.phase_id else None

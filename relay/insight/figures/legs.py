@@ -220,7 +220,7 @@ class LegTally:
         self.sum.count("errors", event.is_error)
         self._count_in_band("calls")
         self._count_in_band("errors", event.is_error)
-        self.sum.wait("tools_s", event.duration_s)
+        self.sum.count("tools_s", event.duration_s)
         if not event.is_error and event.name in _DECIDING:
             self.sum.count(_DECIDING[event.name])
         self._spans.add(

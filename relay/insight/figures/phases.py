@@ -56,7 +56,7 @@ class PhaseTally:
 
     def end_gate(self, event: GateFinished) -> None:
         """Add a finished gate or baseline."""
-        self.sum.wait("gates_s", event.duration_s)
+        self.sum.count("gates_s", event.duration_s)
         if event.baseline:
             return
         self.checks = tuple(

@@ -190,29 +190,24 @@ class Sum:
     def __init__(self) -> None:
         self.spent = Spent()
         self.sources: dict[str, int] = {}
-        self.numbers: dict[str, int] = {}
-        self.seconds: dict[str, float] = {}
+        self.numbers: dict[str, float] = {}
         self.usd: dict[str, float | None] = dict.fromkeys(MONEY, 0.0)
 
-    def count(self, name: str, by: int = 1) -> None:
-        """Add to a number of `Totals`."""
+    def count(self, name: str, by: float = 1) -> None:
+        """Add to a number of `Totals`, or to its seconds."""
         self.numbers[name] = self.numbers.get(name, 0) + by
-
-    def wait(self, name: str, seconds: float) -> None:
-        """Add to a duration of `Totals`."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def answer(self, event: ResponseReceived) -> None:
         """Add a response."""
         self.spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
         self.count("turns")
         self.count("unknown_turns", event.usage is None)
-        self.wait("answer_s", event.duration_s)
+        self.count("answer_s", event.duration_s)
 
     def retry(self, event: RetryScheduled) -> None:
         """Add a wait before a retry."""
         self.count("retries", event.attempt > 0)
-        self.wait("retries_s", event.wait_s)
+        self.count("retries_s", event.wait_s)
 
     def refresh(self, event: CacheRefreshed) -> None:
         """Add a request that kept the cache warm."""
@@ -232,18 +227,15 @@ class Sum:
             self.pay(name, getattr(totals, name))
         for name in _NUMBERS:
             self.count(name, getattr(totals, name))
-        for name in _SECONDS:
-            self.wait(name, getattr(totals, name))
 
     @property
     def totals(self) -> Totals:
         """The sums so far."""
         # The keys of these dicts are fields of `Totals`; a typo would raise.
-        return replace(Totals(spent=self.spent, sources=rank(self.sources)), **self.numbers, **self.seconds, **self.usd)  # type: ignore[arg-type]
+        return replace(Totals(spent=self.spent, sources=rank(self.sources)), **self.numbers, **self.usd)  # type: ignore[arg-type]
 
 
-_SECONDS = tuple(name for name in Totals.__dataclass_fields__ if name.endswith("_s"))
-_NUMBERS = tuple(name for name in Totals.__dataclass_fields__ if name not in {"spent", "sources", *MONEY, *_SECONDS})
+_NUMBERS = tuple(name for name in Totals.__dataclass_fields__ if name not in {"spent", "sources", *MONEY})
 
 
 def add_totals(*found: Totals) -> Totals:

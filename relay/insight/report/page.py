@@ -4,16 +4,14 @@ The file is below ``.relay/``, which git ignores, or where the user says; a user
 """
 
 import base64
-import functools
 import hashlib
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from relay.base.errors import RepoError
@@ -65,24 +63,6 @@ def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> st
         limits = limits.halved
 
 
-def _make_environment(finalize: Callable[[Any], Any]) -> Environment:
-    return Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-@functools.cache
-def _compile_template() -> CodeType:
-    """Compile the template once. A page over the size limit is rendered again, and compiling was half of that time."""
-    text = (_HERE / "page.html").read_text(encoding="utf-8")
-    return _make_environment(str).compile(text, "page.html", str(_HERE / "page.html"))
-
-
 def _render(page: Page, clean: Clean, limits: Bounds) -> str:
     def finish(value: Any) -> Any:
         """Make any value safe that the template shows; the library escapes what is no markup of relay's own."""
@@ -94,10 +74,16 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
 
     style = (_HERE / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    jinja = _make_environment(finish)
-    template = Template.from_code(jinja, _compile_template(), jinja.make_globals(None))
+    jinja = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finish,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     shown = {"page": page, "limits": limits, "cut": limits != Bounds()}
-    html: str = template.render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
+    html: str = jinja.get_template("page.html").render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
     return html
 
 
