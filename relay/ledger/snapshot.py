@@ -12,6 +12,7 @@ from relay.session.tokens import BYTES_PER_TOKEN
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
 _ADVICE = "STALE or in doubt: look again, and `record` what holds now, with the id in `replaces`.\n"
+_DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
 _LOUD = frozenset({Kind.CONSTRAINT, Kind.WARNING})
 
 
@@ -51,7 +52,8 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     shown: dict[str, Claim | Nogood] = {}
     advice = ""
     for entry in ranked:
-        advised = advice or (_ADVICE if _is_doubtful(entry, judgement) else "")
+        is_doubtful = isinstance(entry, Claim) and judgement[entry.id].status in _DOUBTFUL
+        advised = advice or (_ADVICE if is_doubtful else "")
         size_bytes = len(_describe(entry, judgement, shown).encode("utf-8", "replace"))
         if size_bytes + len(advised) <= left:
             left -= size_bytes
@@ -61,10 +63,6 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     # Again, now that all shown ids are known: a line can only become shorter.
     lines = "".join(_describe(entry, judgement, shown) for entry in shown.values())
     return f"{lines}{advice}({len(shown)} of {len(ranked)} shown)\n"
-
-
-def _is_doubtful(entry: Claim | Nogood, judgement: Judgement) -> bool:
-    return isinstance(entry, Claim) and judgement[entry.id].status in {ClaimStatus.STALE, ClaimStatus.DOUBTED}
 
 
 def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str]) -> str:

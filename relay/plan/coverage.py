@@ -36,14 +36,10 @@ _SHOWN_BOX_LINES = 5
 
 def find_near_boxes(outline: Outline) -> Iterator[Violation]:
     """Yield lines that are no items though their author may think so, one violation per kind."""
-    found = [*_find_in_headings(outline), *_find_in_entries(outline)]
-    found.sort(key=itemgetter(1, 0))
+    found = sorted((*_find_in_headings(outline), *_find_in_entries(outline)), key=itemgetter(1, 0))
     for words, lines in groupby(found, key=itemgetter(1)):
-        same = [(line, shown, warning) for line, _, shown, warning in lines]
-        line, shown, warning = same[0]
-        more = (
-            f" (also line {list_some([str(other) for other, _, _ in same[1:]], _SHOWN_BOX_LINES)})" if same[1:] else ""
-        )
+        (line, _, shown, warning), *rest = lines
+        more = f" (also line {list_some([str(other) for other, *_ in rest], _SHOWN_BOX_LINES)})" if rest else ""
         message = f"`{shorten(shown, _SHOWN_BOX_CHARS)}` {words}; {_ALLOWED}{more}"
         yield Violation(line=line, message=message, warning=warning)
 
@@ -60,12 +56,9 @@ def _find_in_headings(outline: Outline) -> Iterator[_Found]:
 
 
 def _find_in_entries(outline: Outline) -> Iterator[_Found]:
-    for section in outline.sections:
-        for entry in section.entries:
-            shown = entry.text.partition("\n")[0]
-            if found := _judge(entry, outline.lines.at(entry.line - 1)):
-                words, warning = found
-                yield entry.line, words, shown, warning
+    for entry in (entry for section in outline.sections for entry in section.entries):
+        if found := _judge(entry, outline.lines.at(entry.line - 1)):
+            yield entry.line, found[0], entry.text.partition("\n")[0], found[1]
 
 
 def _judge(entry: Entry, line: str) -> tuple[str, bool] | None:

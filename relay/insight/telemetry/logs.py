@@ -123,7 +123,11 @@ def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
             found = [entry for name in names if (entry := _look(folder / name, name, descriptor))]
     except OSError:
         return ()
-    return tuple(sorted(found, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
+    return _sort(found)
+
+
+def _sort(entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
+    return tuple(sorted(entries, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
 
 
 def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
@@ -163,7 +167,7 @@ def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[Lo
         until = min(later, default=float("inf"))
         jobs = (e for e in entries if e.started and e.began and e.started.branch.startswith(prefix))
         found += [entry for entry in jobs if entry.began is not None and run.began <= entry.began < until]
-    return tuple(sorted(found, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
+    return _sort(found)
 
 
 def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
