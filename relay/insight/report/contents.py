@@ -203,7 +203,7 @@ def _show_contexts(one: Figures, other: Figures) -> Chapter:
         plot_contexts(figures.legs, f"contexts-{letter.lower()}", most=most)
         for letter, figures in (("A", one), ("B", other))
     ]
-    lead = "A on the left or above, B on the right or below, on the same scale. One tooth for each session."
+    lead = "A on the left or above, B on the right or below, on the same scale. One rising line for each session."
     return Chapter(name="context", title="Context", lead=lead, plots=tuple(plots))
 
 

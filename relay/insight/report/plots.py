@@ -112,7 +112,7 @@ _CUT_OFF = (Ink.BAD, 4)
 def draw_contexts(
     legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
 ) -> Markup:
-    """Draw the tokens in context turn by turn, one tooth per session, with the reset line and the hard line.
+    """Draw the tokens in context turn by turn, one line per session, with the reset line and the hard line.
 
     Args:
         marks: Positions of sessions with their labels below the plot.
@@ -245,7 +245,7 @@ def _choose_size(legs: Sequence[LegFigures]) -> float:
 
 
 def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]:
-    """Thin the turns of a session; the first turn stays, since its tooth begins there."""
+    """Thin the turns of a session; the first turn stays, since the line begins there."""
     first = points[:1]
     while len(points) > most:
         points = thin(points, lambda point: point.fill_tokens or 0)

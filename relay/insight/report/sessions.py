@@ -60,8 +60,9 @@ def show_context(figures: Figures) -> Chapter:
     crossed, peak = figures.totals.crossings, max((leg.peak_tokens or 0 for leg in legs), default=0)
     left_out = sum(run.legs_left_out for run in figures.runs)
     lead = (
-        f"One tooth for each of {count(len(legs), 'session')}: a fresh context fills turn by turn and is left behind "
-        f"at its hand-off line. {count(crossed, 'session')} crossed it; the fullest held {render_tokens(peak)} tokens."
+        f"One rising line for each of {count(len(legs), 'session')}: a fresh context fills turn by turn "
+        f"and is left behind at its hand-off line. {count(crossed, 'session')} crossed it; "
+        f"the fullest held {render_tokens(peak)} tokens."
     )
     if left_out:
         lead += f" {count(left_out, 'older session')} are in the sums only."
