@@ -69,7 +69,7 @@ def command(
     from relay.setup.preconditions import check_repository, require
     from relay.store.spend import read_plan_cost
 
-    request, _ = make_request(SessionKind.RUN, options)
+    request, place = make_request(SessionKind.RUN, options)
     require(check_repository(request.repo))
     ask_for_setup(request, approved=approve_setup, as_json=as_json)
     task = WorkTask(
@@ -92,7 +92,7 @@ def command(
             ended = RunEnded(
                 exit_code=end.exit_code,
                 reason=end.reason,
-                next_command="",
+                next_command=place.caller.write(end.next_command),
                 spent_usd=spent.cost_usd,
                 estimated=spent.estimated,
                 questions=find_left_questions(request.files),

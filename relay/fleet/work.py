@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 
 from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
+from relay.base.hints import Command, Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
@@ -101,6 +102,8 @@ class WorkEnd:
     """Empty when none was claimed."""
     is_over: bool = False
     """Whether nothing is left for any worker: the plan is done, or the rest waits for a person."""
+    next_command: Hint = ""
+    """What the person types next; empty when there is nothing to type."""
 
 
 def work(task: WorkTask, observe: Observe, interrupts: Interrupts) -> WorkEnd:
@@ -155,8 +158,11 @@ class _Worker:
         if isinstance(taken, PhaseClaim):
             return self._work_on(taken, claims.find(taken.phase_id), jobs, stack)
         # While another worker is at work its phase may be done, or its money free again.
-        is_over = all(claim.state is ClaimState.WAITS for claim in (*claims.held, *taken.by))
-        return None if taken.is_stale else WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
+        waiting = (*claims.held, *taken.by)
+        is_over = all(claim.state is ClaimState.WAITS for claim in waiting)
+        again = _take_over(waiting[0].phase_id) if is_over and waiting else ""
+        end = WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over, next_command=again)
+        return None if taken.is_stale else end
 
     def _work_on(
         self,
@@ -489,7 +495,9 @@ class _Worker:
 
     def _give_up(self, holding: Holding, job: Job, reason: str) -> WorkEnd:
         holding.give_back(waits=reason)
-        return WorkEnd(exit_code=ExitCode.STOPPED, reason=f"phase {job.phase_id}: {reason}", phase_id=job.phase_id)
+        again = _take_over(job.phase_id)
+        words = f"phase {job.phase_id}: {reason}"
+        return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=job.phase_id, next_command=again)
 
     def _list_words(self, claim: PhaseClaim, job: Job) -> tuple[str, ...]:
         """Return the words for the phase's runs, with the reserved money as their cap."""
@@ -506,7 +514,23 @@ class _Worker:
         """Push the phase's refs; an interrupted phase is free for the next worker, any other waits for a person."""
         code = ExitCode(end.exit_code) if end.exit_code in set(ExitCode) else ExitCode.INTERRUPTED
         holding.give_back(waits="" if code is ExitCode.INTERRUPTED else end.reason)
-        return WorkEnd(exit_code=code, reason=f"phase {job.phase_id}: {end.reason}", phase_id=job.phase_id)
+        again = _explain_next(job, end)
+        words = f"phase {job.phase_id}: {end.reason}"
+        return WorkEnd(exit_code=code, reason=words, phase_id=job.phase_id, next_command=again)
+
+
+def _take_over(phase_id: str, *more: str) -> Command:
+    """Return the command that works on a phase that waits for a person: its number has to be typed."""
+    return Command(words=("work", "--phase", phase_id, *more))
+
+
+def _explain_next(job: Job, end: JobEnd) -> Hint:
+    """Return what a person types after a phase's run has stopped, from the run's own advice."""
+    advice = end.hint or end.next_command
+    if not advice or advice.startswith("relay run"):
+        _, option, cap = advice.partition(" --max-cost ")
+        return _take_over(job.phase_id, *([option.strip(), cap] if option else []))
+    return f"in {job.repo.root}: {advice}; then ", _take_over(job.phase_id)
 
 
 def _is_done(plan: Plan, phase_id: str) -> bool:

@@ -83,7 +83,7 @@ class RunEnd:
     exit_code: ExitCode
     reason: Hint
     """One line: what was done, or why it stopped and what the user can do about it."""
-    next_command: Command | None
+    next_command: "Hint | None"
     """What to type next; None when nothing is left."""
     spent: Spent
     """On the plan, this run included."""

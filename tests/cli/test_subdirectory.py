@@ -166,5 +166,7 @@ def test_a_refused_commit_says_from_there_what_the_user_can_do(play, deep, proje
     ran = play(script, "run", "--sandbox", "off", cwd=deep)
 
     assert ran.code == 1
-    assert "commit it yourself (git add ../../hello.txt && git commit) or move it away, and run again;" in ran.err
+    assert (
+        "git stash push -u -- ../../hello.txt; or commit it yourself (git add ../../hello.txt && git commit)" in ran.err
+    )
     assert "git add" not in git("log", "--all", "--format=%B")

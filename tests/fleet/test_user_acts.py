@@ -37,8 +37,11 @@ Verify: `test -s 2.txt`
 """
 WORDS = {"1": "one", "2": "two"}
 WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2"), "work": ("work", "--phase", "all")}
-_MOST_COMMANDS = 3
-_NAMED = re.compile(r"^ *(?:Hint|next|then): +(?:type )?`?((?:relay|git) [^`;]*)", re.MULTILINE | re.IGNORECASE)
+_MOST_COMMANDS = 6
+_NAMED = re.compile(
+    r"^ *(?:Hint|next|then): +(?:in (?P<place>/\S+): )?(?:type )?`?(?P<typed>(?:relay|git) [^`;]*)",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 def write_session(phase, *, is_held):
@@ -131,13 +134,13 @@ class Bench:
             said += f"$ relay {shlex.join(words)}\n{out}"
             if self.read_plan().done and child.returncode == ExitCode.DONE:
                 return said
-            named = _NAMED.findall(out)
+            named = list(_NAMED.finditer(out))
             assert named, said
             words = WAYS[self.way]
-            for command in named[-1].split(" && "):
+            for command in named[-1]["typed"].split(" && "):
                 program, *given = shlex.split(command)
                 if program == "git":
-                    self.git(*given)
+                    self.git(*given, root=named[-1]["place"])
                 else:
                     words = tuple(given)
         raise AssertionError(said)
@@ -183,6 +186,12 @@ def drop_branches(bench):
         bench.git("branch", "-q", "-D", ref.removeprefix("refs/heads/"), check=False)
 
 
+def drop_refs(bench):
+    """All that relay notes in git, of which work trees and a remote have theirs."""
+    for ref in bench.git("for-each-ref", "--format=%(refname)", "refs/relay/").split():
+        bench.git("update-ref", "-d", ref, check=False)
+
+
 def force_push(bench):
     """From elsewhere."""
     bench.git("pull", "-q", root=bench.other)
@@ -207,6 +216,7 @@ ACTS = (
     drop_branches,
     remove("{repo}/.git/relay", "{repo}/.git/worktrees/*/relay"),
     remove_trees,
+    drop_refs,
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))

@@ -509,7 +509,7 @@ def test_a_clone_whose_branch_was_rewritten_on_the_remote_is_not_told_to_push(fi
             go(task)
         with pytest.raises(RepoError, match=f"somebody has rewritten main on origin: {own[:10]}") as caught:
             go(task)
-        for typed in str(caught.value.hint).split("; ")[:2]:
+        for typed in str(caught.value.hint).partition(";")[0].split(" && "):
             field.stage.git("-C", str(task.main.root), *typed.split()[1:])
         assert field.git("-C", str(task.main.root), "rev-parse", f"kept-{own[:10]}").strip() == own
         finish(task)

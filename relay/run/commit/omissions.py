@@ -210,7 +210,10 @@ def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
 def _render_way(cause: Cause, paths: list[str]) -> Hint:
     typed = tuple((" ", TypedPath(path=path)) for path in paths[:3])
     match cause:
-        case Cause.USER | Cause.UNHELD:
+        case Cause.USER:
+            aside = "git stash push -u --", typed
+            return *aside, "; or commit it yourself (git add", typed, " && git commit); then run again"
+        case Cause.UNHELD:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.NESTED:
             return "commit it there and tick the box yourself, or remove that .git to have it in this repository"
