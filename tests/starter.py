@@ -79,7 +79,7 @@ def import_queue():
 def compile_all():
     """Compile the constructors of relay's modules."""
     from relay.base.redaction import redact
-    from relay.gate.run import ran_no_tests
+    from relay.gate.checker_output import ran_no_tests
     from relay.run.commit.disclosures import find_starter
 
     for module in [module for name, module in sys.modules.items() if name.startswith("relay.")]:

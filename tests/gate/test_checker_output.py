@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.run import find_failures, ran_no_tests, ran_tests
+from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from tests.effort import take_turns
 
 RAN_NOTHING = {
