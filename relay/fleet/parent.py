@@ -422,14 +422,14 @@ class _Parent:
         if plan.done:
             return end_done(ctx.files, plan, spent)
         reason = tell_rest(plan, state.stopped, state.pending, jobs=self._order.jobs)
-        again: Hint = self._again
+        again: Hint | None = self._again
         if advised := [(phase_id, end.hint) for phase_id, end in state.stopped.items() if end.hint]:
             places = {job.phase_id: job.repo.root for job in find_jobs(ctx.repo, ctx.plan_path)}
             parts = (f"in {places.get(phase_id, ctx.repo.root)}: {hint}; then " for phase_id, hint in advised)
             again = (*parts, self._again)
         if unsent := [end.unsent for end in state.stopped.values() if end.unsent]:
             dearest = max(unsent, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0, one.tokens))
-            again = raise_cap(self._again, ctx.settings, spent, dearest) or again
+            again = raise_cap(self._again, ctx.settings, spent, dearest)
         return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
 
     @property

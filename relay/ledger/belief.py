@@ -32,8 +32,7 @@ def find_lives(ledger: Ledger, now: datetime) -> Mapping[str, Life]:
     """Return how long each claim has held, by id; claims without a time, as in older ledgers, are left out.
 
     A life ends with the first entry that retracts or replaces the claim. A later confirmation begins no second one. A
-    stale
-    or doubted claim has not ended: only an entry has a time.
+    stale or doubted claim has not ended: only an entry has a time.
     """
     ends: dict[str, str] = {}
     for entry in ledger.entries:

@@ -1,10 +1,9 @@
 """Cite a file, and check whether it still says the same.
 
-Python's own parser reads the names of a Python file. Other languages have no equal: tree-sitter-language-pack
-1.24 downloads its grammars on first use and runs them, native code, on a stranger's text inside of relay;
-universal-ctags is a further program, absent on most machines. For these, lines are cited, and unchanged lines that
-moved
-are found again, which is most of the use of a name.
+Python's own parser reads the names of a Python file. Other languages have no equal: tree-sitter-language-pack 1.24
+downloads its grammars on first use and runs them, native code, on a stranger's text inside of relay; universal-ctags is
+a further program, absent on most machines. For these, lines are cited, and unchanged lines that moved are found again,
+which is most of the use of a name.
 """
 
 import re

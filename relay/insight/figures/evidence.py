@@ -65,8 +65,7 @@ class FreshStart:
     """The cost and saving of a fresh session after another of the run, of the same phase or the next.
 
     With a context C, a prefix B (the fresh session's first prompt), an orientation O (files it read that earlier
-    sessions
-    of the phase had been shown) and R turns of the fresh session:
+    sessions of the phase had been shown) and R turns of the fresh session:
     saved = (C - B - O) R read, paid = (B + O) write, break-even R* = (B + O) write / ((C - B - O) read).
     Source: derived from the prices of cache reads and writes: 12.5 (B + O) / (C - B - O) at 0.1 and 1.25.
     """

@@ -263,8 +263,7 @@ class Fold:
     """Growing figures of a stream of events. Mutable.
 
     Its memory is bounded: sessions of a run (`MOST_LEGS`), points of a session (`values.LEG_POINTS`), phases, commits,
-    and
-    files by name.
+    and files by name.
     """
 
     def __init__(self) -> None:

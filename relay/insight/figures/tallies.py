@@ -57,10 +57,8 @@ class Composition:
     """The context of one session, by source. Mutable: follows it turn by turn.
 
     The first prompt is divided by the estimated sizes of its parts. Every later one is the context before it, the
-    answer as
-    the endpoint counted it, and the parts appended since, which take the rest. So the sources of a prompt always add up
-    to
-    the endpoint's count.
+    answer as the endpoint counted it, and the parts appended since, which take the rest. So the sources of a prompt
+    always add up to the endpoint's count.
     """
 
     def __init__(self) -> None:
