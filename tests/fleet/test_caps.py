@@ -6,7 +6,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from tests.fleet.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, start, tool, write_phase
+from tests.fleet.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, run, start, tool, write_phase
 
 
 @pytest.mark.parametrize("cap", ["0", "0.14"])
@@ -30,3 +30,12 @@ def test_a_phase_for_which_too_little_is_left_stops(stage, cap):
         assert out.count(" started: ") + out.count(" merging: ") <= 3 + asked, out
     assert code == 0, out
     assert is_whole(stage)
+
+
+def test_behind_a_cap_of_tokens_no_command_is_named(stage):
+    """No `--max-cost` lets the request go, and the same command would meet the same cap again."""
+    commit_plan(stage, PLAN.replace("{{verify", "{{max_tokens_total: 10, verify"))
+    code, out, server = run(stage, [], "--max-cost", "5")
+    assert (code, [request for request in server.requests if request.path == "/v1/messages"]) == (4, [])
+    assert "RELAY_MAX_TOKENS_TOTAL raises it" in out
+    assert "next: " not in out
