@@ -42,10 +42,10 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     """Write the claims that fit a budget; empty if there are none, or no room for one and the last line.
 
     Claims about the topic come first. Within them and within the rest: constraints and warnings that hold,
-    contradictions
-    that nobody has settled, stale and doubted claims, claims that are out with the reason, and claims that are in, the
-    best entrenched first. Replaced claims come last, since their successors name them. A claim names the claims that it
-    rests on and that are not shown. A claim that is too long is left out; none takes room from one before it.
+    contradictions that nobody has settled, stale and doubted claims, claims that are out with the reason, and claims
+    that are in, the best entrenched first. Replaced claims come last, since their successors name them. A claim names
+    the claims that it rests on and that are not shown. A claim that is too long is left out; none takes room from one
+    before it.
     """
     ranked = _rank(ledger, judgement, topic or Topic())
     left = budget_tokens * BYTES_PER_TOKEN - _FOOTER_BYTES

@@ -177,9 +177,8 @@ OUTCOMES: Mapping[str, Callable[[PhaseFigures], float | None]] = {
 def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
     """Return the rates of faults by fill.
 
-    They cannot advise a line: only a part that was shown can be shown again, and tests run when something is changed,
-    so
-    that both rates rise with the fill even if nothing depends on it.
+    They cannot advise a line: only a part that was shown can be shown again, and tests run when something is changed.
+    So both rates rise with the fill even if nothing depends on it.
     """
     legs = [leg for figures in found for leg in figures.legs if leg.bands]
     return tuple(_measure(band, legs) for band in Band)
