@@ -133,7 +133,10 @@ def _translate_errors() -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = {"line": mark.line + 1, "offset": mark.index} if mark else {}
-        raise YamlTextError(YamlFault.SYNTAX, words=str(error.problem or error.context), **place) from error
+        words = str(error.problem or error.context)
+        # libyaml ≥ 0.2.6 has a limit of its own, and scans ahead of its events: it can refuse a text before we do.
+        fault = YamlFault.DEPTH if words == "exceeded maximum nesting depth" else YamlFault.SYNTAX
+        raise YamlTextError(fault, words=words, **place) from error
     except yaml.reader.ReaderError as error:
         raise YamlTextError(YamlFault.CHARACTER, words=" ".join(str(error).split()), offset=error.position) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
