@@ -172,7 +172,7 @@ def run_sessions(
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
             gc.set_threshold(700, 10, 10)  # as Python has it: `relay.__main__` puts collections off
-            ask = find_asker(view, interrupts, asks=asks and not as_json, look=ctx.sessions.waits.look)
+            ask = find_asker(view, interrupts, asks=asks and not as_json)
             end = act(replace(ctx, ask=ask))
             ended = make_end_event(end, caller, find_left_questions(request.files))
             ctx.observe(ended)

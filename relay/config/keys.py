@@ -207,7 +207,6 @@ KEYS: Mapping[str, Key] = {
     "idle_timeout_s": Key(read=make_number(1, 3_600)),
     "agent_idle_timeout_s": Key(read=make_number(1, _DAY_S)),
     "cache_ttl": Key(read=make_choice("auto", "5m", "1h")),
-    "cache_refresh": Key(read=SWITCH),
     "context": Key(read=make_choice(*CONTEXTS)),
     "trial": Key(read=_TRIAL),
     "history": Key(read=SWITCH, widens=bool),

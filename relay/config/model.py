@@ -129,7 +129,6 @@ class Settings:
     cache_ttl: str = "auto"
     """How long entries of the prompt cache live; ``auto`` takes the hour when an answer and the commands behind it have
     taken close to five minutes in this run."""
-    cache_refresh: bool = True
     """Whether the prompt of relay's own loop is kept in the cache through a wait that outlasts it (a gate, commands, a
     pause), by requests that generate nothing, where that saves more than it costs."""
     context: str = "reset"

@@ -20,7 +20,6 @@ from relay.session.gauge import ResetAt
 from relay.session.prices import Price
 from relay.session.tape import Keep
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
-from relay.session.warmth import Waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,6 @@ class SessionSpec:
     """Whether such a runner's programs may write what the sandbox lets commands write."""
     limits: Limits | None = None
     """Of those commands."""
-    waits: Waits | None = None
-    """How it learns that the run waits, so that it keeps its prompt in the cache; None: it is not to."""
     slowest_turn_s: float = 0.0
     """How far apart the starts of two requests were at most in this run: an answer and the pause behind it."""
 

@@ -201,7 +201,7 @@ class CacheBroken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRefreshed:
-    """A prompt was sent once more, with nothing to be generated, so that it stays in the cache while the run waits."""
+    """A prompt was sent once more to keep it in the cache; only logs of older versions have it."""
 
     turn: int
     """Of the request whose prompt it is."""

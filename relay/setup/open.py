@@ -19,9 +19,9 @@ from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import list_runners
 from relay.session.events import Observe
+from relay.session.pace import Pace
 from relay.session.spend import Meter
 from relay.session.values import SessionKind
-from relay.session.warmth import Pace, Waits
 from relay.setup.account import Book, find_price_now
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings
@@ -62,11 +62,11 @@ def open_run(
         rules = _load_rules(request)
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
-        workspace, waits = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
+        workspace = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
         require_all(check_enclosed(request, workspace.sandbox))
-        sessions, book = _make_sessions(request, opened.get, observe, workspace, waits, meter)
+        sessions, book = _make_sessions(request, opened.get, observe, workspace, meter)
         observers.meter = meter
-        observers.counters += [meter.observe, sessions.pace.observe, book.observe, waits.observe]
+        observers.counters += [meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
@@ -99,17 +99,13 @@ def _sweep(root: Path) -> None:
         sweep(root, folder, now_s=time.time(), max_age_s=age_s)
 
 
-def _listen(observers: Observers, workspace: Workspace) -> tuple[Workspace, Waits]:
-    """Return the workspace with everybody told of what its commands ask for and print, and that they run."""
-    progress, waits = Progress(observers.observe), Waits()
+def _listen(observers: Observers, workspace: Workspace) -> Workspace:
+    """Return the workspace with everybody told of what its commands ask for and print."""
+    progress = Progress(observers.observe)
     observers.inquiries.append(workspace.sandbox.inquiries)
     observers.counters.append(progress.note)
 
-    def hear(end: bytes) -> None:
-        progress.hear(end)
-        waits.look()
-
-    return replace(workspace, sandbox=replace(workspace.sandbox, hear=hear)), waits
+    return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
 
 
 def _load_rules(request: RunRequest) -> Rules:
@@ -124,13 +120,11 @@ def _make_sessions(
     get_runner: Callable[[str], Runner],
     observe: Observe,
     workspace: Workspace,
-    waits: Waits,
     meter: Meter,
 ) -> tuple[Sessions, Book]:
     """Return what runs this run's sessions, on the plan's account, and its book; a runner is asked for the model."""
     settings, first = request.settings, request.runners[0]
     book = Book(request.repo, meter)
-    waits.check_budget = book.check
     if request.is_reviewed:  # before a session is paid for whose work nobody could review
         reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
         reviewer.get_model(settings.review_model or settings.model)
@@ -144,7 +138,6 @@ def _make_sessions(
         check_budget=book.check,
         pace=Pace(),
         observe=observe,
-        waits=waits,
         sandbox=workspace.sandbox,
         limits=workspace.limits,
         open_tape=_find_tapes(request),

@@ -37,7 +37,7 @@ def wait_while_paused(ctx: RunContext) -> None:
         began = time.monotonic()
         ctx.observe(RunPaused(reason=why))
         while lasts(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
-            ctx.sessions.waits.look()
+            continue
         ctx.observe(RunResumed(waited_s=time.monotonic() - began))
 
 

@@ -6,7 +6,7 @@ further kind is a `SessionTask`, a function that drives the open session, and th
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -19,10 +19,10 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.gauge import open_gauge, parse_reset_line
+from relay.session.pace import Pace
 from relay.session.prices import Price
 from relay.session.spend import Meter
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
-from relay.session.warmth import Pace, Waits
 from relay.setup.tape import OpenTape, TapedConversation, begin_tape
 
 
@@ -94,8 +94,6 @@ class Sessions:
     pace: Pace
     """How slow this run's commands and answers are."""
     observe: Observe
-    waits: Waits = field(default_factory=Waits)
-    """What the open session does while this run waits."""
     sandbox: Sandbox | None = None
     """Where commands of the sessions run; None where no runner starts programs of its own."""
     limits: Limits | None = None
@@ -181,6 +179,5 @@ class Sessions:
             effort=settings.effort,
             cached="cache" not in settings.ablate,
             cache_ttl=settings.cache_ttl,
-            waits=self.waits if settings.cache_refresh else None,
             slowest_turn_s=self.pace.turn_s,
         )

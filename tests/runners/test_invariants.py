@@ -208,9 +208,6 @@ class Playing:
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo:  # noqa: ARG002  # as the API
         raise AssertionError(model)
 
-    def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
-        raise AssertionError(request)
-
     def send(self, request: Mapping[str, Any], **_: Any) -> Answer | Fault:
         self.requests.append(copy.deepcopy(request["messages"]))
         json.dumps(request, ensure_ascii=False, allow_nan=False).encode()

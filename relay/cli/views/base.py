@@ -5,7 +5,6 @@ A view only ever receives facts: it cannot change the run, and a terminal that g
 
 import contextlib
 import os
-import select
 import sys
 import termios
 from abc import ABC, abstractmethod
@@ -87,27 +86,21 @@ class ClockedView(ABC):
 MAX_ANSWER_CHARS = 1_000
 _MAX_LINE_BYTES = 4_096
 """Longer ones a terminal cuts by itself."""
-_LOOK_S = 0.5
 
 
-def find_asker(
-    view: SharedView, interrupts: Interrupts, *, asks: bool, look: Callable[[], None] = lambda: None
-) -> Ask | None:
+def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask | None:
     """Return who asks the person at the terminal; None where none is there or `asks` is False.
 
     Args:
         view: Makes room for the question.
         asks: Whether anybody is to be asked.
-        look: Called now and then while the answer is waited for.
     """
     if not asks or not has_person():
         return None
-    return partial(_ask, view, interrupts, look)
+    return partial(_ask, view, interrupts)
 
 
-def _ask(
-    view: SharedView, interrupts: Interrupts, look: Callable[[], None], question: QuestionAsked, left: int
-) -> str | None:
+def _ask(view: SharedView, interrupts: Interrupts, question: QuestionAsked, left: int) -> str | None:
     """Show a question and read the answer; None when a stop is asked for, or the terminal says no more."""
     if interrupts.finish_turn:
         return None
@@ -121,16 +114,14 @@ def _ask(
         more = f", {left} more to come" if left else ""
         say(f"A number, your own words, or Enter for the default{more}.", style="dim")
         with interrupts.interruptible(Urgency.FINISH_TURN):
-            return _read(question, look)
+            return _read(question)
     return None
 
 
-def _read(question: QuestionAsked, look: Callable[[], None]) -> str | None:
+def _read(question: QuestionAsked) -> str | None:
     while True:
         sys.stdout.write("> ")
         sys.stdout.flush()
-        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
-            look()
         line = os.read(sys.stdin.fileno(), _MAX_LINE_BYTES).decode("utf-8", "replace")  # a terminal gives one line
         if not line:
             say()

@@ -123,7 +123,7 @@ class Totals:
     """Sessions that passed the soft line."""
     cache_breaks: int = 0
     refreshes: int = 0
-    """Requests that only kept a prompt in the cache (`relay.session.warmth`); these are no `turns`."""
+    """Requests that only kept a prompt in the cache (older versions made them); these are no `turns`."""
     refresh_usd: float | None = 0.0
     """Their cost; None if the price is unknown."""
 

@@ -283,19 +283,6 @@ class MessagesApi:
         self._body.note_answered()
         return found
 
-    def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
-        """Send a request once more with nothing to be generated, and wait for its end; for a thread, and never raises.
-
-        Its connection is its own: whatever the run does with the others, or when it closes them, does not meet it.
-        """
-        body = {**request, "max_tokens": 0}
-        try:
-            with open_client(self._environ, self._idle_timeout_s, self._transport, self._family) as client:
-                found = self._send(body, NotedRequest(lambda _: None, body), lambda _: None, client)
-        except (RunnerError, OSError) as error:
-            return Fault(kind=FaultKind.INFRA, message=name_cause(error))
-        return self._clean(found) if isinstance(found, Fault) else found
-
     def _clean(self, fault: Fault) -> Fault:
         """Leave out of an endpoint's words what it was told in confidence."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))

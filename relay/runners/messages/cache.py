@@ -70,10 +70,6 @@ class CacheWatch:
         self._messages += [_digest_message(message) for message in request["messages"][len(self._messages) :]]
         return broken
 
-    def refresh(self, at: float) -> None:
-        """Note that the entries of the last request live from here on, on the clock of `check`."""
-        self._at = at
-
     def _find_change(self, request: Mapping[str, Any], model: str) -> str:
         before, now = dict(_digest_parts(*self._sent)), dict(_digest_parts(request, model))
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]

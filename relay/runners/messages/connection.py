@@ -42,8 +42,6 @@ class RequestPart(StrEnum):
     AUTOMATIC_CACHE = "cache_control of the request"
     """The last block is marked instead."""
     MARKS = "cache_control"
-    REFRESH = "max_tokens: 0"
-    """A whole request that relay can do without."""
 
 
 _NAMED = (
@@ -208,12 +206,6 @@ class Api(Protocol):
 
         Contract: never raises for what an endpoint or a signal does. `meanwhile` is called on the caller's thread, at
         most once, when there is nothing to do but to wait for the answer.
-        """
-
-    def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
-        """Send a request once more with nothing to be generated.
-
-        Contract: as `send`; in a thread.
         """
 
 

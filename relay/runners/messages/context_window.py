@@ -14,7 +14,6 @@ from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
 from relay.runners.messages.connection import ApiConnection, RequestPart
 from relay.runners.messages.faults import Fault, FaultKind, RetryPolicy
-from relay.runners.messages.warmer import Warmer, WarmPrompt
 from relay.runners.messages.wire_notes import describe_result
 from relay.runners.turns import fit_answer
 from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
@@ -195,14 +194,12 @@ class ContextWindow:
         self._others: dict[str, Price | None] = {}  # unasked ones that answered
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens
-        self.warmer = Warmer(connection, spec.waits, self._find_price)
         self.begin(History())
 
     def begin(self, history: History) -> None:
         """Go on with this history: to the endpoint a new conversation, of which nothing is measured yet."""
         self.history = history
         self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
-        self.warmer.forget()
         gauge = open_gauge(
             window_tokens=self._model.window_tokens, reset_at=self.spec.reset_at, room_tokens=self.max_output_tokens
         )
@@ -228,7 +225,7 @@ class ContextWindow:
         policy = RetryPolicy(max_wait_s=self._connection.max_wait_s)
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
-            started, request, at = self._connection.clock(), self._render_request(), self._connection.now()
+            started, request = self._connection.clock(), self._render_request()
             result = self._connection.api.send(
                 request, on_block=self._show, keep=self.spec.keep, meanwhile=self._make_ready
             )
@@ -238,8 +235,6 @@ class ContextWindow:
                 self._connection.dialect.answered, self._answered_s = True, duration_s
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
-                self._hold(result, request, at)
-                self.warmer.look()
                 return make_sendable(result, self.history.call_ids)
             if self._adapt(result, request):
                 continue
@@ -263,17 +258,13 @@ class ContextWindow:
 
         Where the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
         """
-        fit = fit_answer(self.spec.check_budget, self._least_prompt_tokens, self.max_output_tokens)
+        fit = fit_answer(self.spec.check_budget, self.gauge.least_tokens, self.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens if isinstance(fit, str) else fit
         return SessionOutcome(end=SessionEnd.BUDGET, detail=fit) if isinstance(fit, str) else None
 
     def check_longest(self) -> str | None:
         """Say why a request for the longest answer must not be sent; None when it may."""
-        return self.spec.check_budget(self._least_prompt_tokens, self.max_output_tokens)
-
-    @property
-    def _least_prompt_tokens(self) -> int:
-        return self.gauge.least_tokens + self.warmer.pending_tokens
+        return self.spec.check_budget(self.gauge.least_tokens, self.max_output_tokens)
 
     def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
         """Leave out what the endpoint refuses and relay can do without; False where there is nothing of the kind."""
@@ -381,26 +372,6 @@ class ContextWindow:
         broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
         if broken is not None:
             self._connection.observe(broken)
-
-    def _hold(self, answer: Answer, request: Mapping[str, Any], at: float) -> None:
-        """Have what was sent kept in the cache while the run waits, where it is there."""
-        usage, takes = answer.usage or Usage(), self._connection.dialect.takes
-        budget = (request.get("thinking") or {}).get("type") == "enabled"  # is below max_tokens, which would be 0
-        if not usage.prompt_tokens or budget or self._doubted or not takes(RequestPart.REFRESH):
-            self.warmer.forget()
-            return
-        self.warmer.hold(
-            WarmPrompt(
-                request=request,
-                turn=self.turn,
-                tokens=usage.prompt_tokens,
-                window_tokens=self._model.window_tokens,
-                cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
-                hour=usage.cache_write_1h_tokens > 0 or (bool(self._ttl) and takes(RequestPart.HOUR)),
-                at=at,
-                note=self._cache.refresh,
-            )
-        )
 
     def _find_price(self, model: str) -> Price | None:
         """Return the price of the model that answers."""

@@ -5,7 +5,7 @@ what a model or an endpoint does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
 
@@ -65,8 +65,7 @@ class ApiRunner:
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
         """Return a fresh session; nothing is sent yet."""
         conversation = Conversation(self.connection, spec, self.get_model(spec.model))
-        with conversation.staying_warm():
-            yield conversation
+        yield conversation
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""
@@ -118,10 +117,6 @@ class Conversation:
         self._noticed = False
         self._first_turn = self._context.turn
 
-    def staying_warm(self) -> AbstractContextManager[None]:
-        """Keep what the model was told in the endpoint's cache while the run waits."""
-        return self._context.warmer.serving()
-
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
         if self._context.history.ends_in_notice:
@@ -131,8 +126,6 @@ class Conversation:
         while outcome is None:
             outcome = self._check_before_request() or self._step()
         self.end = outcome.end
-        if outcome.end is not SessionEnd.FINISHED:
-            self._context.warmer.forget()  # nothing more will be asked
         return outcome
 
     def _step(self) -> SessionOutcome | None:

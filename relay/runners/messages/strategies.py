@@ -79,8 +79,7 @@ class Continuous:
         """Return the session that is open, or a fresh one where there is none or it cannot go on."""
         spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
         conversation = self._continue(spec)
-        with conversation.staying_warm():
-            yield conversation
+        yield conversation
         self._kept = (spec, conversation) if conversation.end in _ENDED_WELL else None
 
     def _continue(self, spec: SessionSpec) -> Conversation:
