@@ -157,7 +157,7 @@ def test_what_is_cited_is_there():
 
 
 def test_modules_that_are_named_are_there():
-    """A docstring that names a module, or what is in it, leads a reader there; so do README and AGENTS.md."""
+    """A docstring that names a module, or what is in it, leads a reader there; so do README, AGENTS.md and docs/."""
     named = [
         (name_of(path), name)
         for path in SOURCES
@@ -166,8 +166,8 @@ def test_modules_that_are_named_are_there():
     ]
     paths = [
         (page, name)
-        for page in ("README.md", "AGENTS.md")
-        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", (ROOT / page).read_text())
+        for page in (ROOT / "README.md", ROOT / "AGENTS.md", *(ROOT / "docs").rglob("*.md"))
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text())
         if not any((ROOT / base / name).exists() for base in ("", "relay")) and not name.startswith("app/")
     ]
 

@@ -41,5 +41,5 @@ def test_all_packages_of_an_extra_are_named(name):
 
 def test_nobody_is_sent_to_a_package_of_another_project():
     """Neither is published: `relay` is another project, and there is no `relay-build`."""
-    places = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "relay").rglob("*.py")]
+    places = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "relay").rglob("*.py")]
     assert [place for place in places if re.search(r"install '?\"?relay(?:-build)?\[", place.read_text())] == []
