@@ -1,7 +1,6 @@
 """README.md and docs/: short, linked, and without a command or an option that there is not."""
 
 import re
-import shlex
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from relay.cli.main import LazyGroup
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TASKS = [ROOT / "README.md", ROOT / "docs/tutorial.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+CITED = [page for page in PAGES if page.name not in {"AGENTS.md", "index.md", "style.md"}]
 
 
 def name_of(page: Path) -> str:
@@ -19,10 +18,12 @@ def name_of(page: Path) -> str:
 
 
 def find_commands(page: Path) -> list[list[str]]:
-    """Return the words behind `relay` for each line of a page's shell blocks that starts with it."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("relay ")]
-    return [shlex.split(line, comments=True)[1:] for line in lines]
+    """Return the words behind `relay` of each code span, and of each line of a shell block, that begins with it."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.partition("  #")[0] for block in blocks for line in block.splitlines()]
+    spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    return [words.split()[1:] for words in (*lines, *spans) if re.match(r"relay [a-z]", words)]
 
 
 def anchor(heading: str) -> str:
@@ -55,17 +56,37 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
-def test_the_readme_leads_to_each_task():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [name_of(page) for page in TASKS[1:] if f"({name_of(page)})" not in readme] == []
+@pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
+def test_each_page_is_reached_from_the_first(start):
+    place = ROOT / start
+    linked = {(place.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", place.read_text("utf-8"))}
+    assert [name_of(page) for page in CITED if page != place and page not in linked | {ROOT / "README.md"}] == []
 
 
-@pytest.mark.parametrize("page", TASKS, ids=name_of)
+def list_options(command: click.Command, context: click.Context, words: list[str]) -> set[str]:
+    """Return the options of a command, and of those of its commands that the words name."""
+    found = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    if isinstance(command, click.Group):
+        named = set(re.findall(r"[a-z]+", words[0])) if words else set()
+        assert named <= set(command.list_commands(context)), words
+        inner = [command.get_command(context, name) for name in named]
+        found |= {name for one in inner if one for name in list_options(one, context, [])}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_and_their_options_are_there(page):
     context = click.Context(LazyGroup())
     for words in find_commands(page):
         command = LazyGroup().get_command(context, words[0])
         assert command is not None, words
-        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        typed = {word.partition("=")[0] for word in words[1:] if word.startswith("-")}
-        assert typed - options - {"--help"} == set(), words
+        typed = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words[1:])))
+        assert typed - list_options(command, context, words[1:]) - {"--help"} == set(), words
+
+
+def test_the_reference_has_every_command():
+    text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    context = click.Context(LazyGroup())
+    commands = {name: LazyGroup().get_command(context, name) for name in LazyGroup().list_commands(context)}
+    shown = [name for name, command in commands.items() if command and not command.hidden]
+    assert [name for name in shown if not re.search(rf"^\| .*`(relay )?{name}[ `]", text, re.MULTILINE)] == []

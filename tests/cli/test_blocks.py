@@ -1,0 +1,206 @@
+"""Each shell block of README.md and docs/ is typed into a shell, page by page; one that is not has a reason here.
+
+A page is one story: its blocks run in their order, in one project, with one rehearsed model. `Story` says what was
+there before, what a person does between two blocks, and how commands end that are to end otherwise than with 0.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from relay.base.errors import ExitCode
+from tests.scripts import serving
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PATIENCE_S = 240
+
+NOT_RUN = {
+    "make demo": "it makes an environment; tests/demo/ plays what it starts",
+    "python3 -m venv ~/.venvs/relay && ~/.venvs/relay/bin/pip install '.[report]'": "it needs a package registry",
+    "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
+    "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
+    "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",
+}
+"""The first line of each block that no test types, and why."""
+
+STAND_INS = {"your/repository": "project", "KEY=…": "KEY=k", "NAME-OF-THE-MODEL": "claude-opus-5-5"}
+"""What a person replaces by words of their own."""
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+After: none
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+
+
+def act(name: str, **given: object) -> dict[str, object]:
+    """Return a turn with one tool call."""
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def say(word: str, number: int) -> dict[str, object]:
+    """Return a session that does a phase of the plan."""
+    turns = [act("write", path=f"{word}.txt", content=word), act("tick", item=f"{number}.1", evidence="grep finds it")]
+    return {"when": {"first_message_contains": f"Say {word}"}, "turns": [*turns, {"text": f"Commit: Say {word}"}]}
+
+
+HELLO, WORLD = say("hello", 1), say("world", 2)
+SMALL_WORLD = {**WORLD, "when": {"first_message_contains": "Small world"}}
+
+
+def pretend(number: int) -> dict[str, object]:
+    """Return a session that claims a phase's item and does nothing."""
+    return {"turns": [act("tick", item=f"{number}.1", evidence="it is not so"), {"text": "Done.", "repeat": 4}]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What a page's blocks are typed into."""
+
+    sessions: tuple[Mapping[str, object], ...] = ()
+    plan: str = PLAN
+    """Empty: no plan, in a project beside the directory that the page begins in."""
+    before: str = ""
+    """Commands that make the situation."""
+    config: str = ""
+    """The user's settings."""
+    between: Mapping[str, str] = field(default_factory=dict)
+    """What a person types before the block that begins with a line."""
+    codes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """How the lines of the block that begins with a line end, where not all with 0."""
+
+
+SMALLER = """\
+## Small world
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+
+## Moon
+Verify: `grep -q moon moon.txt`
+- [ ] Say moon — moon.txt
+"""
+STORIES = {
+    "README.md": Story(plan=""),
+    "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
+    "docs/how-to/agents.md": Story(codes={"relay agents": (ExitCode.USER,)}),  # there is none
+    "docs/how-to/ci.md": Story(),
+    "docs/how-to/endpoints.md": Story(sessions=({"turns": [act("echo", word="relay"), {"text": "Relay."}]},)),
+    "docs/how-to/exit-4.md": Story(
+        before="relay run --phase 1",
+        sessions=(
+            pretend(1),
+            pretend(2),
+            {"turns": [act("submit_plan", markdown=SMALLER)]},
+            SMALL_WORLD,
+            say("moon", 3),
+        ),
+        between={"relay gate": "echo hello > hello.txt"},
+        codes={
+            "relay run --phase 1": (ExitCode.STOPPED,),
+            "relay status --why": (0, ExitCode.STOPPED),
+            "relay gate": (0, ExitCode.STOPPED),  # phase 1 is committed, and phase 2 is red
+        },
+    ),
+    "docs/how-to/mac.md": Story(sessions=(HELLO, WORLD)),
+    "docs/how-to/night.md": Story(
+        before="relay run --phase 1", sessions=(HELLO,), config='notify = [{ command = ["true"] }]'
+    ),
+    "docs/how-to/pre-commit.md": Story(
+        before="printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        sessions=(HELLO, WORLD),
+        codes={"relay gate --hooks": (ExitCode.STOPPED,)},  # nothing says hello yet
+    ),
+    "docs/how-to/review.md": Story(
+        before="relay run --phase 1", sessions=(HELLO, {"turns": [act("report_findings", findings=[])]})
+    ),
+    "docs/how-to/services.md": Story(codes={"relay gate": (ExitCode.STOPPED, 0)}),
+    "docs/how-to/several-machines.md": Story(
+        before="git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main",
+        sessions=(HELLO, WORLD),
+    ),
+    "docs/how-to/several-phases.md": Story(sessions=(HELLO, WORLD)),
+}
+
+
+def find_blocks(page: Path) -> list[str]:
+    """Return the shell blocks of a page, in their order."""
+    return re.findall(
+        r"^ *```(?:sh|bash|console)\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+def begin(block: str) -> str:
+    return block.partition("\n")[0]
+
+
+def replace(line: str) -> str:
+    """Return a line with words in place of those that a person replaces."""
+    for words, stand_in in STAND_INS.items():
+        line = line.replace(words, stand_in)
+    return line
+
+
+def test_each_block_is_run_or_has_a_reason():
+    blocks = {str(page.relative_to(ROOT)): find_blocks(page) for page in PAGES}
+    typed = {name for name, found in blocks.items() if any(begin(block) not in NOT_RUN for block in found)}
+    assert typed == set(STORIES)
+    firsts = {begin(block) for found in blocks.values() for block in found}
+    assert set(NOT_RUN) - firsts == set()
+
+
+@pytest.fixture
+def shell(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> Callable[..., list[tuple[str, int]]]:
+    """Type lines into one shell; return each with how it ended."""
+    place = project.parent / "bin"
+    place.mkdir()
+    (place / "relay").write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+    (place / "relay").chmod(0o755)
+
+    def run(lines: list[str], start: Path, env: Mapping[str, str]) -> list[tuple[str, int]]:
+        ends = project.parent / "ends"
+        text = "\n".join(f"{line}\necho $? >> {shlex.quote(str(ends))}" for line in lines)
+        given = {**environ, **env, "PATH": f"{place}:{environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run(
+            ["bash", "-u", "-c", text], cwd=start, env=given, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=True
+        )  # pytest shows what it prints
+        return list(zip(lines, map(int, ends.read_text().split()), strict=True))
+
+    return run
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_page_runs_as_it_is_typed(name, shell, project, commit, tmp_path):
+    story = STORIES[name]
+    if story.plan:
+        (project / "PLAN.md").write_text(story.plan)
+        commit()
+    config = tmp_path / "home/.config/relay/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(story.config)
+    blocks = [block for block in (story.before, *find_blocks(ROOT / name)) if block and begin(block) not in NOT_RUN]
+    wanted: list[tuple[str, int]] = []
+    for block in blocks:
+        first = begin(block)
+        if first in story.between:
+            wanted.append((story.between[first], 0))
+        lines = [replace(line) for line in block.splitlines()]
+        wanted += zip(lines, map(int, story.codes.get(first, (0,) * len(lines))), strict=True)
+    sessions = story.sessions or ({"turns": [{"text": "Nobody asks me."}]},)
+    with serving(json.dumps({"model": "claude-opus-5-5", "sessions": sessions})) as (server, env):
+        ended = shell([line for line, _ in wanted], project if story.plan else project.parent, env)
+    assert ended == wanted
+    assert [*server.errors, *(server.unplayed if story.sessions else ())] == []
