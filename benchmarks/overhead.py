@@ -37,7 +37,7 @@ from relay.session.usage import Spent
 from relay.session.values import ToolSpec
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, open_leg
-from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 
 HERE = Path(__file__).resolve().parent
 PHASE_CALLS = 2

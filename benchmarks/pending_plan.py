@@ -12,8 +12,7 @@ from parse_plan import write_plan
 from relay.ledger import Claim, Ledger, Source, append_entry
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PendingPlan
-from relay.tools.claims import run_amend
-from relay.tools.notes import LegNotes
+from relay.tools.claims import LegNotes, run_amend
 
 _ITEMS = 64
 _ROWS = ((0, 0), (10, 0), (20, 0), (40, 0), (200, 0), (0, 4), (40, 4))

@@ -10,7 +10,7 @@ import pytest
 from relay.prompts.texts import render_planner_system, render_runner_system
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolSpec
-from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_TOKENS = 1_700
@@ -36,7 +36,7 @@ def test_tools_and_role_fit_their_budget(system: str, tools: tuple[ToolSpec, ...
 PROGRAM = """
 import json
 from relay.prompts.texts import render_planner_system, render_runner_system
-from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 print(render_runner_system("rules"), render_planner_system("rules", line_tokens=100_000))
 for spec in (*RUNNER_SPECS, *PLANNER_SPECS):
     print(spec.name, spec.description, json.dumps(spec.input_schema))

@@ -25,10 +25,8 @@ from relay.runners.base import Callbacks, Session
 from relay.session.shapes import ShownFinding
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
-from relay.tools.output import ToolAnswer
-from relay.tools.specs import JUDGE_FINDINGS, REPORT_FINDINGS
-from relay.tools.toolbox import build_reader_tools, refuse_secrets
-from relay.tools.workspace import Workspace
+from relay.tools.toolbox import JUDGE_FINDINGS, REPORT_FINDINGS, build_reader_tools, refuse_secrets
+from relay.tools.workspace import ToolAnswer, Workspace
 
 MAX_FINDINGS = 32
 """Of one round. Source: the ReportFindings tool of Claude Code."""

@@ -17,9 +17,16 @@ from typing import Any
 from relay.base.replacement import replace_with_file
 from relay.base.tree import make_look, take_look
 from relay.base.walk import Location, enter_all
-from relay.tools.notes import Keep, LegNotes
-from relay.tools.output import ToolAnswer, open_outputs
-from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_writable
+from relay.tools.claims import Keep, LegNotes
+from relay.tools.workspace import (
+    RefusedError,
+    ToolAnswer,
+    Workspace,
+    locate,
+    open_outputs,
+    open_regular,
+    require_writable,
+)
 
 
 def require_target(place: Location) -> None:

@@ -33,10 +33,9 @@ from relay.sandbox.run import open_sandbox
 from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
-from relay.tools.output import ToolAnswer, finish
 from relay.tools.server_links import AddressLink, ProgramLink, ServerError, ServerLink
 from relay.tools.toolbox import Toolbox
-from relay.tools.workspace import Workspace
+from relay.tools.workspace import ToolAnswer, Workspace, finish
 
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
 """Finds the program as every command is found."""

@@ -23,9 +23,8 @@ from relay.sandbox.confined_run import Standby
 from relay.sandbox.output import render_output
 from relay.sandbox.policy import Level
 from relay.sandbox.process import CommandResult
-from relay.tools.notes import LookFirst
-from relay.tools.output import ToolAnswer, reserve_output
-from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
+from relay.tools.claims import LookFirst
+from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, ToolAnswer, Workspace, reserve_output
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

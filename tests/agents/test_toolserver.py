@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay.runners.agents.toolserver import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, open_toolserver
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.specs import HAND_OFF, TICK
+from relay.tools.toolbox import HAND_OFF, TICK
 
 
 def offer(result=None, told=None):

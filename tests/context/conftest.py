@@ -25,7 +25,7 @@ from relay.session.events import Event
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import find_price
 from relay.session.values import SessionOutcome, ToolCall, ToolResult
-from relay.tools.specs import RUNNER_SPECS
+from relay.tools.toolbox import RUNNER_SPECS
 
 
 @dataclass

@@ -17,7 +17,7 @@ from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResul
 from relay.store.legs import OpenLeg
 from relay.store.trailers import ENDED, ERROR, PROPOSED, WAIT_UNTIL
 from relay.tools import claims
-from relay.tools.notes import LegNotes
+from relay.tools.claims import LegNotes
 from relay.tools.toolbox import Toolbox
 from tests.scripted import Act, ScriptedRunner, make_sessions
 

@@ -14,11 +14,9 @@ from relay.plan.parse import parse_plan
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.notes import LegNotes
-from relay.tools.output import ToolAnswer
-from relay.tools.specs import SUBMIT_PLAN
-from relay.tools.toolbox import Toolbox, build_reader_tools, build_runner_tools
-from relay.tools.workspace import Workspace
+from relay.tools.claims import LegNotes
+from relay.tools.toolbox import SUBMIT_PLAN, Toolbox, build_reader_tools, build_runner_tools
+from relay.tools.workspace import ToolAnswer, Workspace
 
 LIMITS = Limits(timeout_s=20.0)
 

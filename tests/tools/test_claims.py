@@ -4,7 +4,7 @@ import pytest
 
 from relay.ledger import Source
 from relay.plan.parse import parse_plan
-from relay.tools.notes import Amendment, HandOff, Record
+from relay.tools.claims import Amendment, HandOff, Record
 
 
 def test_a_tick_is_a_claim(bench):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from relay.session.tokens import estimate_tokens
-from relay.tools.specs import READ
+from relay.tools.toolbox import READ
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from relay.sandbox.policy import Level
-from relay.tools.output import ToolAnswer
+from relay.tools.workspace import ToolAnswer
 
 
 def test_the_exit_code_comes_first(bench):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
-from relay.tools.toolbox import check_input
+from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS, check_input
 
 BUDGET_TOKENS = 1_250
 

@@ -31,7 +31,7 @@ from relay.store.legs import render_wait
 from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
-from relay.tools.notes import LegNotes, Record
+from relay.tools.claims import LegNotes, Record
 
 MAX_TOLD = 5
 """Claims named at once; more say that the file is cited as a whole."""
@@ -161,7 +161,7 @@ class Keeper:
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
     def keep_found(self, path: str) -> bool:
-        """Store what somebody else saved at a path since the last snapshot; a `relay.tools.notes.Keep`."""
+        """Store what somebody else saved at a path since the last snapshot; a `relay.tools.claims.Keep`."""
         repo, last = self._ctx.repo, self._get_last()
         if not is_newest(repo, last):
             self._look_at_all(last)
@@ -170,7 +170,7 @@ class Keeper:
         return path in self._foreign
 
     def begin_look(self) -> Callable[[], None]:
-        """Begin to look for what somebody else saved before a command runs; a `relay.tools.notes.LookFirst`."""
+        """Begin to look for what somebody else saved before a command runs; a `relay.tools.claims.LookFirst`."""
         repo, last = self._ctx.repo, self._get_last()
         find = begin_find_newer(repo, last) if is_newest(repo, last) else None
 

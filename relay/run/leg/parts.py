@@ -17,7 +17,7 @@ from relay.run.leg.start import Handover
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.store.refs import list_beside
-from relay.tools.notes import LegNotes
+from relay.tools.claims import LegNotes
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
 from relay.store.legs import render_end, render_proposal, render_wait
-from relay.tools.notes import LegNotes
+from relay.tools.claims import LegNotes
 from relay.tools.toolbox import Toolbox
 
 # One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.

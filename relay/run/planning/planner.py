@@ -57,8 +57,7 @@ from relay.store.inbox import drop_words, read_words
 from relay.store.session_spend import drop_spent
 from relay.store.spend import PlanningRecord
 from relay.store.spend_records import begin_planning, save_plan_usage, save_rejected_plan
-from relay.tools.specs import ASK, SUBMIT_PLAN
-from relay.tools.toolbox import build_reader_tools, refuse_secrets
+from relay.tools.toolbox import ASK, SUBMIT_PLAN, build_reader_tools, refuse_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ from relay.run.planning.sizes import PhaseSize, suggest_parts
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
 from relay.setup.context import Ask
 from relay.store.inbox import Said
-from relay.tools.output import ToolAnswer
-from relay.tools.workspace import RefusedError
+from relay.tools.workspace import RefusedError, ToolAnswer
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
