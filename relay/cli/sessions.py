@@ -87,21 +87,6 @@ def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = (
     )
 
 
-def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
-    """Ask, at a terminal, whether another agent's rules are to be read where the repository has none of its own."""
-    from relay.setup.rules import load_repository_rules
-
-    settings = request.settings
-    if as_json or "rules" in settings.ablate or not has_person():
-        return request
-    name = next(iter(load_repository_rules(request.repo.root, settings).unread), "")
-    if not name or not click.confirm(f"There is no AGENTS.md. Take {name} for this repository's rules?", default=True):
-        return request
-    say(f'rules_fallback_names = ["{name}"] in relay.toml says so for every run')
-    origins = {**settings.origins, "rules_fallback_names": "your answer"}
-    return replace(request, settings=replace(settings, rules_fallback_names=(name,), origins=origins))
-
-
 def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
     """Keep that the user approves of a repository's setup commands; ask, at a terminal, where nobody has said so."""
     from relay.setup.preconditions import find_unapproved, save_approval
@@ -164,7 +149,7 @@ def run_sessions(
     from relay.setup.observers import note_refusal
     from relay.setup.open import open_run
 
-    request, began = ask_for_rules(request, as_json=as_json), time.time()
+    began = time.time()
     prepare_process()
     interrupts = Interrupts()
     view = view or make_view(json=as_json, stream=sys.stdout)

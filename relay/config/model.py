@@ -197,9 +197,9 @@ class Settings:
     otel_endpoint: str | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``) that a run sends its
     spans and metrics to while it is at work, as `relay report --otel` does; nothing of its content. Yours alone."""
-    rules_fallback_names: tuple[str, ...] = ()
-    """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``. A repository may name files
-    of text (``.md``, ``.mdc``, ``.txt``, ``.rst``) and such as ``.cursorrules``."""
+    rules_fallback_names: tuple[str, ...] = ("CLAUDE.md", "GEMINI.md")
+    """Rules files to read where a folder has no AGENTS.md; the first one that is there counts. An empty list reads
+    AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
     rules_max_bytes: int = 32 * 1024
     """Bytes of all rules files together; 0 switches them off."""
     rules_root_markers: tuple[str, ...] = (".git",)

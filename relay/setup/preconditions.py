@@ -444,7 +444,7 @@ def _advise(rules: Rules) -> str:
     """Say what helps where rules are cut or missing; how other agents' are read is among the warnings."""
     if any(file.truncated or file.omitted for file in rules.files):
         return "shorten them, or raise rules_max_bytes"
-    return "" if rules.files or rules.unread else "relay init writes one to start from"
+    return "" if rules.files or rules.warnings else "relay init writes one to start from"
 
 
 def check_all(request: RunRequest) -> Iterator[Finding]:

@@ -30,10 +30,10 @@ GLOBAL_SEPARATOR = "\n\n--- project-doc ---\n\n"
 MAX_FOLDERS = 500
 """Folders of one phase that are looked at."""
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
-_OTHERS = ("CLAUDE.md", "GEMINI.md", "WARP.md", ".cursorrules")
-"""Other agents' rules, which can be read in the place of AGENTS.md."""
+_OTHERS = ("WARP.md", ".cursorrules")
+"""Rules of other agents that `rules_fallback_names` can name. A session may write them, so none is read by default."""
 _OTHER_PLACES = (".github/copilot-instructions.md", ".cursor/rules", ".kiro/steering")
-"""Those which cannot."""
+"""Rules of other agents that relay cannot read."""
 _EXAMPLE = (
     "AGENTS.md is the example that relay init put here, and each session pays for its words: say in it how this "
     "project is built and tested"
@@ -64,8 +64,6 @@ class Rules:
     """In the order of the text: the user's own, then from the root down."""
     warnings: tuple[str, ...] = ()
     """What was cut, skipped or could not be read, one line each."""
-    unread: tuple[str, ...] = ()
-    """Other agents' rules that stand in the root and could be read, where the project has none of its own."""
 
     @property
     def project_bytes(self) -> int:
@@ -112,15 +110,15 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
     is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
     if is_chosen or any(not file.path.startswith("/") for file in rules.files):
         return rules
-    unread = tuple(name for name in _OTHERS if (root / name).is_file())
-    return replace(rules, unread=unread, warnings=(*rules.warnings, *_describe_unread(root, unread)))
+    return replace(rules, warnings=(*rules.warnings, *_describe_unread(root)))
 
 
-def _describe_unread(root: Path, unread: tuple[str, ...]) -> Iterator[str]:
+def _describe_unread(root: Path) -> Iterator[str]:
+    """Say which rules of other agents relay does not read, where the repository has no rules of its own."""
     places = [place for place in _OTHER_PLACES if os.path.lexists(root / place)]
-    if unread:
-        way = f'rules_fallback_names = ["{unread[0]}"] in relay.toml has it read'
-        yield f"there is no AGENTS.md, and {unread[0]} is not read: {way}"
+    if unread := next((name for name in _OTHERS if (root / name).is_file()), ""):
+        way = f'rules_fallback_names = ["{unread}"] in relay.toml has it read'
+        yield f"there is no AGENTS.md, and {unread} is not read: {way}"
     elif places:
         yield f"there is no AGENTS.md, and {', '.join(places)} cannot be read: put what counts into AGENTS.md"
 

@@ -167,22 +167,35 @@ def test_a_name_of_credentials_is_no_rules_file(root: Path) -> None:
     assert (rules.text, rules.warnings) == ("be brief", (".netrc may hold secrets; it is left out",))
 
 
-def test_other_agents_rules_are_named_where_there_are_no_own_ones(root: Path) -> None:
-    """With the setting that has them read; once that is set, or AGENTS.md is there, nothing is said."""
+def test_where_there_is_no_agents_md_the_rules_of_claude_then_those_of_gemini_are_read(root: Path) -> None:
+    make(root, {"GEMINI.md": "two"})
+    assert load_repository_rules(root, Settings()) == Rules(
+        text="two", files=(RuleFile(path="GEMINI.md", bytes_used=3, bytes_total=3),)
+    )
+    make(root, {"CLAUDE.md": "one", "a/CLAUDE.md": "of a"})
+    assert load_repository_rules(root, Settings()).text == "one"
+    names = Settings().rules_fallback_names
+    assert load_folder_rules(root, ["a/x.py"], max_bytes=100, fallback_names=names).text == "## a/CLAUDE.md\n\nof a"
+    none = Settings(rules_fallback_names=(), origins={"rules_fallback_names": "relay.toml"})
+    assert load_repository_rules(root, none) == Rules()
+    make(root, {"AGENTS.md": "three"})
+    assert load_repository_rules(root, Settings()).text == "three"
+
+
+def test_other_rules_are_named_with_the_setting_that_has_them_read(root: Path) -> None:
+    """Where a repository has rules of its own, or the setting is made, nothing is said."""
     make(root, {".kiro/steering/product.md": "one"})
     said = load_repository_rules(root, Settings())
-    assert (said.text, said.unread) == ("", ())
-    assert said.warnings == (
-        "there is no AGENTS.md, and .kiro/steering cannot be read: put what counts into AGENTS.md",
+    assert (said.text, said.warnings) == (
+        "",
+        ("there is no AGENTS.md, and .kiro/steering cannot be read: put what counts into AGENTS.md",),
     )
-    make(root, {"CLAUDE.md": "two"})
-    said = load_repository_rules(root, Settings())
-    assert (said.text, said.unread) == ("", ("CLAUDE.md",))
-    way = 'rules_fallback_names = ["CLAUDE.md"] in relay.toml has it read'
-    assert said.warnings == (f"there is no AGENTS.md, and CLAUDE.md is not read: {way}",)
-    none = Settings(origins={"rules_fallback_names": "relay.toml"})
-    assert load_repository_rules(root, none) == Rules()
-    read = Settings(rules_fallback_names=("CLAUDE.md",), origins={"rules_fallback_names": "relay.toml"})
+    make(root, {".cursorrules": "two"})
+    way = 'rules_fallback_names = [".cursorrules"] in relay.toml has it read'
+    assert load_repository_rules(root, Settings()).warnings == (
+        f"there is no AGENTS.md, and .cursorrules is not read: {way}",
+    )
+    read = Settings(rules_fallback_names=(".cursorrules",), origins={"rules_fallback_names": "relay.toml"})
     assert load_repository_rules(root, read).text == "two"
     make(root, {"AGENTS.md": "three"})
     assert load_repository_rules(root, Settings()).warnings == ()

@@ -298,7 +298,7 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
         "no AGENTS.md here",
         "relay init writes one to start from",
     )
-    (tmp_path / "AGENTS.md").rename(tmp_path / "CLAUDE.md")
+    (tmp_path / "AGENTS.md").rename(tmp_path / ".cursorrules")
     (tmp_path / "AGENTS.md").write_bytes(get_shipped("templates/AGENTS.md").read_bytes())
     example = check_rules(load_repository_rules(tmp_path, Settings()))
     assert (example.state, "is the example that relay init put here" in example.details[0]) == (State.WARNING, True)
@@ -306,7 +306,7 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
 
     unread = check_rules(load_repository_rules(tmp_path, Settings()))
     assert (unread.state, unread.words, unread.hint) == (State.WARNING, "no AGENTS.md here", "")
-    assert 'rules_fallback_names = ["CLAUDE.md"]' in unread.details[0]
+    assert 'rules_fallback_names = [".cursorrules"]' in unread.details[0]
 
 
 def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
