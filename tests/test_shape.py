@@ -111,10 +111,10 @@ def test_git_is_spoken_in_two_rooms():
     known = {
         "relay/cli/pr.py": {"config"},  # asked which remote a branch has
         "relay/rehearsal/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
-        "relay/run/review_range.py": {"rev-parse"},
+        "relay/run/commit/review.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
         "relay/run/commit/disclosures.py": {"cat-file"},
-        "relay/setup/agents.py": {"init"},  # a repository of the trial's own
+        "relay/setup/trials.py": {"init"},  # a repository of the trial's own
     }
 
     assert [(name, found) for name, found in words.items() if not found <= known.get(name, set())] == []

@@ -13,8 +13,8 @@ from relay.cli.screen import say, say_document
 
 if TYPE_CHECKING:
     from relay.config import Settings
-    from relay.setup.agents import AgentFound
     from relay.setup.preconditions import Finding
+    from relay.setup.trials import AgentFound
 
 _ALL = "all"
 _SHOWN = ("name", "title", "version", "tested", "usage", "steering", "tools", "login")
@@ -37,8 +37,8 @@ def command(*, tried: str | None, as_json: bool) -> int:
     Each runs in relay's sandbox as a whole, with the key held outside of it. Exit status 1 when none is installed; with
     --try, when the one that was named does not work here, or none does.
     """
-    from relay.setup.agents import examine_agents
     from relay.setup.place import find_settings, get_place
+    from relay.setup.trials import examine_agents
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({}, os.environ, place.root, plan=None)
@@ -93,8 +93,8 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     from relay.runners.registry import list_runners
     from relay.sandbox.bwrap import find_bwrap
     from relay.sandbox.memory import prepare_process
-    from relay.setup.agents import try_agent
     from relay.setup.preconditions import State
+    from relay.setup.trials import try_agent
 
     chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
     if not chosen:

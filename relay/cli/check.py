@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.plan.model import Phase, Plan, Violation
     from relay.plan.waves import Waves
-    from relay.run.planning.sizes import PhaseSize
+    from relay.run.planning.submission import PhaseSize
     from relay.session.prices import Price
 
 ASSUMED_WINDOW_TOKENS = 200_000
@@ -90,8 +90,8 @@ def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
     """Say what is wrong with a plan, and roughly what each phase will take.
 
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
-    sizes are estimates: see `relay/run/planning/sizes.py` for the formula. --fix puts lines in where work of the plan
-    holds no box, and changes no line that is there.
+    sizes are estimates: see `relay/run/planning/submission.py` for the formula. --fix puts lines in where work of the
+    plan holds no box, and changes no line that is there.
     """
     place = note_place(plan, needs_repo=False)
     if fix:
@@ -150,8 +150,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
 
 def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]) -> Iterator[Remark]:
     """Yield the phases that wish for a runner that there is not, and those whose runner is missing on this machine."""
-    from relay.runners.registry import list_runners
-    from relay.setup.runners import check_runners
+    from relay.runners.registry import check_runners, list_runners
 
     known, wished = list_runners(settings), dict[str, int]()
     for phase in plan.phases:
@@ -237,7 +236,7 @@ def _from_violation(violation: "Violation", place: Place) -> Remark:
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
     from relay.config.model import MOST_JOBS
     from relay.plan.waves import find_waves
-    from relay.run.planning.sizes import measure_phases
+    from relay.run.planning.submission import measure_phases
     from relay.session.prices import find_price
 
     line = find_line_tokens(settings)
@@ -261,7 +260,7 @@ def find_line_tokens(settings: "Settings") -> int:
 
 def _count_rules(root: Path) -> int:
     """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
-    from relay.run.planning.sizes import iter_sizes
+    from relay.run.planning.submission import iter_sizes
 
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
@@ -381,7 +380,7 @@ def _render_size(checked: Checked, size: "PhaseSize") -> str:
 
 
 def _advise_split(checked: Checked, phase: "Phase", size: "PhaseSize") -> str:
-    from relay.run.planning.sizes import suggest_parts
+    from relay.run.planning.submission import suggest_parts
 
     if phase.in_list:
         from relay.plan.edit import NO_HEADING

@@ -53,8 +53,8 @@ def command(*, model: str | None, runner: str | None, with_settings: bool, as_js
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     from relay.config.model_table import show_user_file
     from relay.runners.registry import get_kind, list_runners
-    from relay.setup.model_trial import estimate_trial, try_model
     from relay.setup.place import find_settings, get_place
+    from relay.setup.trials import estimate_trial, try_model
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings(flags, os.environ, place.root, plan=None)

@@ -71,7 +71,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate, and the hooks where asked for."""
     from relay.cli.views.shapes import make_view
-    from relay.run.gate_trial import find_uncommitted, find_unshown, try_gate, try_hooks
+    from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
     from relay.store.worktrees import lock_worktree
@@ -103,7 +103,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
 def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     """Try a command as a gate; None where that cannot be, which a run says in full."""
     from relay.base.errors import RelayError
-    from relay.run.gate_trial import try_gate
+    from relay.run.commit.hooks import try_gate
     from relay.sandbox.memory import prepare_process
     from relay.setup.observers import make_last_gate
     from relay.setup.workspace import open_own_workspace

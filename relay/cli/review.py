@@ -67,8 +67,8 @@ def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
 
 
 def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_json: bool) -> int:
+    from relay.run.commit.review import get_range, review_range
     from relay.run.review import render_sarif
-    from relay.run.review_range import get_range, review_range
 
     request, place = make_request(SessionKind.REVIEW, options)
     if sarif is not None:

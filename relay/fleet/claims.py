@@ -11,6 +11,7 @@ import hashlib
 import random
 import re
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,12 +23,15 @@ from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
 from relay.git.names import render_ref_part
+from relay.git.notes import read_note, write_note
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.git.repository import Repo
 from relay.store import trailers
 from relay.store.inbox import read_clock
 from relay.store.refs import SEEN_CLAIMS
 
 _WORKER = "Relay-Worker"
+_WORKER_NOTE = "worker"
 _EXPIRES = "Relay-Expires"
 """Seconds since the epoch, by the holder's clock."""
 _LEASE = "Relay-Lease"
@@ -512,3 +516,18 @@ class LeaseClock:
         """Return the seconds until the worker of an unmoved claim counts as dead; 0 or less: it does."""
         now = self._clock()
         return (claim.lease_s or LEASE_S) - (now - self._since.get(claim.commit, now))
+
+
+def find_worker(main: Repo) -> str:
+    """Return this clone's worker name; empty where it never was a worker."""
+    token = read_note(main, _WORKER_NOTE).strip()
+    return f"{socket.gethostname()}-{token}" if token.isalnum() else ""
+
+
+def ensure_worker(main: Repo) -> str:
+    """Return this clone's worker name, made at first use."""
+    if not (name := find_worker(main)):
+        main.make_relay_dir()
+        write_note(main, _WORKER_NOTE, secrets.token_hex(4))
+        name = find_worker(main)
+    return name

@@ -26,8 +26,7 @@ from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.open import new_id
-from relay.setup.repository import hold_worktree
+from relay.setup.open import hold_worktree, new_id
 from relay.store import branches, trailers
 from relay.store.branches import find_in_the_way, move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots

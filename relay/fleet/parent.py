@@ -47,8 +47,8 @@ from relay.run.resume import settle
 from relay.run.selection import Selection
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
-from relay.setup.account import make_meter
 from relay.setup.context import RunContext, RunEnd
+from relay.setup.session import make_meter
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
 from relay.store.spend import read_plan_cost
 

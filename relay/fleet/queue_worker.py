@@ -1,23 +1,60 @@
 """A fleet's worker: takes a ticket, works on its phase in a clone, and queues the phases that waited for it."""
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from relay.base.errors import ExitCode, RelayError
+from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
 from relay.fleet.claims import LeaseClock
-from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
-from relay.fleet.overview import find_tickets
+from relay.fleet.overview import AS_REMOTE, find_tickets
 from relay.fleet.work import WorkEnd, WorkTask, work
-from relay.git.remote import Remote
+from relay.git.lock_journal import clear_stale_locks
+from relay.git.refs import move_ref
+from relay.git.remote import Remote, make_store
+from relay.git.repository import Repo, open_repo
+from relay.git.worktrees import add_worktree
 from relay.session.events import Noticed, Observe
+from relay.store.worktrees import STORE
 
 _LOOK_S = 0.5
+_WORK = "work"
+
+
+def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell: Callable[[str], object]) -> Repo:
+    """Return a work tree on a ticket's branch; finish a clone that a killed worker began.
+
+    Args:
+        folder: Where the worker keeps its clones.
+        ticket: Names the remote and the branch.
+        tell: Takes progress messages of a long first fetch.
+
+    Raises:
+        RepoError: The remote cannot be reached, or has no such branch.
+    """
+    digest = hashlib.sha256(f"{ticket.remote}\0{ticket.branch}".encode()).hexdigest()[:16]
+    place = folder / digest
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / _WORK / ".git").exists():
+        return open_repo(place / _WORK, environ)
+    if not (place / STORE / ".git" / "HEAD").exists():
+        make_store(place, STORE, environ)
+    store = open_repo(place / STORE, environ)
+    # Not to the branch itself: nobody may clear the locks that a killed fetch leaves there.
+    ref, seen = f"refs/heads/{ticket.branch}", f"refs/remotes/origin/{ticket.branch}"
+    Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{seen}")
+    if (tip := store.find_commit(seen)) is None:
+        raise RepoError(f"{ticket.remote} has no branch {ticket.branch}")
+    clear_stale_locks(store)
+    if store.find_commit(ref) is None:
+        move_ref(store, ref, tip, None, reason=AS_REMOTE)
+    add_worktree(store, place / _WORK, ticket.branch)
+    return open_repo(place / _WORK, environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,10 @@ from relay.fleet.claims import (
     NotTaken,
     PhaseClaim,
     describe_claim,
+    ensure_worker,
     is_at_work,
     list_in_turn,
 )
-from relay.fleet.clones import ensure_worker
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, prepare
 from relay.fleet.overview import (
@@ -54,8 +54,8 @@ from relay.git.worktrees import put_on_branch
 from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
-from relay.setup.account import make_meter
-from relay.setup.repository import hold_worktree
+from relay.setup.open import hold_worktree
+from relay.setup.session import make_meter
 from relay.store import branches
 from relay.store.completion import finish_pending
 from relay.store.history import read_relay_commits

@@ -26,7 +26,7 @@ from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan
-from relay.setup.repository import hold_worktree
+from relay.setup.open import hold_worktree
 from relay.store.branches import move_branch
 from relay.store.extra_files import find_changed, watch_sessions
 from relay.store.legs import displace_leg, read_leg

@@ -1,18 +1,16 @@
-"""One phase, from where it goes on to its commit; planning/ is the session that writes the plan before that.
+"""One phase, from where a run goes on to the phase's commit. `planning/` is the session that writes the plan.
 
-Read `loop.py` first; it goes through the others in this order:
+Read `loop.py` first. It calls the others in this order:
 
-    loop.py       ask, settle, leg, decide: round by round; says how a run ends that has nothing left to do
-    resume.py     puts in order what an earlier run, a power loss or a person left
-    selection.py  which phase is next
-    leg/          a session of the phase: what it starts from, how it is driven, what keeps its work
+    loop.py       each round asks git for the state, settles what was left, drives a leg and decides what comes next
+    resume.py     settles what a killed run, a power loss or a person left
+    selection.py  the next phase
+    leg/          a session of the phase: its start, its way to the end, the checkpoints of its work
     commit/       the commit step: gate, checks, review, one commit
-    review.py     fresh sessions that look at a change, and what they find
+    review.py     the two sessions of a review, and their findings
 
-The others are commands, or options, of their own:
+Two modules are commands, or options, of their own:
 
-    hours.py         when a run begins and when it has to stop
-    gate_trial.py    a gate without a session
-    review_range.py  a review of commits
-    rewind.py        back to the green tree before a phase
+    hours.py      the hours in which a run works (``--not-before``, ``--until``)
+    rewind.py     `relay rewind`: back to the green tree before a phase
 """

@@ -6,7 +6,10 @@ one that goes on take the same path.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
@@ -17,11 +20,13 @@ from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import BranchError, Repo
 from relay.plan.coverage import list_conditions
 from relay.plan.model import Phase, Plan
-from relay.run.commit.candidate import PhaseCommit
+from relay.prompts.texts import render_runner_system
+from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
 from relay.run.commit.plan_commit import make_source, put_ticks_aside
 from relay.run.commit.readiness import require_gates
-from relay.run.leg.parts import ask_for_tools, make_parts
-from relay.run.leg.session import Leg, LegKind, LegResult
+from relay.run.commit.step import commit_leg
+from relay.run.leg.keeper import Keeper
+from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume import commit_proposed, settle
 from relay.run.selection import Selection, choose_phase, get_phase
@@ -29,7 +34,7 @@ from relay.session.events import Noticed, RetryScheduled
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
-from relay.setup.installation import ensure_set_up
+from relay.setup.workspace import ensure_set_up
 from relay.store.completion import finish_pending
 from relay.store.extra_files import end_span, watch_sessions
 from relay.store.history import list_doubts, read_plan_commits, read_undone
@@ -37,10 +42,13 @@ from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, find_repeated_error, find_reset, read_leg
 from relay.store.plan_state import Situation, find_done
 from relay.store.plan_versions import EditKind
+from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
 from relay.store.spend import read_plan_cost
 from relay.store.trailers import ENDED
 from relay.store.worktrees import lock_worktree
+from relay.tools.claims import LegNotes
+from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 _SHOWN_DOUBTS = 3
 
@@ -304,3 +312,84 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
 
 def _add_ways(words: str, ways: Hint) -> Hint:
     return (words.removesuffix("."), "; ", ways) if ways else words
+
+
+if TYPE_CHECKING:
+    from relay.tools.servers import Served
+
+
+def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> LegParts:
+    """Return what the leg works with that starts from `handover`; of servers what `ask_for_tools` has found."""
+    notes = LegNotes(
+        plan=handover.briefing.plan,
+        phase=handover.briefing.phase,
+        ledger=handover.pending.ledger,
+        find_beside=partial(list_beside, ctx.repo),
+    )
+
+    def keep(path: str) -> bool:
+        return keeper.keep_found(path)  # made below: it asks what the tools run in the background
+
+    def look() -> Callable[[], None]:
+        return keeper.begin_look()
+
+    own = build_runner_tools(ctx.workspace, notes, keep, look)
+    toolbox = served.add_to(own, ctx.workspace) if served else own
+    keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
+    return LegParts(
+        system=render_runner_system(ctx.rules.text),
+        notes=notes,
+        toolbox=replace(toolbox, run=refuse_secrets(toolbox.run, ctx.secret_values)),
+        keeper=keeper,
+        commit=_make_commit(ctx, handover, notes, keeper),
+    )
+
+
+def ask_for_tools(ctx: RunContext, phase: Phase) -> "Served | None":
+    """Return the tools of the servers that a phase names; None where it names none.
+
+    Raises:
+        PlanError: One of them is not there, and the user has not typed that phases go on all the same.
+    """
+    if not phase.tools:
+        return None
+    from relay.tools.servers import ask_servers
+
+    served = ask_servers(phase.tools, ctx.settings.mcp_servers, ctx.workspace, ctx.environ)
+    if served.missing and not ctx.unchecked:
+        raise PlanError(
+            f"no session was started for phase {phase.id}: {'; '.join(served.missing)}",
+            path=ctx.plan_path,
+            line=phase.line,
+            hint=(DOCTOR, " starts each server; --unchecked works without those that are missing"),
+        )
+    for words in served.notes:
+        ctx.observe(Noticed(text=words))
+    for words in served.missing:
+        ctx.observe(Noticed(text=f"{words}; this phase works without it", warning=True))
+    return served
+
+
+def _make_commit(
+    ctx: RunContext, handover: Handover, notes: LegNotes, keeper: Keeper
+) -> Callable[[Proposal], PhaseCommit | Refused]:
+    def commit(proposal: Proposal) -> PhaseCommit | Refused:
+        candidate = Candidate(
+            phase=handover.briefing.phase,
+            leg=keeper.leg,
+            number=handover.number,
+            pending=keeper.pending,
+            evidence=notes.claims,
+            touched=frozenset(notes.touched_paths),
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject=proposal.subject,
+            status=proposal.status,
+            baton=keeper.render_baton(proposal.gate_words) if proposal.status == "handoff" else "",
+        )
+        made = commit_leg(ctx, candidate)
+        if isinstance(made, PhaseCommit):
+            keeper.show_plan(committed=True)
+        return made
+
+    return commit

@@ -180,7 +180,7 @@ def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) ->
 def settle(ctx: RunContext) -> Situation:
     """Do what has to be done before a session; where a commit was made or a leg was closed, git is asked again.
 
-    The rest is made good as the lock is taken (`relay.setup.repository`), for planning and landing too: processes and
+    The rest is made good as the lock is taken (`relay.setup.open`), for planning and landing too: processes and
     locks that a killed relay left, refs that name what is lost, and the files and index of a commit or a move of the
     branch that was cut off. Until then git says something else than what happened.
 

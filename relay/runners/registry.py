@@ -1,9 +1,10 @@
 """The runners that relay knows, by the word that the setting `runner` has for each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from relay.base.errors import ConfigError, FlagError
 from relay.config import Settings
+from relay.plan.model import Phase, Violation
 from relay.runners.agents.kinds import adapt_profile, make_kind
 from relay.runners.agents.profiles import PROFILES, Profile
 from relay.runners.base import RunnerKind
@@ -51,3 +52,11 @@ def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind] = RUNNER
         kind = FlagError if origin.startswith("--") else ConfigError
         raise kind(f"{origin}: runner: found {name!r}; allowed: {', '.join(known)}")
     return known[name]
+
+
+def check_runners(phases: Sequence[Phase], settings: Settings, known: Mapping[str, RunnerKind]) -> Iterator[Violation]:
+    """Yield a violation for each phase whose ``Runner:`` line names an unknown runner that this run would use."""
+    for phase in phases:
+        if phase.runner and settings.runner_for(phase.runner) not in known:
+            words = f"Runner: found {phase.runner!r}; allowed: {', '.join(known)}"
+            yield Violation(line=phase.runner_line, message=words)

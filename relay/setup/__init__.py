@@ -1,28 +1,23 @@
-"""What has to hold and what is given before any session: the one place where collaborators are made.
+"""Preconditions of a run and its collaborators: this room checks the former and makes the latter.
 
-Begin with `open.py`, which makes what `context.py` names:
+Begin with `open.py`, which makes the values that `context.py` names:
 
-    context.py        what a run is asked for, its collaborators, how it ends
-    open.py           makes all of them, in the order in which a user can repair what is missing
+    context.py        the request for a run, its collaborators, and its end
+    open.py           takes the repository and makes all collaborators
     place.py          repository, settings and plan around the current directory
-    preconditions.py  what has to hold, and in which order it is checked
-    program.py        keeps relay's own code out of reach for sessions
-    installation.py   installs what sessions need
-    repository.py     takes the repository: fit, locked, made good; waits while a person has the run paused
-    workspace.py      what commands may touch, and what tools work on
+    preconditions.py  each precondition, and the order of the checks
+    program.py        keeps relay's own code out of reach of sessions
+    workspace.py      the sandbox of tools and commands; the setup commands that install packages
     rules.py          AGENTS.md
-    runners.py        who runs the sessions
-    account.py        what the plan has cost so far
-    observers.py      who is told of what happens; what a run says first, and how it ended, for `relay status`
+    observers.py      who is told of events; the first words of a run, and its notes for `relay status`
 
-What all sessions share:
+All sessions share:
 
-    session.py        drives one, of whatever kind
-    tape.py           records one, and plays it again
+    session.py        drives one session of any kind, and accounts for its cost
+    tape.py           records a session, and replays it
 
-And what a person looks at without a run:
+Commands without a run:
 
-    doctor.py         everything above
-    agents.py         the agents on this machine, and one of them tried
-    model_trial.py    a model tried on its endpoint
+    doctor.py         shows all preconditions
+    trials.py         tries a model on its endpoint, or an installed agent
 """

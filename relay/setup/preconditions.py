@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
+from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError, within
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.replacement import replace_with_file
 from relay.base.tree import read_start
@@ -36,17 +36,16 @@ from relay.plan.files import find_ledger_path
 from relay.runners.agents.home import find_family, find_login, get_installed
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import RunnerKind
-from relay.runners.registry import list_profiles
+from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
 from relay.sandbox.run import Sandbox
 from relay.sandbox.toolchains import clean_search_path
 from relay.sandbox.veil import lift_veil
 from relay.session.prices import suggest_models
 from relay.session.spend import Meter
-from relay.setup.account import find_price_now, make_meter
 from relay.setup.context import RunRequest
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
-from relay.setup.runners import list_kinds
+from relay.setup.session import find_price_now, make_meter
 from relay.store.branches import find_along
 from relay.store.completion import find_pending_move
 from relay.store.legs import read_leg
@@ -447,6 +446,20 @@ def _advise(rules: Rules) -> str:
     return "" if rules.files or rules.warnings else "relay init writes one to start from"
 
 
+def _list_kinds(request: RunRequest, known: Mapping[str, RunnerKind]) -> tuple[RunnerKind, ...]:
+    """Return the runners of a run.
+
+    Raises:
+        RelayError: One of them does not exist.
+    """
+    with within(request.plan_path):
+        for found in check_runners(request.phases, request.settings, known):
+            hint = "relay agents shows which runners are installed"
+            raise PlanError(found.message, line=found.line, hint=hint)
+    origin = request.settings.origins.get("runner", "default")
+    return tuple(get_kind(name, origin=origin, known=known) for name in request.runners)
+
+
 def check_all(request: RunRequest) -> Iterator[Finding]:
     """Look at everything that a run requires, as far as it can be known without taking or opening anything."""
     yield from check_apart(request)
@@ -465,7 +478,7 @@ def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = No
     kinds: list[RunnerKind] = []
 
     def find_runners() -> str:
-        kinds.extend(list_kinds(request, known))
+        kinds.extend(_list_kinds(request, list_runners(settings) if known is None else known))
         for kind in kinds:
             kind.require(environ, settings)
         return ", ".join(request.runners)

@@ -9,8 +9,8 @@ from relay.base.errors import ExitCode
 from relay.config import ModelSettings, Settings
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profiles import AgentEngine
-from relay.setup.agents import examine_agent, try_agent
 from relay.setup.preconditions import State
+from relay.setup.trials import examine_agent, try_agent
 from tests.agents.conftest import make_profile
 from tests.cli.documents import read_document
 

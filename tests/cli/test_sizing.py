@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay.plan.parse import parse_plan
-from relay.run.planning.sizes import measure_phases, size_phase, suggest_parts
+from relay.run.planning.submission import measure_phases, size_phase, suggest_parts
 from relay.session.tokens import MAX_READ_BYTES
 
 

@@ -13,7 +13,7 @@ from relay.session.prices import PRICES, Budget, cost_usd
 from relay.session.spend import Meter
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.account import Book
+from relay.setup.session import Book
 
 (PRICE,) = (price for price in PRICES if price.model == "claude-opus-5-5")
 

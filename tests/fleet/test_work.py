@@ -19,14 +19,13 @@ from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.cli.work import work_on
 from relay.config import load_settings
-from relay.fleet.claims import Bid, ClaimState, PhaseClaim, name_plan
-from relay.fleet.clones import ensure_clone, ensure_worker
+from relay.fleet.claims import Bid, ClaimState, PhaseClaim, ensure_worker, name_plan
 from relay.fleet.engine import Engine, Placed, Ticket
 from relay.fleet.exchange import begin_shown, note_bid, read_here
 from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
 from relay.fleet.overview import describe_fleet, fetch_plan, open_registry
-from relay.fleet.queue_worker import QueueWorker
+from relay.fleet.queue_worker import QueueWorker, ensure_clone
 from relay.fleet.work import WorkTask, work
 from relay.fleet.worktrees import ensure_job
 from relay.git.remote import Remote, RemoteError

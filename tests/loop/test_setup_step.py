@@ -11,8 +11,8 @@ from relay.base.errors import ConfigError, ExitCode, RepoError
 from relay.config import Settings
 from relay.session.events import GateStarted, SetupFinished, SetupStarted
 from relay.session.values import SessionKind, SessionOutcome
-from relay.setup.installation import ensure_set_up
 from relay.setup.preconditions import find_unapproved, require_approval, save_approval
+from relay.setup.workspace import ensure_set_up
 from relay.store.environment import LOCK_FILES, is_lock_file
 from tests.scripted import Act, ScriptedRunner
 

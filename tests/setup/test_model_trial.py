@@ -12,8 +12,8 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.registry import RUNNERS
 from relay.session.prices import parse_price
-from relay.setup.model_trial import estimate_trial, try_model
 from relay.setup.preconditions import State
+from relay.setup.trials import estimate_trial, try_model
 
 CALL = {"thinking": "hm", "tools": [{"name": "echo", "input": {"word": "relay"}}]}
 TURNS = [CALL, {"text": "Relay."}]

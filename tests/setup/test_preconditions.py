@@ -17,7 +17,7 @@ from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
 from relay.session.values import SessionKind
 from relay.setup import open as opening
-from relay.setup import preconditions, repository
+from relay.setup import preconditions
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import (
     State,
@@ -405,9 +405,9 @@ def test_a_run_requires_the_list_alone_and_each_thing_of_it_is_tried_above(stage
     )
     assert [finding.name for finding in check_all(request)] == [*BROKEN]
 
-    known = vars(preconditions) | vars(preconditions)
+    known = vars(preconditions)
     parts, *required = (
         {name for name in re.findall(r"\bcheck_\w+", inspect.getsource(code)) if name in known}
-        for code in (check_all, opening, repository)
+        for code in (check_all, opening)
     )
     assert set.union(*required) | {"check_all"} == parts

@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from relay.fleet.claims import ClaimState, PhaseClaim, describe_claim, is_at_work
-from relay.fleet.clones import find_worker
+from relay.fleet.claims import ClaimState, PhaseClaim, describe_claim, find_worker, is_at_work
 from relay.fleet.overview import open_registry
 from relay.git.remote import Remote
 from relay.git.repository import Repo

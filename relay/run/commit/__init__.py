@@ -1,15 +1,14 @@
-"""The commit step: what a session claims becomes true here or nowhere.
+"""The commit step: relay checks the claims of a session, then commits code and ticks together, or refuses.
 
-Begin with `step.py`, which goes through the others:
+Begin with `step.py`, which calls the others:
 
-    step.py         what is checked, in which order, and the commit
-    candidate.py    what is offered, and the answer; plan and ledger as the commit would have them
-    readiness.py    which commands are the gate, and whether they can show anything; a phase that is only landed
+    step.py         the order of the checks, and the commit with its message
+    candidate.py    values: a session's work as it is offered, and the answer
+    readiness.py    the commands of a gate, and whether a gate and a commit are possible; phases that only land
     gates.py        the gate and the user's hooks in the sandbox
-    omissions.py    what the commit would not hold, and warnings about boxes whose gate is green
+    omissions.py    files that the commit would lack, and doubts about boxes whose gate is green
     disclosures.py  secrets that the change would disclose, and files that run by themselves on a person's machine
-    review.py       fresh sessions look at the change
-    message.py      the commit's message
-    hooks.py        what a hook's refusal means, and the hooks tried without a commit
-    plan_commit.py  the commits of the plan and the ledger alone
+    review.py       the review before the commit, and `relay review` of any range
+    hooks.py        the meaning of a hook's refusal; hooks and gates tried without a commit
+    plan_commit.py  commits of the plan or the ledger alone
 """

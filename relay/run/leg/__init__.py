@@ -1,9 +1,8 @@
-"""A leg: one session of a phase, from what it starts from to the commit it asks for or the baton it leaves.
+"""A leg: one session of a phase, from its first message to its commit or its baton (the handoff note).
 
 Begin with `session.py`:
 
-    start.py    what it starts from
+    start.py    the state and the message that the session starts from
     session.py  the session, driven to its end; knows no git, sandbox or endpoint
-    parts.py    what a run gives to it
-    keeper.py   a checkpoint after every call that changed something; the ledger meanwhile
+    keeper.py   a checkpoint after each call that changed something, and the ledger meanwhile
 """

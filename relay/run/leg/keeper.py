@@ -23,7 +23,7 @@ from relay.run.leg.start import Handover, render_plan
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
-from relay.setup.repository import wait_while_paused
+from relay.setup.open import wait_while_paused
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.environment import find_owned_paths
 from relay.store.inbox import drop_words, read_words

@@ -1,7 +1,7 @@
 """One leg: a fresh session on one phase, from its first message to its commit or its baton.
 
 The session works; its keeper keeps what it does, call by call, and what it claims is checked when it ends. Both are
-arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.leg.parts` has what a run gives to a leg).
+arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.loop` has what a run gives to a leg).
 """
 
 import re

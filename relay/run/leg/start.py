@@ -20,7 +20,6 @@ from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.hooks import require_hooks
-from relay.run.commit.message import BATON_TITLE
 from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.commit.readiness import (
     find_note,
@@ -33,6 +32,7 @@ from relay.run.commit.readiness import (
     require_still_room,
 )
 from relay.run.commit.review import read_rounds
+from relay.run.commit.step import BATON_TITLE
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import Noticed, Observe, PlanShown

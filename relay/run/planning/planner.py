@@ -33,7 +33,6 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
-from relay.run.planning.sizes import measure_phases
 from relay.run.planning.submission import (
     ASSUMPTIONS,
     Interview,
@@ -43,13 +42,14 @@ from relay.run.planning.submission import (
     judge_appended,
     judge_plan,
     judge_split,
+    measure_phases,
 )
 from relay.runners.base import Callbacks, Session
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
-from relay.setup.repository import wait_while_paused
+from relay.setup.open import wait_while_paused
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.history import find_text
