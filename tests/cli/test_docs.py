@@ -10,6 +10,7 @@ from relay.cli.main import LazyGroup
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LARGEST_PICTURES = 200_000
 CITED = [page for page in PAGES if page.name not in {"AGENTS.md", "index.md", "style.md"}]
 
 
@@ -33,6 +34,14 @@ def anchor(heading: str) -> str:
 
 def test_the_readme_is_a_front_page():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+def test_the_readme_shows_the_view_and_the_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = {ROOT / place for place in re.findall(r"(?:\]\(|(?:src|srcset)=\")(docs/pictures/[^)\"]+)", text)}
+    assert shown == set((ROOT / "docs/pictures").iterdir())
+    assert sum(path.stat().st_size for path in shown) < LARGEST_PICTURES
+    assert "@font-face" not in (ROOT / "docs/pictures/live.svg").read_text("utf-8")  # it would ask another server
 
 
 def test_the_readme_has_the_test_command_of_ci():

@@ -33,6 +33,11 @@ WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.client
 TEXTS = "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
 
 
+def find_chromium() -> str | None:
+    """Return the browser that is named, or there; None when there is none."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
 def make_pages() -> dict[str, str]:
     """Make one page of each kind."""
     run, other = fold(play(phases=10, legs=3, turns=12)), fold(play(phases=10, legs=2, turns=20))
@@ -97,7 +102,7 @@ def measure(page: Any, name: str) -> Iterator[str]:
 
 def main() -> int:
     """Look at every page; return how many things are wrong, at most 1."""
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    program = find_chromium()
     if program is None:
         sys.stdout.write("There is no Chromium here: apt install chromium, or name one: CHROMIUM=/path\n")
         return 1
