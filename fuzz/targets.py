@@ -16,14 +16,11 @@ from relay.base.errors import ConfigError, PlanError, RelayError
 from relay.config.sources import load_settings
 from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
-from relay.plan.check import check_plan
-from relay.plan.coverage import add_boxes
+from relay.plan.check import add_boxes, check_plan
 from relay.plan.edit import append_items, append_note
-from relay.plan.files import encode_text
-from relay.plan.front_matter import parse_front_matter
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.plan.spans import Lines
+from relay.plan.text import Lines, encode_text, parse_front_matter
 from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
 from relay.runners.messages.reading import parse_events

@@ -178,9 +178,8 @@ def save_boxes(place: Place) -> int:
     from relay.base.errors import within
     from relay.base.tree import replace_file
     from relay.git.trees import FILE
-    from relay.plan.coverage import add_boxes
-    from relay.plan.files import encode_text
-    from relay.plan.spans import Lines
+    from relay.plan.check import add_boxes
+    from relay.plan.text import Lines, encode_text
     from relay.setup.place import read_plan_text
     from relay.store.worktrees import lock_worktree
 

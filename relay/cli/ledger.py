@@ -12,7 +12,7 @@ from relay.base.words import count
 from relay.cli.boundary import note_plan
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
-from relay.plan.files import find_ledger_path
+from relay.plan.text import find_ledger_path
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -280,7 +280,7 @@ def _open(plan: str | None) -> Open:
 def _read(repo: "Repo", plan_path: str) -> Open:
     from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
-    from relay.plan.files import decode_text
+    from relay.plan.text import decode_text
     from relay.store.staleness import find_stale_claims
 
     path = find_ledger_path(plan_path)
@@ -297,7 +297,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
     from relay.base.tree import replace_file
     from relay.git.trees import FILE
     from relay.ledger import append_entry
-    from relay.plan.files import encode_text
+    from relay.plan.text import encode_text
     from relay.store.worktrees import lock_worktree
 
     found = _open(plan)

@@ -19,7 +19,7 @@ from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.message import disarm
-from relay.plan.spans import find_code_spans
+from relay.plan.text import find_code_spans
 from relay.setup.place import find_source
 from relay.store.plan_state import PhaseStanding, Standing, gather_standing
 from relay.store.trailers import AGENT, REVIEW

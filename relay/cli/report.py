@@ -19,7 +19,7 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import clean_line, complain, say, say_document, say_json
 from relay.config.extras import advise_extra
-from relay.plan.files import find_ledger_path
+from relay.plan.text import find_ledger_path
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -91,7 +91,7 @@ def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgeme
     """Read and judge the ledger of the plan that was run last; None where there is none that can be read."""
     from relay.base.tree import read_file
     from relay.ledger import judge, parse_ledger
-    from relay.plan.files import decode_text
+    from relay.plan.text import decode_text
     from relay.store.staleness import find_stale_claims
 
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]

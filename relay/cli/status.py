@@ -28,8 +28,8 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
 from relay.git.notes import is_locked
-from relay.plan.files import find_ledger_path
 from relay.plan.model import Item, Phase
+from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
 from relay.setup.place import find_source
 from relay.store.plan_state import PhaseStanding, Standing, gather_standing

@@ -8,7 +8,7 @@ from relay.config.agents import AgentSettings
 from relay.config.network import CLOSED, Network
 from relay.config.news import Channel
 from relay.config.servers import ServerSettings
-from relay.plan.files import DEFAULT_PLAN
+from relay.plan.text import DEFAULT_PLAN
 from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.session.prices import Price, normalize_model
 

@@ -8,7 +8,7 @@ from relay.base.hints import RUN
 from relay.base.values import dataclass
 from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.plan.coverage import require_covered
+from relay.plan.check import require_covered
 from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.selection import Selection, choose_phase

@@ -19,10 +19,9 @@ from relay.git.objects import read_patch
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, FILE
 from relay.ledger import merge_entries, parse_ledger
-from relay.plan.files import encode_text, find_ledger_path
-from relay.plan.lineage import find_lineage
-from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
+from relay.plan.lineage import PlanMerge, find_lineage, merge_plans, strip_rewrites
 from relay.plan.model import Phase, Plan
+from relay.plan.text import encode_text, find_ledger_path
 from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd

@@ -24,8 +24,8 @@ from relay.git.names import name_jobs, render_ref_part
 from relay.git.notes import is_locked
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
-from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan
+from relay.plan.text import STATE_DIR
 from relay.setup.open import hold_worktree
 from relay.store.branches import move_branch
 from relay.store.extra_files import find_changed, watch_sessions

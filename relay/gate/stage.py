@@ -16,7 +16,7 @@ from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.names import with_parents
 from relay.git.trees import EXECUTABLE, FILE, SYMLINK, find_mode
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.sandbox.links import is_cache_of_packages
 
 MAX_COPIED_FILES = 200

@@ -14,7 +14,7 @@ from relay.base.words import HIDING, list_some
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
-from relay.plan.spans import BOM, Lines
+from relay.plan.text import BOM, Lines
 from relay.plan.transitions import check_transition
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -14,7 +14,7 @@ from typing import Any
 from relay.base.hints import Hint
 from relay.base.values import dataclass
 from relay.plan.outline import Outline, Section
-from relay.plan.spans import Numbered, parse_number, render_plain
+from relay.plan.text import Numbered, parse_number, render_plain
 
 _KEYWORDS = "phase|sub-?task|task|step|item|story|section|milestone|stage|part|feature|requirement"
 _PRINTED = re.compile(
@@ -162,7 +162,7 @@ class Plan:
     """A parsed plan file. It is read once, at the edge, and passed on as this value."""
 
     text: str
-    """The file's text; `relay.plan.files` makes bytes of it."""
+    """The file's text; `relay.plan.text` makes bytes of it."""
     title: str
     """The first heading's text; empty if there is none above the first phase."""
     preamble: str

@@ -5,7 +5,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from relay.base.errors import PlanError
-from relay.plan.coverage import (
+from relay.plan.check import (
     HOW_TO_ADD,
     describe_conditions,
     describe_unboxed,
@@ -15,7 +15,6 @@ from relay.plan.coverage import (
 )
 from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
 from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, read_outline
-from relay.plan.spans import parse_number
 from relay.plan.statements import (
     find_paths,
     read_after_lines,
@@ -25,6 +24,7 @@ from relay.plan.statements import (
     read_validation_commands,
     read_verify_lines,
 )
+from relay.plan.text import parse_number
 
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 

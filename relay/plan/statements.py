@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from relay.base.values import dataclass
 from relay.plan.outline import Entry, EntryKind, Section
-from relay.plan.spans import CodeSpan, find_code_spans
+from relay.plan.text import CodeSpan, find_code_spans
 
 _KNOWN_EXTENSIONS = """
     adoc asm astro awk bash bat bazel bib bzl c cc cfg cjs clj cljs cmake cmd conf config cpp cs csproj

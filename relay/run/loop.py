@@ -18,7 +18,7 @@ from relay.config import Settings
 from relay.git.index import check_state
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import BranchError, Repo
-from relay.plan.coverage import list_conditions
+from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import render_runner_system
 from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused

@@ -12,10 +12,10 @@ from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.trees import ABSENT
 from relay.ledger import Ledger, merge_entries
-from relay.plan.files import decode_text, encode_text, find_ledger_path
-from relay.plan.merge import merge_plans
+from relay.plan.lineage import merge_plans
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.plan.text import decode_text, encode_text, find_ledger_path
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.plan_commit import (
     commit_ledger_edit,

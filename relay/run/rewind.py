@@ -24,10 +24,10 @@ from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.status import PathChange, read_status
 from relay.git.trees import FILE
-from relay.plan.files import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.plan.text import encode_text
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hooks import explain_hook
 from relay.run.commit.plan_commit import list_other_subjects, render_subject

@@ -14,8 +14,8 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.gate.model import GateMemory
 from relay.git.repository import Repo
-from relay.plan.files import find_ledger_path
 from relay.plan.model import Phase
+from relay.plan.text import find_ledger_path
 from relay.session.events import Observe, QuestionAsked
 from relay.session.spend import Meter
 from relay.session.usage import Spent

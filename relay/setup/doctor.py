@@ -17,8 +17,8 @@ from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
-from relay.plan.files import find_protected
 from relay.plan.model import Plan
+from relay.plan.text import find_protected
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners

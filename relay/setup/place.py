@@ -12,7 +12,7 @@ from relay.base.errors import ConfigError, PlanError, RepoError, within
 from relay.base.hints import Caller, Command, Hint, TypedPath
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.plan.files import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, require_utf8
+from relay.plan.text import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, require_utf8
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -151,7 +151,7 @@ def find_settings(
     """
     from relay.config import find_user_dir, load_settings
     from relay.config.sources import Origin
-    from relay.plan.front_matter import find_setting_line
+    from relay.plan.text import find_setting_line
 
     def find_in_plan(key: str) -> Origin:
         line = find_setting_line(plan.outline.front, plan.outline.lines, key) if plan else 0

@@ -32,7 +32,7 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
-from relay.plan.files import find_ledger_path
+from relay.plan.text import find_ledger_path
 from relay.runners.agents.home import find_family, find_login, get_installed
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import RunnerKind

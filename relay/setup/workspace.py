@@ -20,7 +20,7 @@ from relay.git.hooks import get_hooks_dir
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import read_status
-from relay.plan.files import MAX_PLAN_BYTES, STATE_DIR, find_protected
+from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.links import separate_tree
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.openings import hold_doors

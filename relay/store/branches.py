@@ -16,7 +16,7 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.git.trees import find_entries
-from relay.plan.files import find_ledger_path
+from relay.plan.text import find_ledger_path
 from relay.store.completion import finish_pending, note_pending, withdraw_pending
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.store.refs import LEGS, find_leg_ref

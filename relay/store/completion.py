@@ -23,7 +23,7 @@ from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import ABSENT, FILE, GITLINK, SYMLINK, find_mode, find_tree, is_plain_entry, write_changed_tree
-from relay.plan.files import find_ledger_path
+from relay.plan.text import find_ledger_path
 from relay.store.trailers import PLAN, REWOUND, STATUS
 
 INDEX = "commit-index"

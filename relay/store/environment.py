@@ -24,7 +24,7 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import FILE
-from relay.plan.files import STATE_DIR, find_ledger_path
+from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.links import GENERATED
 from relay.store.legs import OpenLeg, find_leg_changes
 from relay.store.snapshot import TreeSnapshot

@@ -24,7 +24,7 @@ from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.sandbox.links import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages, list_entries
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot

@@ -9,8 +9,8 @@ from relay.git.names import parse_path
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
-from relay.plan.files import encode_text, find_ledger_path
 from relay.plan.model import Plan
+from relay.plan.text import encode_text, find_ledger_path
 from relay.store.completion import find_pending_move, hash_cleaned
 from relay.store.history import RelayCommit, find_text, read_relay_commits
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, find_proposal, read_leg

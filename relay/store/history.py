@@ -14,9 +14,9 @@ from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_
 from relay.git.ref_files import find_id
 from relay.git.repository import Repo
 from relay.git.trees import GITLINK, TREE, find_entries
-from relay.plan.files import decode_text
 from relay.plan.lineage import has_heirs
 from relay.plan.parse import find_plan_in
+from relay.plan.text import decode_text
 from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
 

@@ -13,10 +13,10 @@ from relay.base.values import dataclass
 from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.trees import find_entries
 from relay.plan.edit import list_questions
-from relay.plan.files import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import find_plan_in, parse_plan
+from relay.plan.text import encode_text
 from relay.store import trailers
 from relay.store.history import find_text
 

@@ -22,7 +22,7 @@ from relay.git.config_guard import guard, is_armed, is_git_layout
 from relay.git.names import list_paths
 from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
-from relay.plan.files import LEDGER_SUFFIX
+from relay.plan.text import LEDGER_SUFFIX
 from relay.sandbox.places import list_folders
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
 

@@ -250,13 +250,10 @@ def test_lists_of_files_are_counted_as_reading(relay, project):
 
 
 def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
-    write(project, "# Tasks\n\n### - [ ] T001 Set up\n\n### - [ ] T002 Go on\n")
+    write(project, "# Tasks\n\n- [] T001 Set up\n")
     ran = relay("check")
     assert ran.code == 1
-    assert ran.out.startswith(
-        "PLAN.md:3: no phase found: `- [ ] T001 Set up` is a heading, so its box does not count; write"
-    )
-    assert "(also line 5)" in ran.out
+    assert ran.out.startswith("PLAN.md:3: no phase found: `[] T001 Set up` is no item; write `- [ ] text`")
 
 
 def test_what_can_run_side_by_side(relay, project):

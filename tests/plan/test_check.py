@@ -28,17 +28,17 @@ def test_a_plan_that_is_right_has_nothing():
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        (f"{GOOD}\n- []\n", 5, "`[]` is not a box"),
-        (f"{GOOD}- [ ]b\n", 4, "`[ ]b` is not a box"),
-        (f"{GOOD}- [ ]\n", 4, "is not a box"),
-        (f"{GOOD}- [ ] \xa0\n", 4, "is not a box"),
-        (f"{GOOD}- \u200a[ ] b\n", 4, "is not a box"),
-        (f"{GOOD}- [  ] b\n", 4, "is not a box"),
-        (f"{GOOD}- [x ] b\n", 4, "is not a box"),
-        (f"{GOOD}- [✓] b\n", 4, "is not a box"),
-        (f"{GOOD}-[ ] b\n", 4, "is not a list item"),
-        (f"{GOOD}\n1.[x] b\n", 5, "is not a list item"),
-        (f"{GOOD}\n• [ ] b\n", 5, "is not a list item"),
+        (f"{GOOD}\n- []\n", 5, "`[]` is no item"),
+        (f"{GOOD}- [ ]b\n", 4, "`[ ]b` is no item"),
+        (f"{GOOD}- [ ]\n", 4, "is no item"),
+        (f"{GOOD}- [ ] \xa0\n", 4, "is no item"),
+        (f"{GOOD}- [  ] b\n", 4, "is no item"),
+        (f"{GOOD}- [x ] b\n", 4, "is no item"),
+        (f"{GOOD}- [✓] b\n", 4, "is no item"),
+        (f"{GOOD}- [x]（Plan#6）\n", 4, "is no item"),  # as people write it
+        (f"{GOOD}-[ ] b\n", 4, "`-[ ] b` is no item"),
+        (f"{GOOD}\n1.[x] b\n", 5, "is no item"),
+        (f"{GOOD}\n• [ ] b\n", 5, "is no item"),
         (f"{GOOD}\n```\n- [ ] b\n", 5, "code fence is not closed"),
         (f"{GOOD}\n<!--\n- [ ] b\n", 5, "comment is not closed"),
         (f"- [ ] x — y.py\n{GOOD}", 1, "above the first heading"),
@@ -62,7 +62,6 @@ def test_what_would_lose_work_is_an_error(text, line, words):
     [
         ("# P\n- [ ] a — x.py\n", 1, "has no `Verify:` line"),
         ("# P\nVerify: `t`\n- [ ] a\n", 3, "item 1.1 names no file"),
-        (f"{GOOD}\n[ ] b\n", 5, "has no bullet"),
         (f"{GOOD}\n<details>\n- [ ] b\n</details>\n", 5, "inside this HTML"),
         (f"{GOOD}\nVerify:\n", 5, "names no command"),
         (f"{GOOD}\nAfter: the schema\n", 5, "read as prose"),
@@ -81,44 +80,13 @@ def test_what_weakens_a_plan_is_a_warning(text, line, words):
     assert words in violation.message
 
 
-NEAR = [
-    ("- [х] b", 4, "it has U+0445, cyrillic small letter ha"),  # the letter looks like an x
-    ("- [ｘ] b", 4, "it has U+FF58"),  # as above
-    ("- ［ ］ b", 4, "it has U+FF3B"),
-    ("- [x\u200b] b", 4, "it has U+200B, zero width space"),
-    ("- [ ]\xa0b", 4, "without a blank after `]`"),
-    ("- [x]（Plan#6）", 4, "without a blank after `]`"),  # as people write it
-    ("-\u3000[ ] b", 4, "it has U+3000, ideographic space"),
-    ("-\xa0[ ] b", 4, "it has U+00A0, no-break space"),
-    ("- ☐ b", 4, "it has U+2610, ballot box"),
-    ("- **[ ]** b", 4, "is not a box"),
-    ("-     [ ] b", 4, "is code, because more than four blanks"),
-    ("### - [ ] T005 b", 4, "is a heading, so its box does not count"),
-    ("### [ ] b", 4, "is a heading, so its box does not count"),
-    ("\n• [ ] b", 5, "it has U+2022, bullet"),
-    ("\n[ ] b", 5, "has no bullet"),
-    ("\n☐ b", 5, "has no bullet"),
-]
-
-
-@pytest.mark.parametrize(("text", "line", "words"), NEAR)
-def test_what_looks_like_an_item_is_named_by_line(text, line, words):
-    """Also when there is nothing else, so that no phase is found."""
-    (violation,) = [v for v in check_plan(parse_plan(f"{GOOD}{text}\n")) if "; write `- [ ] text`" in v.message]
-    assert violation.line == line
-    assert words in violation.message
-    assert "write `- [ ] text` or `- [x] text`" in violation.message
+@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b"])
+def test_what_looks_like_an_item_is_named_where_no_phase_is_found(text):
     with pytest.raises(PlanError) as caught:
         parse_plan(f"# P\n\n\n{text}\n")
-    assert caught.value.line == line
+    assert caught.value.line == 4
     assert caught.value.message.startswith("no phase found: ")
-    assert words in caught.value.message
-
-
-def test_boxes_of_a_kind_are_named_together():
-    (violation,) = check_plan(parse_plan(GOOD + "".join(f"- [х] b{n}\n" for n in range(9))))  # as above
-    assert violation.line == 4
-    assert violation.message.endswith("(also line 5, 6, 7, 8, 9 and 3 more)")
+    assert "write `- [ ] text` or `- [x] text`" in caught.value.message
 
 
 @pytest.mark.parametrize("heading", ["## [ ] Phase 2", "## [x] Done", "## [a](b) c", "## [ ](b) c", "## [1] c"])
@@ -229,8 +197,9 @@ def test_the_same_text_under_different_parents_is_fine():
     assert found(text) == []
 
 
-def test_links_references_and_alerts_are_no_near_boxes():
+def test_links_references_alerts_and_choices_are_no_near_boxes():
     assert found(f"{GOOD}\n- [x](y)\n- [a] b\n- [1]: z\n- [ ](u)\n\n> [!NOTE]\n> text\n\n- [^1] foot\n") == []
+    assert found(f"{GOOD}\n[ ] Yes / [ ] No\n") == []
 
 
 def test_violations_are_in_line_order():

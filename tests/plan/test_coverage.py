@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import PlanError
-from relay.plan.check import check_plan
-from relay.plan.coverage import add_boxes, list_unboxed, require_covered
+from relay.plan.check import add_boxes, check_plan, list_unboxed, require_covered
 from relay.plan.outline import read_outline
 from relay.plan.parse import parse_plan
 

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
-from relay.plan.files import MAX_PLAN_BYTES, decode_text, encode_text, require_utf8
+from relay.plan.text import MAX_PLAN_BYTES, decode_text, encode_text, require_utf8
 
 
 @given(st.binary())

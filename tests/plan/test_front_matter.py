@@ -3,8 +3,8 @@
 import pytest
 
 from relay.base.errors import PlanError
-from relay.plan.front_matter import find_setting_line
 from relay.plan.parse import parse_plan
+from relay.plan.text import find_setting_line
 
 BODY = "# P\n- [ ] a\n"
 

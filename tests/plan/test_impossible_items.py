@@ -29,6 +29,8 @@ from relay.prompts.texts import PhaseBriefing, render_phase_message
         ("Push items onto the stack — src/stack.py", False, False),
         ("Merge two sorted lists into one", False, False),
         ("Move the planet — src/orbit.py", False, False),
+        ("Move plan path resolution into `planLocator`", False, False),
+        ("Do not update `docs/plans/completed/`", False, False),
         ("Create profile page", False, False),
         ("x" * 10_000 + " git push", False, False),
     ],

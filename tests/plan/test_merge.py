@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
-from relay.plan.merge import PlanMerge, merge_plans, strip_rewrites
+from relay.plan.lineage import PlanMerge, merge_plans, strip_rewrites
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 

@@ -7,7 +7,7 @@ import pytest
 from relay.base.errors import PlanError
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
-from relay.plan.merge import merge_plans
+from relay.plan.lineage import merge_plans
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 

@@ -19,7 +19,7 @@ from relay.base.replacement import replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import NotAFileError, open_folder, open_ignored, open_regular
 from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 
 MOST_BYTES = 4 * 1024 * 1024
 """Size of a page. A larger one is made again with fewer rows, shorter texts and fewer folds, and says so."""

@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_regular
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.session.events import Event, Noticed, PlanShown
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
 from relay.session.shapes import ShownPhase

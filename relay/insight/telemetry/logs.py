@@ -12,7 +12,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_regular
 from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.insight.telemetry.log import FOLDER, SUFFIX, LogTail, list_runs, parse_line
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.session.events import Event, RunEnded, RunStarted
 from relay.session.records import LoggedEvent, Scope
 

@@ -16,7 +16,7 @@ from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_regular
 from relay.insight.telemetry.log import SUFFIX
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
 
 FOLDER = "history"

@@ -22,7 +22,7 @@ from relay.git.names import with_parents
 from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.sandbox.links import GENERATED
 from relay.sandbox.output import render_output
 from relay.sandbox.places import find_real, make_hiding

@@ -18,7 +18,7 @@ from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, make_hook_run, only_forbids_branch
 from relay.git.repository import Repo
 from relay.git.status import read_status
-from relay.plan.files import STATE_DIR
+from relay.plan.text import STATE_DIR
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal
 from relay.sandbox.veil import lift_veil

@@ -17,10 +17,10 @@ from relay.git.names import list_paths, render_path
 from relay.git.status import read_status
 from relay.git.trees import FILE
 from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
-from relay.plan.files import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.plan.text import decode_text, encode_text, require_utf8
 from relay.plan.transitions import has_same_words
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hooks import explain_hook

@@ -19,9 +19,9 @@ from relay.git.repository import Repo
 from relay.git.trees import FILE
 from relay.plan.check import check_plan
 from relay.plan.edit import NO_HEADING
-from relay.plan.files import STATE_DIR, decode_text, encode_text, require_utf8
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
+from relay.plan.text import STATE_DIR, decode_text, encode_text, require_utf8
 from relay.prompts.package_data import is_example
 from relay.prompts.texts import (
     render_converge_message,

@@ -18,7 +18,7 @@ from relay.plan.edit import append_entries, replace_phase
 from relay.plan.lineage import check_ticks_kept
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.plan.spans import BOM
+from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
 from relay.session.tokens import MAX_READ_BYTES, estimate_size_tokens, pad_tokens
 from relay.session.usage import Usage
