@@ -35,8 +35,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
-from relay.runners.agents.home import fill, get_installed, make_home
-from relay.runners.agents.profiles import PROFILES, Profile
+from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
 from relay.runners.messages.endpoint import open_client
 from relay.sandbox.supervisor import find_descendants
 from relay.sandbox.wire import Answered, Question, Wire

@@ -32,8 +32,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
-from relay.session.tokens import estimate_tokens
-from relay.session.usage import Spent
+from relay.session.usage import Spent, estimate_tokens
 from relay.session.values import ToolSpec
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, OpenLeg, open_leg

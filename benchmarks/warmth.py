@@ -7,9 +7,9 @@ a gate of 6 minutes are more than 300 s) `cache_ttl = "auto"` takes entries of a
 
 from datetime import date
 
-from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, wants_long
-from relay.session.pace import USUAL_ANSWER_S
+from relay.runners.messages.context_window import LONG_TTL_S, SHORT_TTL_S, wants_long
 from relay.session.prices import find_price
+from relay.session.spend import USUAL_ANSWER_S
 
 TOKENS = 100_000
 DUE_SHARE = 0.9

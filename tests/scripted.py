@@ -8,9 +8,8 @@ from typing import Any
 from relay.config import ModelSettings, Settings
 from relay.runners.base import ModelInfo, RunnerKind, SessionSpec, Surroundings
 from relay.session.events import Event
-from relay.session.pace import Pace
 from relay.session.prices import Budget
-from relay.session.spend import Meter
+from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.prompts.texts import render_planner_system, render_runner_system
-from relay.session.tokens import estimate_tokens
+from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
 from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 

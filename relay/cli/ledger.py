@@ -161,7 +161,7 @@ def _iter_remarks(found: Open) -> Iterable[str]:
 def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
     """Show what sessions are shown of the ledger, in at most that many tokens as the gauge estimates them."""
     from relay.ledger import render_snapshot
-    from relay.session.tokens import estimate_tokens
+    from relay.session.usage import estimate_tokens
 
     found = _open(plan)
     text = render_snapshot(found.ledger, found.judgement, budget)

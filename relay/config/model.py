@@ -13,7 +13,7 @@ from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.session.prices import Price, normalize_model
 
 CONTEXTS = ("reset", "none", "compact", "prune")
-"""Strategies; `relay.runners.messages.strategies` says what each does."""
+"""Strategies; `relay.runners.messages.conversation` says what each does."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that git runs for a commit and that can refuse it, in git's order."""
 FEATURES = ("reset", "rules", "ledger", "cache", "spill")

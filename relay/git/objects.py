@@ -19,7 +19,7 @@ from relay.git.names import quote_path, render_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import GITLINK, TREE, find_entries, is_plain_entry, write_changed_tree
-from relay.session.shapes import ChangedFile
+from relay.session.events import ChangedFile
 
 _MOST_WORDS_BYTES = 100_000
 """Of paths, on one command line."""

@@ -7,7 +7,7 @@ from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.ledger.belief import Belief, ClaimStatus, Judgement, rank_claims
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source, Stamp
-from relay.session.tokens import BYTES_PER_TOKEN
+from relay.session.usage import BYTES_PER_TOKEN
 
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200

@@ -14,8 +14,8 @@ from relay.base.words import shorten
 from relay.plan.check import has_impossible_items
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.package_data import get_shipped
-from relay.session.shapes import SizedPart
-from relay.session.tokens import estimate_tokens
+from relay.session.events import SizedPart
+from relay.session.usage import estimate_tokens
 from relay.session.values import Baton, ToolSpec
 
 _RULES = "\n\n# Rules of this repository\n\n"

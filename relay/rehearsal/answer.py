@@ -11,7 +11,6 @@ from dataclasses import field, replace
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.prompt import (
     BLOCK_TOKENS,
     BYTES_PER_TOKEN,
@@ -26,7 +25,7 @@ from relay.rehearsal.prompt import (
     extend_binding,
 )
 from relay.rehearsal.turns import Call, FaultName, FaultSpec, Part, Raw, Say, ServerDialect, Think, Turn
-from relay.rehearsal.wire import dump
+from relay.rehearsal.wire import ModelCard, dump
 
 IMPLICIT_THINKING_TOKENS = 32
 """What a thinking block stands for where the script does not say."""

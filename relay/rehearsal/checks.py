@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.prompt import (
     THINKING,
     Block,
@@ -23,7 +22,7 @@ from relay.rehearsal.prompt import (
     list_blocks,
     read_cache_mark,
 )
-from relay.rehearsal.wire import ApiError, refuse
+from relay.rehearsal.wire import ApiError, ModelCard, refuse
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ROLES = {"user", "assistant", "system"}

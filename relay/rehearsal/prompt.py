@@ -42,8 +42,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from relay.base.values import dataclass
-from relay.rehearsal.catalog import ModelCard
-from relay.rehearsal.wire import dump
+from relay.rehearsal.wire import ModelCard, dump
 
 LOOKBACK_BLOCKS = 20
 

@@ -91,6 +91,10 @@ An answer longer than the request's ``max_tokens``, or than what is left of the 
 ``max_tokens`` or ``model_context_window_exceeded`` by itself (not where ``output_tokens`` is given).
 """
 
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,16 +102,18 @@ from typing import Any
 import yaml
 
 from relay.base.errors import ConfigError
-from relay.base.yaml_events import get_line
-from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
+from relay.base.values import dataclass
+from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.rehearsal.checks import REFUSABLE
-from relay.rehearsal.conditions import MAX_SCRIPT_BYTES, Conditions, NodeReader, parse_conditions, pick
 from relay.rehearsal.turns import (
     BEFORE,
     DIALECTS,
+    SUBJECTS,
     Call,
+    Conditions,
     EndpointFault,
     FaultName,
+    FaultSpec,
     Part,
     Raw,
     Say,
@@ -116,8 +122,172 @@ from relay.rehearsal.turns import (
     Think,
     Turn,
     TurnUsage,
-    parse_faults,
 )
+from relay.rehearsal.wire import CATALOG, ModelCard, find_card
+
+MAX_SCRIPT_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 60
+MAX_NODES = 50_000
+"""How many values one script may hold after its aliases are followed."""
+_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH)
+
+_STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
+_TIME = "tag:yaml.org,2002:timestamp"
+_NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,2002:seq": "a list"}
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeReader:
+    """Turns YAML nodes of one script into checked values. Mutable: spends its budget of values."""
+
+    source: str
+    """Name of the script, for messages."""
+    base: Path | None = None
+    """Directory that ``!file`` is relative to and confined to; None forbids it."""
+    budget: int = MAX_NODES
+
+    def compose(self, text: str) -> yaml.Node:
+        """Parse a script's text.
+
+        Raises:
+            ConfigError: Not YAML, empty, or nested too deeply.
+        """
+        try:
+            root: yaml.Node | None = compose(text, _LIMITS)
+        except YamlTextError as error:
+            is_deep = error.fault is YamlFault.DEPTH
+            words = f"nested more than {MAX_DEPTH} levels deep" if is_deep else f"not YAML: {error.words}"
+            raise ConfigError(f"{self.source}:{error.line or 1}: {words}") from None
+        if root is None:
+            raise ConfigError(f"{self.source}:1: the script is empty")
+        return root
+
+    def error(self, node: yaml.Node, message: str) -> ConfigError:
+        """Build the error for a node."""
+        return ConfigError(f"{self.source}:{get_line(node)}: {message}")
+
+    def mapping(self, node: yaml.Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, yaml.Node]:
+        """Read a mapping with text keys; `allowed` None takes any key."""
+        self._spend(node)
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error(node, f"{what} should be a mapping, found {_describe(node)}")
+        found: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+            if not name:
+                raise self.error(key, f"a key of {what} should be text, found {_describe(key)}")
+            if name in found:
+                raise self.error(key, f"{what} has the key {name!r} twice")
+            if allowed is not None and name not in (known := tuple(allowed)):
+                near = _suggest(name, known)
+                raise self.error(key, f"{what} has no key {name!r}{near}; allowed: {', '.join(known)}")
+            found[name] = value
+        return found
+
+    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        """Read a list."""
+        self._spend(node)
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.error(node, f"{what} should be a list, found {_describe(node)}")
+        return list(node.value)
+
+    def text(self, node: yaml.Node, what: str) -> str:
+        """Read text, possibly from a file."""
+        self._spend(node)
+        if node.tag == _FILE:
+            return self.file(node, str(node.value))
+        if not isinstance(node, yaml.ScalarNode) or node.tag != _STR:
+            quotes = "; put it in quotes" if isinstance(node, yaml.ScalarNode) and node.tag != _NULL else ""
+            raise self.error(node, f"{what} should be text, found {_describe(node)}{quotes}")
+        return str(node.value)
+
+    def texts(self, node: yaml.Node, what: str) -> tuple[str, ...]:
+        """Read one text or a list of texts."""
+        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        return tuple(self.text(item, what) for item in nodes)
+
+    def choice(self, node: yaml.Node, what: str, options: Iterable[str]) -> str:
+        """Read one of some words."""
+        word, known = self.text(node, what), tuple(options)
+        if word not in known:
+            raise self.error(node, f"{what} {word!r} is not known{_suggest(word, known)}; one of: {', '.join(known)}")
+        return word
+
+    def integer(self, node: yaml.Node, what: str, *, low: int = 0) -> int:
+        """Read a whole number of at least `low`."""
+        value = self.value(node)
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise self.error(node, f"{what} should be a whole number ≥ {low}, found {_describe(node)}")
+        return value
+
+    def seconds(self, node: yaml.Node, what: str) -> float:
+        """Read a duration in seconds."""
+        value = self.value(node)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise self.error(node, f"{what} should be seconds ≥ 0, found {_describe(node)}")
+        return float(value)
+
+    def flag(self, node: yaml.Node, what: str) -> bool:
+        """Read true or false."""
+        value = self.value(node)
+        if not isinstance(value, bool):
+            raise self.error(node, f"{what} should be true or false, found {_describe(node)}")
+        return value
+
+    def value(self, node: yaml.Node, depth: int = 0) -> Any:
+        """Read any JSON value."""
+        self._spend(node)
+        if depth > MAX_DEPTH:
+            raise self.error(node, f"nested more than {MAX_DEPTH} levels deep")
+        if node.tag == _FILE:
+            return self.file(node, str(node.value))
+        if isinstance(node, yaml.MappingNode):
+            return {k: self.value(v, depth + 1) for k, v in self.mapping(node, "a value").items()}
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, depth + 1) for item in node.value]
+        if node.tag in {_STR, _TIME}:
+            return str(node.value)
+        if node.tag == _NULL:
+            return None
+        try:
+            return json.loads(str(node.value))
+        except ValueError:
+            raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
+
+    def file(self, node: yaml.Node, name: str) -> str:
+        """Read a file next to the script."""
+        if self.base is None:
+            raise self.error(node, "files can only be named by a script that is itself a file")
+        root = self.base.resolve()
+        path = (root / name).resolve()
+        if not path.is_relative_to(root):
+            raise self.error(node, f"{name!r} is outside the script's directory")
+        try:
+            return path.read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.error(node, f"cannot read {name!r}: {error}") from error
+
+    def _spend(self, node: yaml.Node) -> None:
+        self.budget -= 1
+        if self.budget < 0:
+            raise self.error(node, f"more than {MAX_NODES} values")
+
+
+def pick(fields: Mapping[str, yaml.Node], name: str, read: Any, default: Any) -> Any:
+    """Read an optional key: `read` gets its node and its name."""
+    return read(fields[name], name) if name in fields else default
+
+
+def _describe(node: yaml.Node) -> str:
+    if node.tag in _NAMES:
+        return _NAMES[node.tag]
+    return repr(node.value) if isinstance(node, yaml.ScalarNode) else f"a value tagged {node.tag}"
+
+
+def _suggest(word: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {str(close[0])!r}?)" if close else ""
+
 
 _TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
@@ -239,7 +409,7 @@ def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> ScriptSe
         name=pick(fields, "name", reader.text, f"session {number}"),
         line=get_line(node),
         when=parse_conditions(reader, fields["when"], "when") if "when" in fields else Conditions(),
-        repeat="repeat" in fields and reader.flag(fields["repeat"], "repeat"),
+        repeat=pick(fields, "repeat", reader.flag, default=False),
         aside=aside,
         then_next=then == "next",
         turns=parsed,
@@ -264,13 +434,10 @@ def _parse_turn(reader: NodeReader, node: yaml.Node, *, last: bool) -> Turn:
         delay_s=pick(fields, "delay_s", reader.seconds, 0.0),
         repeat=pick(fields, "repeat", lambda n, what: _parse_repeat(reader, n, what, last=last), 1),
     )
-    if not (turn.parts or turn.stop or _fault_suffices(turn)):
+    fault_suffices = any(fault.times is None or fault.kind in _ANSWERS_ALONE for fault in turn.faults)
+    if not (turn.parts or turn.stop or fault_suffices):
         raise reader.error(node, f"the turn answers nothing; it needs one of: {', '.join((*_CONTENT, 'stop'))}")
     return turn
-
-
-def _fault_suffices(turn: Turn) -> bool:
-    return any(fault.times is None or fault.kind in _ANSWERS_ALONE for fault in turn.faults)
 
 
 def _parse_repeat(reader: NodeReader, node: yaml.Node, what: str, *, last: bool) -> int | None:
@@ -326,3 +493,107 @@ def _parse_inputs(reader: NodeReader, fields: dict[str, yaml.Node]) -> list[tupl
         else:
             found.append((name, reader.value(node)))
     return found
+
+
+def parse_conditions(reader: NodeReader, node: yaml.Node, what: str) -> Conditions:
+    """Read a ``when`` or an ``expect``."""
+    pairs = [f"{subject}_{verb}" for subject in SUBJECTS for verb in ("contains", "lacks")]
+    fields = reader.mapping(node, what, (*pairs, "last_result_is_error", "tools_include"))
+    read = {s: fields[f"{s}_contains"] for s in SUBJECTS if f"{s}_contains" in fields}
+    lacks = {s: fields[f"{s}_lacks"] for s in SUBJECTS if f"{s}_lacks" in fields}
+    return Conditions(
+        contains={s: reader.texts(n, f"{s}_contains") for s, n in read.items()},
+        lacks={s: reader.texts(n, f"{s}_lacks") for s, n in lacks.items()},
+        last_result_is_error=pick(fields, "last_result_is_error", reader.flag, None),
+        tools=pick(fields, "tools_include", reader.texts, ()),
+    )
+
+
+_KEYS: Mapping[FaultName, tuple[str, ...]] = {
+    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
+    FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
+    FaultName.SPEND_LIMIT: ("message",),
+    FaultName.OVERLOADED: ("message", "retry_after"),
+    FaultName.DROP: ("how",),
+    FaultName.CUT: ("after_events", "after_bytes", "how"),
+    FaultName.ERROR_EVENT: ("after_events", "type", "message"),
+    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
+    FaultName.GARBAGE: ("after_events", "data"),
+    FaultName.MAX_TOKENS: ("after_chars",),
+    FaultName.WINDOW_EXCEEDED: ("after_chars",),
+    FaultName.REFUSAL: ("category", "explanation"),
+    FaultName.UNKNOWN_STOP: ("reason",),
+    FaultName.UNKNOWN_BLOCK: ("type",),
+    FaultName.USAGE: ("report",),
+    FaultName.OTHER_MODEL: ("model",),
+}
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "how": ("rst", "fin", "end"),
+    "body": ("json", "html", "empty"),
+    "limit": ("requests", "tokens", "input-tokens", "output-tokens"),
+    "report": ("zero", "missing", "uncached", "falling"),
+}
+_COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
+_SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
+_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HTTP_ERRORS = range(300, 600)
+_FLAGS = frozenset({"before_headers", "after_work"})
+
+
+def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[FaultSpec, ...]:
+    """Read one fault or a list of faults that play one after the other."""
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return tuple(_parse_fault(reader, item) for item in nodes)
+
+
+def _parse_fault(reader: NodeReader, node: yaml.Node) -> FaultSpec:
+    if isinstance(node, yaml.ScalarNode):
+        return FaultSpec(kind=FaultName(reader.choice(node, "fault", FaultName)), line=get_line(node))
+    fields = reader.mapping(node, "fault")
+    if "kind" not in fields:
+        raise reader.error(node, "fault has no kind")
+    kind = FaultName(reader.choice(fields["kind"], "kind", FaultName))
+    own = _KEYS.get(kind, ())
+    reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
+    options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
+    if options.get("status", 400) not in _HTTP_ERRORS:
+        raise reader.error(fields["status"], f"status should be 300–599, found {options['status']}")
+    if kind is FaultName.DROP and options.get("how") == "end":
+        raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
+    times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
+    return FaultSpec(kind=kind, line=get_line(node), times=times, options=options)
+
+
+def _parse_times(reader: NodeReader, node: yaml.Node, what: str) -> int | None:
+    return None if node.value == "always" else reader.integer(node, what, low=1)
+
+
+def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
+    if name in _CHOICES:
+        return reader.choice(node, name, _CHOICES[name])
+    if name in _COUNTS:
+        return reader.integer(node, name)
+    if name in _SECONDS:
+        return reader.seconds(node, name)
+    if name in _FLAGS:
+        return reader.flag(node, name)
+    if name == "retry_after":
+        return _parse_header(reader, node)
+    if name == "headers":
+        return dict(_parse_headers(reader, node))
+    return reader.text(node, name)
+
+
+def _parse_headers(reader: NodeReader, node: yaml.Node) -> Iterator[tuple[str, str]]:
+    for name, value in reader.mapping(node, "headers").items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise reader.error(value, f"a header name has letters, digits and dashes, found {name!r}")
+        yield name.lower(), _parse_header(reader, value)
+
+
+def _parse_header(reader: NodeReader, node: yaml.Node) -> str:
+    value = str(reader.value(node))
+    if not value.isprintable() or not value.isascii():
+        raise reader.error(node, f"a header value is printable ASCII, found {value!r}")
+    return value

@@ -1,4 +1,10 @@
-"""A rehearsal server: its application and its life; and a server that plays a recorded tape byte for byte."""
+"""The rehearsal server: its ASGI application on uvicorn, its start and stop; and a server that replays a recorded tape.
+
+uvicorn is maintained and small, and its h11 protocol is one class whose ASGI callable can be bound to the transport
+when the connection is made. Faults that reset or close a connection in mid-stream need no more than that; hypercorn
+hides the transport behind task groups. relay changes two things: a request knows its connection's transport, and
+stopping does not wait.
+"""
 
 import asyncio
 import contextlib
@@ -6,18 +12,108 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Protocol
 
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
-from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
-from relay.rehearsal.exchange import Exchange
+from relay.rehearsal.exchange import TRANSPORT, Connection, ConnectionEnded, Exchange, Receive, Send
 from relay.rehearsal.stage import Recorded, ServerState
 from relay.rehearsal.turns import Script
 from relay.session.tape import TapedAnswer
+
+_PATIENCE_S = 0.5
+"""How long a client that does not read may hold up the shutdown."""
+_GRACE_S = 5.0
+"""How long an answer may take to notice that nobody is there."""
+_LOOK_S = 0.001
+_DATE_S = 1.0
+"""How often uvicorn renews its Date header."""
+
+
+class RehearsalProtocol(H11Protocol):
+    """HTTP/1.1 whose requests carry ``scope["extensions"]["relay.transport"]``."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Bind the application to this connection."""
+        super().connection_made(transport)
+        self.app = _bind(self.app, transport)
+
+
+class RehearsalServer(uvicorn.Server):
+    """A server that says when it is ready and stops at once when told to."""
+
+    def __init__(self, config: uvicorn.Config, app: Any) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._stopping = app.stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Keep the date fresh until `stop`; uvicorn's own loop looks ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        stopping = self._stopping
+        self.ready.set()
+        while not stopping.is_set():
+            await self.on_tick(0)
+            try:
+                await asyncio.wait_for(stopping.wait(), _DATE_S)
+            except TimeoutError:
+                continue
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let what is being sent end for a moment, then take the connections away; uvicorn waits even for nothing."""
+        asyncio.get_running_loop().call_later(_PATIENCE_S, self._abort)
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        left = self.server_state
+        for connection in list(left.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                while left.connections or left.tasks:  # noqa: ASYNC110  # uvicorn has no event for it
+                    await asyncio.sleep(_LOOK_S)
+        for task in left.tasks:
+            task.cancel()
+
+    def _abort(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    def stop(self) -> None:
+        """Stop from another thread: stalls end, connections are closed."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+
+def build_server(app: Any) -> RehearsalServer:
+    """Configure a server for sockets that are already listening."""
+    config = uvicorn.Config(
+        app,
+        http=RehearsalProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+    )
+    return RehearsalServer(config, app)
+
+
+def _bind(app: Any, transport: asyncio.Transport) -> Callable[..., Awaitable[None]]:
+    async def bound(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        scope.setdefault("extensions", {})[TRANSPORT] = transport
+        await app(scope, receive, send)
+
+    return bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +210,6 @@ def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Itera
         ConfigError: The address cannot be listened on.
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
-    from relay.rehearsal.transport import build_server
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)

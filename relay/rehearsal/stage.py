@@ -11,9 +11,7 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer, digest_content
-from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.checks import check_signatures
-from relay.rehearsal.conditions import check_conditions
 from relay.rehearsal.prompt import (
     Block,
     CachePlan,
@@ -25,8 +23,8 @@ from relay.rehearsal.prompt import (
     list_positions,
     render_prompt,
 )
-from relay.rehearsal.turns import FaultSpec, Script, ScriptSession, Turn
-from relay.rehearsal.wire import ApiError
+from relay.rehearsal.turns import FaultSpec, Script, ScriptSession, Turn, check_conditions
+from relay.rehearsal.wire import ApiError, ModelCard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,114 @@
-"""A script as values: sessions of turns, the faults that may spoil an answer, and dialects of other endpoints.
+"""A script as values: conversations of turns, conditions on requests, faults, and dialects of other endpoints.
 
-`relay.rehearsal.delivery` and `relay.rehearsal.answer` bring each fault onto the wire. Faults before the answer replace
-it; faults in the stream spoil its delivery; faults of the answer change what the model says. A fault plays `times`
-times (default 1), then the turn's own answer comes.
+`relay.rehearsal.exchange` and `relay.rehearsal.answer` play the faults. A fault before the answer replaces it; a fault
+in the stream breaks its delivery; a fault of the answer changes what the model says. A fault plays `times` times
+(default 1), then the turn's own answer comes.
 
-Dialects are those of endpoints that speak the Messages API and are not its provider's, read in their sources, documents
-and threads by 2026-11-21 (ollama#17130, CodeRouter#39, vllm#40912 and #49456, sglang#20678, vercel/ai#17326,
-litellm#31069); none was run for comparison.
+The dialects are those of endpoints that speak the Messages API but are not Anthropic's. They were read in the
+endpoints' sources, documents and issues by 2026-11-21 (ollama#17130, CodeRouter#39, vllm#40912 and #49456,
+sglang#20678, vercel/ai#17326, litellm#31069); no endpoint was run for comparison.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-import yaml
-
 from relay.base.values import dataclass
-from relay.base.yaml_events import get_line
-from relay.rehearsal.catalog import CATALOG, ModelCard
-from relay.rehearsal.conditions import Conditions, NodeReader, pick
-from relay.rehearsal.wire import ApiError
+from relay.rehearsal.prompt import list_blocks
+from relay.rehearsal.wire import CATALOG, ApiError, ModelCard
+
+SUBJECTS = ("model", "system", "first_message", "last_message", "last_result")
+"""``last_message`` is everything after the last assistant turn, ``last_result`` the tool results in it."""
+_SHOWN_CHARS = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """All of them must hold; none given holds always."""
+
+    contains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Subject → texts that must all occur in it."""
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Subject → texts of which none may occur in it."""
+    last_result_is_error: bool | None = None
+    """Whether any tool result after the last assistant turn is an error; None: not asked."""
+    tools: tuple[str, ...] = ()
+    """Names that must be among the offered tools."""
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is asked at all."""
+        return bool(self.contains or self.lacks or self.tools or self.last_result_is_error is not None)
+
+
+def check_conditions(conditions: Conditions, body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each condition that a request does not meet; empty when it meets all."""
+    problems = []
+    for subject, texts in conditions.contains.items():
+        found = read_subject(body, subject)
+        problems += [f"{subject} lacks {t!r}; it is {_show(found)}" for t in texts if t not in found]
+    for subject, texts in conditions.lacks.items():
+        found = read_subject(body, subject)
+        problems += [f"{subject} has {t!r}; it is {_show(found)}" for t in texts if t in found]
+    offered = {str(tool.get("name")) for tool in list_blocks(body.get("tools"))}
+    problems += [f"no tool {name!r} is offered" for name in conditions.tools if name not in offered]
+    wanted = conditions.last_result_is_error
+    if wanted is not None and wanted != _has_error(body):
+        problems.append(f"the last result {'is not' if wanted else 'is'} an error: {_show_result(body)}")
+    return tuple(problems)
+
+
+def read_subject(body: Mapping[str, Any], subject: str) -> str:
+    """Read the text that a condition looks at."""
+    messages = list_blocks(body.get("messages"))
+    match subject:
+        case "model":
+            return str(body.get("model", ""))
+        case "system":
+            return _join_text(body.get("system"))
+        case "first_message":
+            return _join_text(messages[0].get("content")) if messages else ""
+        case "last_message":
+            return "\n".join(_join_text(message.get("content")) for message in list_news(body))
+        case _:
+            return "\n".join(_join_text(block.get("content")) for block in _list_results(body))
+
+
+def list_news(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List the messages after the last assistant turn; all of them when there is none."""
+    messages = list_blocks(body.get("messages"))
+    turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    return messages[turns[-1] + 1 :] if turns else messages
+
+
+def _join_text(content: Any) -> str:
+    """Join everything readable in a message's content, tool results included."""
+    parts = []
+    for block in list_blocks(content):
+        inner = block.get("content") if block.get("type") == "tool_result" else None
+        parts.append(_join_text(inner) if inner is not None else str(block.get("text", "")))
+    return "\n".join(parts)
+
+
+def _list_results(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    blocks = [block for message in list_news(body) for block in list_blocks(message.get("content"))]
+    return [block for block in blocks if block.get("type") == "tool_result"]
+
+
+def _has_error(body: Mapping[str, Any]) -> bool:
+    return any(block.get("is_error") for block in _list_results(body))
+
+
+def _show_result(body: Mapping[str, Any]) -> str:
+    return _show(read_subject(body, "last_result"))
+
+
+def _show(text: str) -> str:
+    if len(text) <= _SHOWN_CHARS:
+        return repr(text)
+    half = _SHOWN_CHARS // 2
+    return f"{text[:half]!r} … {text[-half:]!r} ({len(text)} characters)"
 
 
 class FaultName(StrEnum):
@@ -83,37 +169,6 @@ BEFORE = frozenset(
 IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, FaultName.GARBAGE})
 """Faults that spoil the delivery of the answer."""
 
-_KEYS: Mapping[FaultName, tuple[str, ...]] = {
-    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
-    FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
-    FaultName.SPEND_LIMIT: ("message",),
-    FaultName.OVERLOADED: ("message", "retry_after"),
-    FaultName.DROP: ("how",),
-    FaultName.CUT: ("after_events", "after_bytes", "how"),
-    FaultName.ERROR_EVENT: ("after_events", "type", "message"),
-    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
-    FaultName.GARBAGE: ("after_events", "data"),
-    FaultName.MAX_TOKENS: ("after_chars",),
-    FaultName.WINDOW_EXCEEDED: ("after_chars",),
-    FaultName.REFUSAL: ("category", "explanation"),
-    FaultName.UNKNOWN_STOP: ("reason",),
-    FaultName.UNKNOWN_BLOCK: ("type",),
-    FaultName.USAGE: ("report",),
-    FaultName.OTHER_MODEL: ("model",),
-}
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "how": ("rst", "fin", "end"),
-    "body": ("json", "html", "empty"),
-    "limit": ("requests", "tokens", "input-tokens", "output-tokens"),
-    "report": ("zero", "missing", "uncached", "falling"),
-}
-_COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
-_SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
-_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HTTP_ERRORS = range(300, 600)
-_FLAGS = frozenset({"before_headers", "after_work"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpec:
@@ -125,64 +180,6 @@ class FaultSpec:
     """How often it plays before the answer comes; None for always."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The kind's own keys, checked; see the table in `script`."""
-
-
-def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[FaultSpec, ...]:
-    """Read one fault or a list of faults that play one after the other."""
-    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return tuple(_parse_fault(reader, item) for item in nodes)
-
-
-def _parse_fault(reader: NodeReader, node: yaml.Node) -> FaultSpec:
-    if isinstance(node, yaml.ScalarNode):
-        return FaultSpec(kind=FaultName(reader.choice(node, "fault", FaultName)), line=get_line(node))
-    fields = reader.mapping(node, "fault")
-    if "kind" not in fields:
-        raise reader.error(node, "fault has no kind")
-    kind = FaultName(reader.choice(fields["kind"], "kind", FaultName))
-    own = _KEYS.get(kind, ())
-    reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
-    options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
-    if options.get("status", 400) not in _HTTP_ERRORS:
-        raise reader.error(fields["status"], f"status should be 300–599, found {options['status']}")
-    if kind is FaultName.DROP and options.get("how") == "end":
-        raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
-    times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
-    return FaultSpec(kind=kind, line=get_line(node), times=times, options=options)
-
-
-def _parse_times(reader: NodeReader, node: yaml.Node, what: str) -> int | None:
-    return None if node.value == "always" else reader.integer(node, what, low=1)
-
-
-def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
-    if name in _CHOICES:
-        return reader.choice(node, name, _CHOICES[name])
-    if name in _COUNTS:
-        return reader.integer(node, name)
-    if name in _SECONDS:
-        return reader.seconds(node, name)
-    if name in _FLAGS:
-        return reader.flag(node, name)
-    if name == "retry_after":
-        return _parse_header(reader, node)
-    if name == "headers":
-        return dict(_parse_headers(reader, node))
-    return reader.text(node, name)
-
-
-def _parse_headers(reader: NodeReader, node: yaml.Node) -> Iterator[tuple[str, str]]:
-    for name, value in reader.mapping(node, "headers").items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise reader.error(value, f"a header name has letters, digits and dashes, found {name!r}")
-        yield name.lower(), _parse_header(reader, value)
-
-
-def _parse_header(reader: NodeReader, node: yaml.Node) -> str:
-    value = str(reader.value(node))
-    if not value.isprintable() or not value.isascii():
-        raise reader.error(node, f"a header value is printable ASCII, found {value!r}")
-    return value
 
 
 def render_fault_error(fault: FaultSpec, *, prompt_tokens: int, window_tokens: int) -> ApiError:

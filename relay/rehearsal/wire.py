@@ -1,9 +1,14 @@
-"""The API's error shape and ids."""
+"""The models that the rehearsal knows, with the limits its checks and its cache use; models and errors as JSON.
+
+Source of the models: platform.claude.com models overview, prompt-caching and whats-new pages as of 2026-11-20. A model
+whose thinking types are not documented accepts all of them.
+"""
 
 import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
+from urllib.parse import parse_qs
 
 from relay.base.values import dataclass
 
@@ -58,3 +63,203 @@ def render_error(error: ApiError, request_id: str) -> Mapping[str, Any]:
 def dump(value: Any) -> str:
     """Write compact JSON with the key order kept."""
     return _ENCODER.encode(value)
+
+
+_PAGE, _MAX_PAGE = 20, 1000
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_EPOCH = "1970-01-01T00:00:00Z"
+"""What the Models API reports for a release date it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """One model as the Models API and the request checks see it."""
+
+    id: str
+    name: str
+    line: str
+    window_tokens: int = 1_000_000
+    output_tokens: int = 128_000
+    min_cache_tokens: int = 1024
+    """Shorter prefixes are silently not cached."""
+    thinking: frozenset[str] = frozenset({"adaptive", "disabled"})
+    """Accepted values of ``thinking.type``."""
+    efforts: tuple[str, ...] = EFFORTS
+    default_effort: str = "high"
+    binds_thinking: bool = False
+    """Thinking blocks are only accepted behind the exact prefix they were produced for."""
+    forced_tools: bool = True
+    """``tool_choice`` any/tool is accepted."""
+    prefill: bool = False
+    """A final assistant message is accepted."""
+    system_messages: bool = False
+    """Mid-conversation ``system`` messages are accepted."""
+    aliases: tuple[str, ...] = ()
+    deprecated_at: str | None = None
+    retires_at: str | None = None
+    created_at: str = _EPOCH
+
+    @property
+    def lifecycle(self) -> str:
+        """``active`` or ``deprecated``; retired models are not in the catalog."""
+        return "deprecated" if self.deprecated_at else "active"
+
+
+_ADAPTIVE = frozenset({"adaptive"})
+_OLD = frozenset({"enabled", "disabled"})
+_200K, _64K = 200_000, 64_000
+
+
+def _bound(model: str, name: str, **fields: Any) -> ModelCard:
+    """Describe a model with preserved thinking."""
+    row: dict[str, Any] = {
+        "min_cache_tokens": 512,
+        "thinking": _ADAPTIVE,
+        "binds_thinking": True,
+        "forced_tools": False,
+        "system_messages": True,
+    }
+    return ModelCard(id=f"claude-{model}", name=name, line=model.partition("-")[0], **(row | fields))
+
+
+def _plain(model: str, name: str, **fields: Any) -> ModelCard:
+    """Describe a model whose thinking blocks are not bound to their prefix."""
+    return ModelCard(id=f"claude-{model}", name=name, line=model.partition("-")[0], **fields)
+
+
+CATALOG: tuple[ModelCard, ...] = (
+    _bound("fable-5-2", "Claude Fable 5.2", created_at="2026-11-09T00:00:00Z"),
+    _bound("mythos-5-2", "Claude Mythos 5.2"),
+    _bound(
+        "haiku-5-5",
+        "Claude Haiku 5.5",
+        default_effort="medium",
+        forced_tools=True,
+        thinking=frozenset({"adaptive", "between_tools", "disabled"}),
+    ),
+    _bound("sonnet-5-5", "Claude Sonnet 5.5", thinking=frozenset({"adaptive", "between_tools"})),
+    _bound("fable-5-1", "Claude Fable 5.1"),
+    _bound("opus-5-5", "Claude Opus 5.5", default_effort="medium"),
+    _bound("mythos-5-1", "Claude Mythos 5.1"),
+    _plain("sonnet-5", "Claude Sonnet 5"),
+    _plain("fable-5", "Claude Fable 5", min_cache_tokens=512, thinking=_ADAPTIVE, system_messages=True),
+    _plain("mythos-5", "Claude Mythos 5", min_cache_tokens=512, thinking=_ADAPTIVE, system_messages=True),
+    _plain("opus-5", "Claude Opus 5", min_cache_tokens=512, system_messages=True),
+    _plain("opus-4-8", "Claude Opus 4.8", system_messages=True),
+    _plain("opus-4-7", "Claude Opus 4.7", min_cache_tokens=2048),
+    _plain("opus-4-6", "Claude Opus 4.6", min_cache_tokens=4096, thinking=_OLD | _ADAPTIVE),
+    _plain("sonnet-4-6", "Claude Sonnet 4.6", thinking=_OLD | _ADAPTIVE),
+    _plain(
+        "haiku-4-5-20251001",
+        "Claude Haiku 4.5",
+        window_tokens=_200K,
+        output_tokens=_64K,
+        min_cache_tokens=4096,
+        thinking=_OLD,
+        efforts=(),
+        prefill=True,
+        aliases=("claude-haiku-4-5",),
+    ),
+    _plain(
+        "opus-4-5-20251101",
+        "Claude Opus 4.5",
+        window_tokens=_200K,
+        output_tokens=_64K,
+        min_cache_tokens=4096,
+        thinking=_OLD,
+        efforts=("low", "medium", "high"),
+        prefill=True,
+        aliases=("claude-opus-4-5",),
+    ),
+    _plain(
+        "sonnet-4-5-20250929",
+        "Claude Sonnet 4.5",
+        window_tokens=_200K,
+        output_tokens=_64K,
+        thinking=_OLD,
+        efforts=(),
+        prefill=True,
+        aliases=("claude-sonnet-4-5",),
+        deprecated_at="2026-09-29T00:00:00Z",
+        retires_at="2026-11-30T00:00:00Z",
+    ),
+)
+
+
+def find_card(model: str, cards: tuple[ModelCard, ...] = CATALOG) -> ModelCard | None:
+    """Find a model by its id or one of its aliases; None when it is not known."""
+    return next((card for card in cards if model == card.id or model in card.aliases), None)
+
+
+def render_model_info(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as ``GET /v1/models/{id}`` does."""
+    return {
+        "type": "model",
+        "id": card.id,
+        "display_name": f"{card.name} (rehearsed)",
+        "created_at": card.created_at,
+        "lifecycle": card.lifecycle,
+        "deprecated_at": card.deprecated_at,
+        "retires_at": card.retires_at,
+        "line": card.line,
+        "max_input_tokens": card.window_tokens,
+        "max_tokens": card.output_tokens,
+        "capabilities": _render_capabilities(card),
+    }
+
+
+def render_model_name(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as OpenAI's API does, and servers that have it from there."""
+    return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
+
+
+def render_google_model(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as Google's API does."""
+    limits = {"inputTokenLimit": card.window_tokens, "outputTokenLimit": card.output_tokens}
+    return {"name": f"models/{card.id}", "displayName": f"{card.name} (rehearsed)"} | limits
+
+
+def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] | None:
+    """Write a page of models as ``GET /v1/models`` does.
+
+    Args:
+        cards: All models.
+        query: The query string: ``limit``, ``after_id``, ``before_id``, ``lifecycle``.
+
+    Returns:
+        The page, or None when ``limit`` is not 1–1000.
+    """
+    fields = parse_qs(query)
+    wanted = fields.get("lifecycle", []) + fields.get("lifecycle[]", [])
+    fitting = [card for card in cards if not wanted or card.lifecycle in wanted]
+    ids = [card.id for card in fitting]
+    limit = fields.get("limit", [str(_PAGE)])[0]
+    if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit) <= _MAX_PAGE:
+        return None
+    after, before = fields.get("after_id", [""])[0], fields.get("before_id", [""])[0]
+    span = fitting[ids.index(after) + 1 if after in ids else 0 : ids.index(before) if before in ids else None]
+    page = span[-int(limit) :] if before else span[: int(limit)]
+    return {
+        "data": [render_model_info(card) for card in page],
+        "has_more": len(page) < len(span),
+        "first_id": page[0].id if page else None,
+        "last_id": page[-1].id if page else None,
+    }
+
+
+def _render_capabilities(card: ModelCard) -> Mapping[str, Any]:
+    """Write what a model supports; what no rehearsal can play is reported as unsupported."""
+    no, yes = {"supported": False}, {"supported": True}
+    types = ("adaptive", "between_tools", "disabled", "enabled")
+    return {
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "context_management": no,
+        "effort": {"supported": bool(card.efforts)} | {e: {"supported": e in card.efforts} for e in EFFORTS},
+        "image_input": yes,
+        "pdf_input": yes,
+        "server_tools": {"supported": False, "code_execution": no, "web_search": no},
+        "structured_outputs": no,
+        "thinking": {"supported": True, "types": {t: {"supported": t in card.thinking} for t in types}},
+    }

@@ -22,7 +22,7 @@ from relay.prompts.texts import (
     render_reviewer_system,
 )
 from relay.runners.base import Callbacks, Session
-from relay.session.shapes import ShownFinding
+from relay.session.events import ShownFinding
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.toolbox import JUDGE_FINDINGS, REPORT_FINDINGS, build_reader_tools, refuse_secrets

@@ -1,26 +1,115 @@
-"""The runners that relay knows, by the word that the setting `runner` has for each."""
+"""Every runner by its name in the setting `runner`: relay's own loop (`api`), the known agents, the user's agents.
+
+The modules that run a session are imported when a runner is opened.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 
-from relay.base.errors import ConfigError, FlagError
+from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
 from relay.plan.model import Phase, Violation
-from relay.runners.agents.kinds import adapt_profile, make_kind
-from relay.runners.agents.profiles import PROFILES, Profile
-from relay.runners.base import RunnerKind
-from relay.runners.messages.runner import MESSAGES
+from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_way
+from relay.runners.base import Runner, RunnerKind, Surroundings
+from relay.runners.messages.endpoint import FAMILIES, get_key_name
+from relay.session.events import Noticed
+
+
+@contextmanager
+def _open_api(given: Surroundings) -> Iterator[Runner]:
+    from relay.runners.messages.api import open_api
+    from relay.runners.messages.connection import ApiConnection, make_dialect
+    from relay.runners.messages.conversation import ApiRunner, Continuous
+
+    settings = given.settings
+    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
+        connection = ApiConnection(
+            api=api,
+            observe=given.observe,
+            interrupts=given.interrupts,
+            max_wait_s=settings.max_wait_s,
+            dialect=make_dialect(settings.find_model(settings.model).compat),
+        )
+        runner = ApiRunner(connection=connection, find_own=settings.find_model)
+        yield runner if settings.strategy == "reset" else Continuous(runner=runner, strategy=settings.strategy)
+
+
+def make_kind(profile: Profile) -> RunnerKind:
+    """Return the kind of runner that an agent is."""
+    get_key, require = partial(_get_key, profile), partial(_require, profile)
+    return RunnerKind(get_key=get_key, require=require, open=partial(_open_agent, profile))
+
+
+def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
+    if not profile.is_lent:
+        known = {family.name: family for family in FAMILIES}
+        return get_key_name(environ, [known[way.family] for way in profile.ways])
+    if found := find_login(profile, environ):
+        return found
+    raise RunnerError(
+        f"no login of {profile.title}: none of {', '.join(profile.credentials)} is there (files: below your home)",
+        hint=f"log in with {profile.title} itself, or leave out login in agents.{profile.name}",
+    )
+
+
+def _require(profile: Profile, environ: Mapping[str, str], settings: Settings) -> None:
+    if settings.sandbox != "auto":
+        raise ConfigError(
+            f"{settings.origins.get('sandbox', 'sandbox')}: relay starts no agent without its sandbox: nothing else "
+            f"would hold what {profile.title} does",
+            hint=f"leave out --sandbox {settings.sandbox}, or use --runner api",
+        )
+    get_installed(profile, environ)
+
+
+@contextmanager
+def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
+    from relay.runners.agents.runner import AgentRunner
+    from relay.runners.messages.api import open_api
+    from relay.runners.messages.connection import ApiConnection
+    from relay.runners.messages.conversation import ApiRunner
+
+    settings = given.settings
+    _require(profile, given.environ, settings)  # before anything is asked
+    if profile.is_lent:
+        given.observe(Noticed(text=_describe_login(profile), warning=True))
+        family = next(found for found in FAMILIES if found.name == profile.ways[0].family)
+        yield AgentRunner(profile=profile, way=profile.ways[0], family=family, given=given, endpoint=None)
+        return
+    way, family = get_way(profile, given.environ, settings.model)
+    idle_s = settings.idle_timeout_s
+    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, family=family) as api:
+        connection = ApiConnection(
+            api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
+        )
+        endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
+        yield AgentRunner(profile=profile, way=way, family=family, given=given, endpoint=endpoint)
+
+
+def _describe_login(profile: Profile) -> str:
+    if not profile.tunnelled:
+        return (
+            f"{profile.name}: your login goes with it into its sandbox and through relay's gateway to its vendor, "
+            "whose terms may not allow that to a subscription; relay counts every token and keeps nothing of it"
+        )
+    return (
+        f"{profile.name}: your login goes with it into its sandbox, which reaches {', '.join(profile.hosts)} and "
+        "nothing else; what it uses is what it tells (~), and no cap holds before a request, only after what it told"
+    )
+
 
 RUNNERS: Mapping[str, RunnerKind] = {
-    "api": MESSAGES,
+    "api": RunnerKind(get_key=get_key_name, open=_open_api),
     **{name: make_kind(profile) for name, profile in PROFILES.items()},
 }
 
 
 def list_profiles(settings: Settings) -> Mapping[str, Profile]:
-    """Return every agent, with those of the user's settings.
+    """Return the known agents and those of the user's settings, by name.
 
     Raises:
-        ConfigError: One of them is like an agent that there is not, or has no program.
+        ConfigError: An agent of the settings builds on an unknown agent, or names no program.
     """
     made = dict(PROFILES)
     for name, own in settings.agents.items():
@@ -32,21 +121,26 @@ def list_profiles(settings: Settings) -> Mapping[str, Profile]:
 
 
 def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
-    """Return every runner, in the same way."""
+    """Return every runner by name.
+
+    Raises:
+        ConfigError: As `list_profiles`.
+    """
     if not settings.agents:
         return RUNNERS
     return {**RUNNERS, **{name: make_kind(profile) for name, profile in list_profiles(settings).items()}}
 
 
-def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind] = RUNNERS) -> RunnerKind:
-    """Return the runner of a name.
+def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind]) -> RunnerKind:
+    """Return the runner of this name.
 
     Args:
         name: The value of the setting.
         origin: Where the value came from, for the message: ``--runner``, ``relay.toml:3``.
+        known: All runners, by name.
 
     Raises:
-        ConfigError: There is none of this name.
+        ConfigError: No runner has this name.
     """
     if name not in known:
         kind = FlagError if origin.startswith("--") else ConfigError

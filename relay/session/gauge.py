@@ -18,8 +18,7 @@ from typing import Self
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN
-from relay.session.tokens import pad_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Usage, pad_tokens
 
 LARGEST_RESULT_TOKENS = 10_000
 """What one tool result may add at most; the tools cut there."""

@@ -23,8 +23,7 @@ from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.private_folder import find_folder, remove_left_overs
 from relay.session.events import Observe, RunPaused, RunResumed
-from relay.session.pace import Pace
-from relay.session.spend import Meter
+from relay.session.spend import Meter, Pace
 from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings

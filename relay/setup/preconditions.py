@@ -33,8 +33,7 @@ from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import Status, find_ignored, read_status
 from relay.plan.text import find_ledger_path
-from relay.runners.agents.home import find_family, find_login, get_installed
-from relay.runners.agents.profiles import Profile
+from relay.runners.agents.profiles import Profile, find_family, find_login, get_installed
 from relay.runners.base import RunnerKind
 from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
 from relay.sandbox.run import Sandbox

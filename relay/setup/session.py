@@ -22,9 +22,8 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, Observe, ResponseReceived, RetryScheduled
 from relay.session.gauge import open_gauge, parse_reset_line
-from relay.session.pace import Pace
 from relay.session.prices import Budget, Price, find_price
-from relay.session.spend import Meter
+from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.setup.tape import OpenTape, TapedConversation, begin_tape

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
-from relay.rehearsal.server import serve_tape
 from relay.runners.base import Callbacks, ModelInfo, Session, SessionSpec
 from relay.session.events import Observe
 from relay.session.gauge import parse_reset_at
@@ -148,6 +147,7 @@ class Replay:
 
 def replay_session(taped: TapedSession, observe: Observe) -> Replay:
     """Play a session again; nothing is paid, no command runs, no file is touched."""
+    from relay.rehearsal.server import serve_tape
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
@@ -180,8 +180,7 @@ def replay_session(taped: TapedSession, observe: Observe) -> Replay:
 
 def read_again(taped: TapedSession) -> Replay:
     """Read again what an agent asked and what came back, as the gateway did; the agent itself does not run."""
-    from relay.runners.agents.dialects import find_dialect, read_request
-    from relay.runners.agents.tally import Tally, describe_answer
+    from relay.runners.agents.dialects import Tally, describe_answer, find_dialect, read_request
 
     requests: list[ReplayedRequest] = []
     for number, exchange in enumerate(taped.exchanges, 1):

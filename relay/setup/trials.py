@@ -23,18 +23,21 @@ from relay.config.model_table import render_model_table
 from relay.git.command import get_git
 from relay.git.repository import open_repo
 from relay.prompts.texts import render_trial_message, render_trial_system
-from relay.runners.agents.home import find_engine_version, find_login, find_package_version, get_installed
-from relay.runners.agents.kinds import make_kind
-from relay.runners.agents.profiles import Profile
+from relay.runners.agents.profiles import (
+    Profile,
+    find_engine_version,
+    find_login,
+    find_package_version,
+    get_installed,
+)
 from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
-from relay.runners.registry import list_profiles
+from relay.runners.registry import list_profiles, make_kind
 from relay.sandbox.probe import find_way
 from relay.session.events import Event, Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import Price, find_limits, worst_cost_usd
-from relay.session.tokens import pad_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Usage, pad_tokens
 from relay.session.values import SessionEnd, SessionKind, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import Finding, State, check_key, make_missing

@@ -29,7 +29,7 @@ from relay.base.values import dataclass
 from relay.sandbox.output import render_output
 from relay.sandbox.policy import MIB
 from relay.sandbox.process import CommandResult
-from relay.session.tokens import MAX_READ_BYTES
+from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown
 from relay.tools.claims import LegNotes
 from relay.tools.workspace import (

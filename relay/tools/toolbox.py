@@ -24,7 +24,7 @@ from relay.base.redaction import find_secrets
 from relay.base.values import dataclass
 from relay.ledger.model import Kind
 from relay.sandbox.policy import Level
-from relay.session.tokens import MAX_READ_BYTES
+from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims
 from relay.tools.claims import Keep, LegNotes, LookFirst

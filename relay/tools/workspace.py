@@ -19,7 +19,7 @@ from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
 from relay.sandbox.output import keep_output
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
-from relay.session.tokens import estimate_size_tokens, estimate_tokens
+from relay.session.usage import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 
 ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name in PROTECTED_NAMES))

@@ -10,9 +10,9 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import RunnerKind
+from relay.runners.registry import make_kind
 from relay.session.values import SessionKind
 
 

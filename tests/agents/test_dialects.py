@@ -10,8 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request, shorten_answer
-from relay.runners.agents.tally import _MAX_LINE_BYTES, Tally
+from relay.runners.agents.dialects import (
+    _MAX_LINE_BYTES,
+    CHAT,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    Tally,
+    may_pass,
+    read_request,
+    shorten_answer,
+)
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS
 

@@ -18,8 +18,8 @@ import pytest
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Room, Route, TurnedAway, open_gateway
+from relay.runners.messages.connection import FaultKind
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
-from relay.runners.messages.faults import FaultKind
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 

@@ -12,9 +12,17 @@ from click.testing import CliRunner
 from relay.base.errors import RunnerError
 from relay.cli.agents import command
 from relay.config.agents import AgentSettings
-from relay.runners.agents.home import fill, find_package_version, get_installed, get_way, make_home
-from relay.runners.agents.kinds import adapt_profile
-from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES, Profile, Way
+from relay.runners.agents.profiles import (
+    PROFILES,
+    Profile,
+    Way,
+    adapt_profile,
+    fill,
+    find_package_version,
+    get_installed,
+    get_way,
+    make_home,
+)
 from rigs.agents.real import AGENTS
 
 
@@ -39,7 +47,7 @@ def add_node(bin_dir):
 def test_an_agent_is_shown_with_all_of_its_packages_and_what_it_starts(tmp_path):
     bin_dir = install(tmp_path, "claude-agent-acp")
     add_node(bin_dir)
-    found = get_installed(CLAUDE, {"PATH": f"{bin_dir}:relative::/usr/bin"})
+    found = get_installed(PROFILES["claude"], {"PATH": f"{bin_dir}:relative::/usr/bin"})
     assert found.program == tmp_path / "lib/node_modules/@scope/claude-agent-acp/dist/index.js"
     assert found.shown == (tmp_path / "lib/node_modules", bin_dir)
     assert found.path == f"{bin_dir}:/usr/bin"
@@ -49,9 +57,9 @@ def test_an_agent_is_shown_with_all_of_its_packages_and_what_it_starts(tmp_path)
 def test_what_is_missing_is_named_with_what_installs_it(tmp_path):
     bin_dir = install(tmp_path, "claude-agent-acp")
     with pytest.raises(RunnerError, match="Claude Code needs node: there is no node on PATH"):
-        get_installed(CLAUDE, {"PATH": str(bin_dir)})
+        get_installed(PROFILES["claude"], {"PATH": str(bin_dir)})
     with pytest.raises(RunnerError, match="OpenCode is not installed") as raised:
-        get_installed(OPENCODE, {})
+        get_installed(PROFILES["opencode"], {})
     assert str(raised.value.hint) == "npm install -g opencode-ai@1.18.33 installs it"
 
 
@@ -60,7 +68,7 @@ def test_an_agent_whose_adapter_is_missing_is_not_called_missing(tmp_path):
     (tmp_path / "claude").write_text("#!/bin/sh\n")
     (tmp_path / "claude").chmod(0o755)
     with pytest.raises(RunnerError, match="claude is here, but the adapter by which relay speaks with it is not"):
-        get_installed(CLAUDE, {"PATH": str(tmp_path)})
+        get_installed(PROFILES["claude"], {"PATH": str(tmp_path)})
 
 
 def test_one_of_the_users_own_that_nothing_installs_is_put_on_path_by_the_user(tmp_path):
@@ -82,12 +90,12 @@ def test_no_agent_is_taken_from_the_repository(tmp_path):
     root = tmp_path / "repo"
     inside = install(root, "opencode")
     with pytest.raises(RunnerError, match="is not installed"):
-        get_installed(OPENCODE, {"PATH": str(inside)}, root)
+        get_installed(PROFILES["opencode"], {"PATH": str(inside)}, root)
     outside = tmp_path / "bin"
     outside.mkdir()
     (outside / "opencode").symlink_to(inside / "opencode")
     with pytest.raises(RunnerError, match="in the repository"):
-        get_installed(OPENCODE, {"PATH": str(outside)}, root)
+        get_installed(PROFILES["opencode"], {"PATH": str(outside)}, root)
 
 
 def test_a_program_that_is_no_package_has_no_known_version(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.agents.toolserver import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, open_toolserver
+from relay.runners.agents.acp import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, open_toolserver
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.toolbox import HAND_OFF, TICK
 

@@ -7,8 +7,8 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.config import ModelSettings, Settings
-from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profiles import AgentEngine
+from relay.runners.registry import make_kind
 from relay.setup.preconditions import State
 from relay.setup.trials import examine_agent, try_agent
 from tests.agents.conftest import make_profile

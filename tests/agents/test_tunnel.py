@@ -7,8 +7,8 @@ import pytest
 from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.config.agents import AgentSettings
 from relay.runners.agents.acp import read_fill, read_usage
-from relay.runners.agents.kinds import adapt_profile, make_kind
-from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.profiles import PROFILES, adapt_profile
+from relay.runners.registry import make_kind
 from relay.session.events import GaugeCrossed, HostAsked, LegEnded, Noticed
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile

@@ -11,8 +11,16 @@ from html.parser import HTMLParser
 import pytest
 
 from relay.cli.views.server import MOST_CONNECTIONS, ServedView, serve_board
-from relay.session.events import LegStarted, Noticed, PlanShown, RunStarted, TextShown, ToolStarted
-from relay.session.shapes import ShownItem, ShownPhase
+from relay.session.events import (
+    LegStarted,
+    Noticed,
+    PlanShown,
+    RunStarted,
+    ShownItem,
+    ShownPhase,
+    TextShown,
+    ToolStarted,
+)
 from tests.waiting import wait_until
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x1b]0;x\x07\u202e&amp;'\"" + "y" * 5_000

@@ -14,7 +14,7 @@ from relay.cli.screen import JSON_VERSION
 from relay.insight.figures.tuning import BandRates, TrialFigures
 from relay.ledger import ClaimStatus, Kind
 from relay.sandbox.inventory import Inventory
-from relay.session.shapes import BoxState, CheckResult
+from relay.session.events import BoxState, CheckResult
 from relay.setup.preconditions import State
 from relay.store.resume import ResumeCase
 

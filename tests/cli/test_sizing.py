@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from relay.plan.parse import parse_plan
 from relay.run.planning.submission import measure_phases, size_phase, suggest_parts
-from relay.session.tokens import MAX_READ_BYTES
+from relay.session.usage import MAX_READ_BYTES
 
 
 def make_phase(n, done=0):

@@ -4,8 +4,7 @@ import pytest
 
 from relay.config.model import Compat, ModelSettings
 from relay.rehearsal.turns import DIALECTS
-from relay.runners.messages.connection import EndpointDialect, RequestPart, make_dialect
-from relay.runners.messages.faults import Fault, FaultKind
+from relay.runners.messages.connection import EndpointDialect, Fault, FaultKind, RequestPart, make_dialect
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.prices import parse_price
 from relay.session.values import SessionEnd

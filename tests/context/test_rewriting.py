@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.messages.context_window import History
-from relay.runners.messages.strategies import CLEARED, clear_results, compact
-from relay.session.tokens import estimate_tokens
+from relay.runners.messages.conversation import CLEARED, clear_results, compact
+from relay.session.usage import estimate_tokens
 from relay.session.values import ToolResult
 from tests.message_rules import check_messages
 

@@ -17,6 +17,7 @@ from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFig
 from relay.session.events import (
     CacheBroken,
     CacheRefreshed,
+    ChangedFile,
     Event,
     GaugeCrossed,
     Noticed,
@@ -26,13 +27,14 @@ from relay.session.events import (
     RetryScheduled,
     ReviewFinished,
     RunStarted,
+    ShownFinding,
+    ShownPhase,
     TextShown,
     ToolFinished,
     ToolStarted,
 )
 from relay.session.gauge import Band
 from relay.session.records import LoggedEvent
-from relay.session.shapes import ChangedFile, ShownFinding, ShownPhase
 from relay.session.usage import Usage
 from tests.any_event import any_event
 from tests.figures import streams

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.session.gauge import DEFAULT_RESET_AT, Band, Gauge, Zone, find_band, open_gauge, parse_reset_at, render_band
-from relay.session.tokens import estimate_tokens, pad_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Usage, estimate_tokens, pad_tokens
 
 DEFAULT = parse_reset_at(DEFAULT_RESET_AT)
 SIZES = st.integers(0, 2_000_000)

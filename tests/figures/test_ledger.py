@@ -27,7 +27,7 @@ from relay.ledger import (
     render_snapshot,
 )
 from relay.ledger.model import render_stamp_time
-from relay.session.tokens import estimate_tokens
+from relay.session.usage import estimate_tokens
 from tests.figures.ledgers import TEXTS, entries
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from relay.session.events import GateFinished, GateStarted, ResponseReceived, ToolFinished
-from relay.session.pace import Pace
+from relay.session.spend import Pace
 
 TOOL_RAN = ToolFinished(
     call_id="c", name="bash", is_error=False, result_bytes=1, result_sha256="", duration_s=0.0, changed_paths=None

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from relay.rehearsal.catalog import CATALOG, find_card
 from relay.rehearsal.checks import check_request
+from relay.rehearsal.wire import CATALOG, find_card
 
 TOOL = {"name": "read", "input_schema": {"type": "object"}}
 USER = {"role": "user", "content": "Begin."}

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.base.errors import ConfigError
-from relay.rehearsal.conditions import MAX_SCRIPT_BYTES
-from relay.rehearsal.script import load_script, parse_script
+from relay.rehearsal.script import MAX_SCRIPT_BYTES, load_script, parse_script
 from relay.rehearsal.turns import Call, FaultName, Raw, Say, Think
 
 WHOLE = """

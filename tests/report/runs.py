@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from relay.session.events import Event, GaugeCrossed, Noticed, ReviewFinished
-from relay.session.shapes import ShownFinding
+from relay.session.events import Event, GaugeCrossed, Noticed, ReviewFinished, ShownFinding
 from tests.figures.streams import call, commit, end, gate, leg, over, parts, plan, start, turn
 
 

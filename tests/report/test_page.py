@@ -18,8 +18,7 @@ from relay.insight.report.contents import make_comparison, make_page
 from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
-from relay.session.events import Event, LegStarted, ReviewFinished
-from relay.session.shapes import ShownFinding
+from relay.session.events import Event, LegStarted, ReviewFinished, ShownFinding
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn
 from tests.report.reading import Reader, fold

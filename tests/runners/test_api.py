@@ -24,9 +24,8 @@ from relay.config.model import ModelSettings
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
-from relay.runners.messages.connection import ApiConnection, get_model
+from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, get_model
 from relay.runners.messages.endpoint import get_key_name, open_client
-from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.reading import LEAST_ANSWER_S, most_answer_bytes
 from relay.session.usage import Usage
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.runners.messages.cache import CacheWatch, wants_long
+from relay.runners.messages.context_window import CacheWatch, wants_long
 from relay.session.usage import Usage
 
 TOOL = {"name": "read", "description": "d", "input_schema": {}}

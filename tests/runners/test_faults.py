@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.faults import MAX_BACKOFF_S, Fault, FaultKind, classify_error, find_wait_s, is_overflow
+from relay.runners.messages.connection import MAX_BACKOFF_S, Fault, FaultKind, classify_error, find_wait_s, is_overflow
 
 CASES = [
     (529, "overloaded_error", None, "Overloaded", FaultKind.INFRA),

@@ -14,9 +14,8 @@ from relay.base.interrupts import Interrupts
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, AnswerBuilder, make_sendable
-from relay.runners.messages.connection import ApiConnection
+from relay.runners.messages.connection import ApiConnection, Fault, FaultKind
 from relay.runners.messages.conversation import Conversation
-from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.gauge import parse_reset_at
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, ToolCall, ToolResult

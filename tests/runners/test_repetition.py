@@ -1,6 +1,6 @@
 """Circles are recognised, work is not mistaken for one."""
 
-from relay.runners.turns import LoopDetector
+from relay.runners.base import LoopDetector
 from relay.session.values import ToolCall, ToolResult
 
 

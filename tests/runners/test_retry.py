@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.faults import Fault, FaultKind, RetryPolicy, Wait, describe_reset
+from relay.runners.messages.connection import Fault, FaultKind, RetryPolicy, Wait, describe_reset
 from relay.session.values import SessionEnd, SessionOutcome
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC

@@ -2,7 +2,7 @@
 
 from relay.insight.figures.tallies import TokenSource
 from relay.prompts.texts import measure_prompt, render_runner_system
-from relay.session.tokens import estimate_tokens
+from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
 from tests.sessions.reference import render as render_events
 

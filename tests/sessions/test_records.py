@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from relay.insight.telemetry.log import open_log
 from relay.session import events
+from relay.session.events import BoxState, ShownItem, ShownPhase
 from relay.session.records import LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
-from relay.session.shapes import BoxState, ShownItem, ShownPhase
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.sandbox.output import render_output
-from relay.session.tokens import estimate_tokens
+from relay.session.usage import estimate_tokens
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, ToolAnswer, cut_middle, finish
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from relay.session.tokens import estimate_tokens
+from relay.session.usage import estimate_tokens
 from relay.tools.toolbox import READ
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 

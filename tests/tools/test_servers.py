@@ -15,8 +15,7 @@ import pytest
 
 from relay.config.servers import ServerSettings
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.server_links import AddressLink, ServerError, find_reason
-from relay.tools.servers import ToolServer, ask_servers
+from relay.tools.servers import AddressLink, ServerError, ToolServer, ask_servers, find_reason
 from relay.tools.toolbox import Toolbox
 
 FAKE = Path(__file__).with_name("fake_server.py")

@@ -8,7 +8,7 @@ from typing import Any
 from relay.base.interrupts import Urgency
 from relay.base.values import dataclass
 from relay.session import events
-from relay.session.shapes import ShownPhase
+from relay.session.events import ShownPhase
 from relay.session.usage import Usage
 
 SAID_LINES = 12

@@ -26,9 +26,8 @@ from relay.base.words import (
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
-from relay.session.events import RunEnded, RunStarted
+from relay.session.events import RunEnded, RunStarted, ShownItem, ShownPhase
 from relay.session.gauge import Band, find_band, render_band
-from relay.session.shapes import ShownItem, ShownPhase
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",

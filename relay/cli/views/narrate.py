@@ -13,8 +13,8 @@ from relay.base.interrupts import Urgency
 from relay.base.values import dataclass
 from relay.base.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd
 from relay.session import events
+from relay.session.events import CheckResult, ShownPhase
 from relay.session.gauge import find_band, render_band
-from relay.session.shapes import CheckResult, ShownPhase
 
 STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",

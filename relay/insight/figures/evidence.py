@@ -1,8 +1,8 @@
 """Figures about the work: ticks with their gate and commit, the files of a phase, hand-offs."""
 
 from relay.base.values import dataclass
+from relay.session.events import ChangedFile, ShownFinding
 from relay.session.gauge import Band
-from relay.session.shapes import ChangedFile, ShownFinding
 
 READ_SHARE = 0.1
 """Price of a cache read relative to input, if no price is known."""

@@ -42,8 +42,7 @@ from relay.session.events import (
 from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates, find_price
 from relay.session.records import LoggedEvent
-from relay.session.tokens import estimate_size_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Usage, estimate_size_tokens
 from relay.session.values import Shown
 
 MOST_PARTS = 5_000

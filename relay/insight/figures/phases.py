@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 from relay.insight.figures.evidence import CheckEvidence, PhaseWork
 from relay.insight.figures.tallies import Sum
 from relay.insight.figures.values import PhaseFigures
-from relay.session.events import Committed, GateFinished
-from relay.session.shapes import ShownPhase
+from relay.session.events import Committed, GateFinished, ShownPhase
 
 MOST_PATHS = 20_000
 """Files of a phase that are remembered."""

@@ -25,7 +25,7 @@ from relay.insight.report.blocks import (
 )
 from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, Nogood
 from relay.ledger.belief import find_half_life, find_lives, find_uses
-from relay.session.shapes import ChangedFile
+from relay.session.events import ChangedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

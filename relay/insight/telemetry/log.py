@@ -17,9 +17,8 @@ from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_regular
 from relay.plan.text import STATE_DIR
-from relay.session.events import Event, Noticed, PlanShown
+from relay.session.events import Event, Noticed, PlanShown, ShownPhase
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
-from relay.session.shapes import ShownPhase
 
 OUTPUTS = "outputs"
 OUTPUT_AGE_S = 7 * 86_400

@@ -9,9 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 
 from relay.base.values import dataclass
 from relay.config.schema import describe_fields
-from relay.session.events import Event
+from relay.session.events import ChangedFile, CheckResult, Event, ShownFinding, ShownItem, ShownPhase, SizedPart
 from relay.session.records import SCHEMA_VERSION, Scope
-from relay.session.shapes import ChangedFile, CheckResult, ShownFinding, ShownItem, ShownPhase, SizedPart
 from relay.session.usage import Usage
 from relay.session.values import Shown
 

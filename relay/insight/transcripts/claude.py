@@ -31,10 +31,9 @@ from relay.insight.transcripts.emitter import (
     parse_time,
     read_lines,
 )
+from relay.session.events import SizedPart
 from relay.session.records import LoggedEvent
-from relay.session.shapes import SizedPart
-from relay.session.tokens import estimate_size_tokens
-from relay.session.usage import Usage
+from relay.session.usage import Usage, estimate_size_tokens
 from relay.session.values import Shown
 
 MOST_SUBAGENTS = 2_000

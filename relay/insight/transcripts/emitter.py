@@ -26,13 +26,13 @@ from relay.session.events import (
     RetryScheduled,
     RunEnded,
     RunStarted,
+    SizedPart,
     ToolFinished,
     ToolStarted,
 )
 from relay.session.gauge import DEFAULT_RESET_AT, LARGEST_RESULT_TOKENS, parse_reset_at
 from relay.session.prices import cost_usd, find_limits, find_price
 from relay.session.records import LoggedEvent, Recorder
-from relay.session.shapes import SizedPart
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, Shown
 

@@ -28,8 +28,7 @@ from relay.sandbox.output import render_output
 from relay.sandbox.places import find_real, make_hiding
 from relay.sandbox.policy import Lent, StandIn
 from relay.sandbox.run import Sandbox
-from relay.session.events import GateFinished, GateStarted
-from relay.session.shapes import CheckResult
+from relay.session.events import CheckResult, GateFinished, GateStarted
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch

@@ -35,9 +35,8 @@ from relay.run.commit.review import read_rounds
 from relay.run.commit.step import BATON_TITLE
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
-from relay.session.events import Noticed, Observe, PlanShown
+from relay.session.events import BoxState, Noticed, Observe, PlanShown, ShownItem, ShownPhase
 from relay.session.gauge import assign_line
-from relay.session.shapes import BoxState, ShownItem, ShownPhase
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules

@@ -20,8 +20,7 @@ from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
-from relay.session.tokens import MAX_READ_BYTES, estimate_size_tokens, pad_tokens
-from relay.session.usage import Usage
+from relay.session.usage import MAX_READ_BYTES, Usage, estimate_size_tokens, pad_tokens
 from relay.store.inbox import Said
 from relay.tools.workspace import RefusedError, ToolAnswer
 

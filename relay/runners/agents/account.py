@@ -7,12 +7,10 @@ import random
 import time
 from dataclasses import replace
 
-from relay.runners.agents.dialects import ModelRequest
+from relay.runners.agents.dialects import ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
-from relay.runners.agents.tally import Tally
-from relay.runners.base import ModelInfo, SessionSpec
-from relay.runners.messages.faults import Fault, FaultKind, RetryPolicy, Wait
-from relay.runners.turns import end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
+from relay.runners.base import ModelInfo, SessionSpec, end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
+from relay.runners.messages.connection import Fault, FaultKind, RetryPolicy, Wait
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
 from relay.session.gauge import Gauge, Zone, open_gauge
 from relay.session.prices import Price, charge_request, normalize_model, worst_cost_usd

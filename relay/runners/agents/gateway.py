@@ -25,11 +25,18 @@ import h11
 
 from relay.base.redaction import redact
 from relay.base.values import dataclass
-from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request, shorten_answer
-from relay.runners.agents.tally import Tally, describe_answer
+from relay.runners.agents.dialects import (
+    MESSAGES,
+    ModelRequest,
+    Tally,
+    describe_answer,
+    may_pass,
+    read_request,
+    shorten_answer,
+)
 from relay.runners.messages.api import judge_event, judge_status, name_cause
+from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
-from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.sockets import listen
 from relay.session.tape import Keep

@@ -1,16 +1,24 @@
-"""Profiles: how relay starts each agent that it knows, and speaks with it. Nothing here comes from a repository.
+"""Profiles of agents (`agents.toml` and the user's settings), and what they become: a found program, a home directory.
 
-Every value was seen on the version that the profile names. relay fills in these fields of the texts: ``{base}`` the
-gateway's address, ``{model}`` the model, ``{home}`` the private home directory, ``{server}`` the command of relay's
-tool server as JSON, ``{tools}`` its socket, ``{window}`` and ``{output}`` the model's limits in tokens, the latter as
-far as the caps leave it.
+Nothing of a profile comes from a repository. The home is a new directory in the sandbox's private place. It holds the
+files of the profile and nothing of the user's: relay hides the places of credentials in the user's own home.
 """
 
+import json
+import shutil
+import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from pathlib import Path
 from typing import Any
 
+from relay.base.errors import RunnerError
+from relay.base.tree import read_start
 from relay.base.values import dataclass
+from relay.config.agents import AgentSettings
+from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
+from relay.sandbox.toolchains import MODULES, find_package
+from relay.session.prices import normalize_model
 
 NO_KEY = "held-by-relay"
 """Stands where an agent wants to have a key; the gateway puts in the real one."""
@@ -110,366 +118,239 @@ class Profile:
         return self.login != "key"
 
 
-CLAUDE = Profile(
-    name="claude",
-    title="Claude Code",
-    package="npm install -g @agentclientprotocol/claude-agent-acp@0.100.0",
-    program="claude-agent-acp",
-    needs=("node",),
-    tested="0.100.0",
-    engine=AgentEngine(
-        program="claude",
-        package="@anthropic-ai/claude-agent-sdk",
-        field="claudeCodeVersion",
-        tested="2.1.316",
-        variable="CLAUDE_CODE_EXECUTABLE",
-    ),
-    own_tokens=6_000,
-    env=(
-        ("IS_SANDBOX", "1"),  # else it refuses to run unasked as root
-        ("ANTHROPIC_BASE_URL", "{base}"),
-        ("ANTHROPIC_API_KEY", NO_KEY),
-        ("ANTHROPIC_MODEL", "{model}"),
-        ("ENABLE_TOOL_SEARCH", "false"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        ("DISABLE_AUTOUPDATER", "1"),
-        ("DISABLE_AUTO_COMPACT", "1"),
-        ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "{output}"),
-    ),
-    options={
-        "_meta": {
-            "claudeCode": {
-                "options": {"tools": ["Bash", "Read", "Edit", "Write", "Grep", "Glob"], "promptSuggestions": False}
-            }
-        }
-    },
-    mode="bypassPermissions",
-    credentials=("CLAUDE_CODE_OAUTH_TOKEN", ".claude/.credentials.json"),
-    hosts=("api.anthropic.com", "platform.claude.com"),
-)
-
-_OPENCODE_JSON = """\
-{"model": "anthropic/{model}", "small_model": "anthropic/{model}", "enabled_providers": ["anthropic"],
- "provider": {"anthropic": {"options": {"baseURL": "{base}/v1", "apiKey": "held-by-relay"},
-  "models": {"{model}": {"limit": {"context": {window}, "output": {output}}}}}},
- "permission": {"edit": "allow", "bash": "allow"}, "snapshot": false, "autoupdate": false, "share": "disabled",
- "compaction": {"auto": false}, "agent": {"title": {"disable": true}}}
-"""
-
-OPENCODE = Profile(
-    name="opencode",
-    title="OpenCode",
-    package="npm install -g opencode-ai@1.18.33",
-    program="opencode",
-    arguments=("acp",),
-    tested="1.18.33",
-    own_tokens=9_500,
-    env=(
-        ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
-        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
-        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
-        ("NO_PROXY", "127.0.0.1,localhost"),  # it speaks HTTP to itself
-    ),
-    files=((".config/opencode/opencode.json", _OPENCODE_JSON),),
-)
-
-_CODEX_TOML = """\
-model = "{model}"
-check_for_update_on_startup = false
-model_auto_compact_token_limit = 1000000000
-web_search = "disabled"
-[analytics]
-enabled = false
-[features]
-multi_agent = false
-goals = false
-apps = false
-plugins = false
-"""
-_CODEX_PROVIDER = """\
-[model_providers.relay]
-name = "relay"
-base_url = "{base}/v1"
-env_key = "OPENAI_API_KEY"
-wire_api = "responses"
-"""
-
-CODEX = Profile(
-    name="codex",
-    title="Codex",
-    package="npm install -g @agentclientprotocol/codex-acp@2.6.0",
-    program="codex-acp",
-    needs=("node",),
-    tested="2.6.0",
-    engine=AgentEngine(program="codex", package="@openai/codex", tested="0.166.0", variable="CODEX_PATH"),
-    own_tokens=9_000,
-    env=(("INITIAL_AGENT_MODE", "agent-full-access"), ("NO_BROWSER", "1")),
-    files=((".codex/config.toml", _CODEX_TOML),),
-    names_sessions=True,
-    ways=(
-        Way(
-            family="openai",
-            env=(("OPENAI_API_KEY", NO_KEY), ("MODEL_PROVIDER", "relay")),
-            files=((".codex/config.toml", f'model_provider = "relay"\n{_CODEX_TOML}{_CODEX_PROVIDER}'),),
-        ),
-    ),
-    credentials=(".codex/auth.json",),
-    hosts=("chatgpt.com", "auth.openai.com"),
-)
-
-_PI_EXTENSION = """\
-// relay's own tools: MCP over a Unix socket, one message in a line.
-import net from "node:net";
-import { createInterface } from "node:readline";
-export default async function (pi) {
-  const socket = net.connect("{tools}");
-  const waiting = new Map();
-  let last = 0;
-  createInterface({ input: socket }).on("line", (line) => {
-    const said = JSON.parse(line);
-    waiting.get(said.id)?.(said.result);
-    waiting.delete(said.id);
-  });
-  const ask = (method, params) => new Promise((resolve) => {
-    waiting.set(++last, resolve);
-    socket.write(JSON.stringify({ jsonrpc: "2.0", id: last, method, params }) + "\\n");
-  });
-  const { tools } = await ask("tools/list", {});
-  for (const tool of tools) {
-    pi.registerTool({
-      name: tool.name, label: tool.name, description: tool.description, parameters: tool.inputSchema,
-      execute: async (_id, given) => {
-        const { content, isError } = await ask("tools/call", { name: tool.name, arguments: given });
-        if (isError) throw new Error(content[0].text);
-        return { content, details: {} };
-      },
-    });
-  }
-}
-"""
-
-
-def _render_pi(api: str, base: str) -> tuple[tuple[str, str], ...]:
-    """Return the files of pi for one kind of endpoint."""
-    model = '{"id": "{model}", "contextWindow": {window}, "maxTokens": {output}}'
-    given = f'"baseUrl": "{base}", "api": "{api}", "apiKey": "{NO_KEY}", "models": [{model}]'
-    settings = '{"defaultProvider": "relay", "defaultModel": "{model}", "compaction": {"enabled": false}}'
-    return (
-        (".pi/agent/models.json", f'{{"providers": {{"relay": {{{given}}}}}}}'),
-        (".pi/agent/settings.json", settings),
+def _parse_way(table: Mapping[str, Any]) -> Way:
+    return Way(
+        family=table["family"],
+        arguments=tuple(table.get("arguments", ())),
+        **{part: tuple(table.get(part, {}).items()) for part in ("env", "files")},
     )
 
 
-PI = Profile(
-    name="pi",
-    title="pi",
-    package="npm install -g pi-acp@0.0.34 @earendil-works/pi-coding-agent@0.87.1",
-    program="pi-acp",
-    needs=("pi", "node"),
-    tested="0.0.34",
-    engine=AgentEngine(program="pi", package="@earendil-works/pi-coding-agent", tested="0.87.1"),
-    own_tokens=1_000,
-    env=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0")),
-    files=((".pi/agent/extensions/relay.js", _PI_EXTENSION),),
-    ways=(
-        Way(family="anthropic", files=_render_pi("anthropic-messages", "{base}")),
-        Way(family="openai", files=_render_pi("openai-responses", "{base}/v1")),
-        Way(family="gemini", files=_render_pi("google-generative-ai", "{base}/v1beta")),
-    ),
-    takes_server=False,
-)
+def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
+    """Read one table of `agents.toml`; its names are those of `Profile`."""
+    made: dict[str, Any] = {part: tuple(value) if isinstance(value, list) else value for part, value in table.items()}
+    made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files")}
+    if "ways" in table:
+        made["ways"] = tuple(map(_parse_way, table["ways"]))
+    if "engine" in table:
+        made["engine"] = AgentEngine(**table["engine"])
+    return Profile(name=name, **made)
 
-_QWEN_JSON = """\
-{"security": {"auth": {"selectedType": "openai"}}, "tools": {"toolSearch": {"enabled": false}},
- "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false, "enableAutoSkill": false},
- "ui": {"enableFollowupSuggestions": false}, "general": {"enableAutoUpdate": false}}
-"""
-
-QWEN = Profile(
-    name="qwen",
-    title="Qwen Code",
-    package="npm install -g @qwen-code/qwen-code@0.24.4",
-    program="qwen",
-    arguments=("--acp", "--yolo"),
-    needs=("node",),
-    tested="0.24.4",
-    own_tokens=33_000,
-    env=(("QWEN_CODE_MAX_OUTPUT_TOKENS", "{output}"),),
-    ways=(
-        Way(
-            family="openai",
-            env=(("OPENAI_BASE_URL", "{base}/v1"), ("OPENAI_API_KEY", NO_KEY), ("OPENAI_MODEL", "{model}")),
-            files=((".qwen/settings.json", _QWEN_JSON),),
-        ),
-    ),
-)
-
-_KIMI_TOML = """\
-default_permission_mode = "auto"
-telemetry = false
-default_model = "relay"
-[providers.relay]
-type = "FAMILY"
-base_url = "PLACE"
-api_key = "held-by-relay"
-[models.relay]
-provider = "relay"
-model = "{model}"
-max_context_size = {window}
-max_output_size = {output}
-"""
-
-KIMI = Profile(
-    name="kimi",
-    title="Kimi Code",
-    package="npm install -g @moonshot-ai/kimi-code@2.1.0",
-    program="kimi",
-    arguments=("acp",),
-    needs=("node",),
-    tested="2.1.0",
-    own_tokens=27_000,
-    ways=tuple(
-        Way(
-            family=family,
-            files=((".kimi-code/config.toml", _KIMI_TOML.replace("FAMILY", family).replace("PLACE", place)),),
-        )
-        for family, place in (("openai", "{base}/v1"), ("anthropic", "{base}"))
-    ),
-)
-
-_GEMINI_JSON = """\
-{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
- "general": {"enableAutoUpdate": false}, "modelConfigs": {"customOverrides": [
-  {"match": {"model": "{model}"}, "modelConfig": {"generateContentConfig": {"maxOutputTokens": {output}}}}]}}
-"""
-
-GEMINI = Profile(
-    name="gemini",
-    title="Gemini CLI",
-    package="npm install -g @google/gemini-cli@0.61.0",
-    program="gemini",
-    arguments=("--acp", "--yolo"),
-    needs=("node",),
-    tested="0.61.0",
-    own_tokens=14_500,
-    env=(
-        ("GEMINI_API_KEY", NO_KEY),
-        ("GOOGLE_GEMINI_BASE_URL", "{base}"),
-        ("GEMINI_MODEL", "{model}"),
-        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
-    ),
-    files=((".gemini/settings.json", _GEMINI_JSON),),
-    ways=(Way(family="gemini"),),
-)
-
-COPILOT = Profile(
-    name="copilot",
-    title="Copilot CLI",
-    package="npm install -g @github/copilot@1.0.102",
-    program="copilot",
-    arguments=(
-        "--acp",
-        "--allow-all-tools",
-        "--no-auto-update",
-        "--additional-mcp-config",
-        '{"mcpServers": {"relay": {server}}}',
-    ),
-    needs=("node",),
-    tested="1.0.102",
-    own_tokens=14_000,
-    env=(
-        ("COPILOT_MODEL", "{model}"),
-        ("COPILOT_OFFLINE", "true"),
-        ("COPILOT_PROVIDER_API_KEY", NO_KEY),
-        ("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "{window}"),
-        ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "{output}"),
-    ),
-    ways=(
-        Way(family="anthropic", env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}"))),
-        Way(
-            family="openai",
-            env=(("COPILOT_PROVIDER_WIRE_API", "responses"), ("COPILOT_PROVIDER_BASE_URL", "{base}/v1")),
-        ),
-    ),
-    takes_server=False,
-)
-
-GOOSE = Profile(
-    name="goose",
-    title="goose",
-    package="curl -fsSL https://github.com/aaif-goose/goose/releases/download/stable/download_cli.sh "
-    "| GOOSE_VERSION=v1.52.0 bash",
-    program="goose",
-    arguments=("acp", "--with-builtin", "developer"),
-    tested="1.52.0",
-    own_tokens=5_500,
-    env=(
-        ("GOOSE_MODEL", "{model}"),
-        ("GOOSE_CONTEXT_LIMIT", "{window}"),
-        ("GOOSE_MAX_TOKENS", "{output}"),
-        ("GOOSE_MODE", "auto"),
-        ("GOOSE_DISABLE_KEYRING", "1"),
-        ("GOOSE_DISABLE_SESSION_NAMING", "true"),
-        ("GOOSE_AUTO_COMPACT_THRESHOLD", "0"),
-        ("GOOSE_TELEMETRY_ENABLED", "false"),
-    ),
-    ways=(
-        Way(
-            family="anthropic",
-            env=(("GOOSE_PROVIDER", "anthropic"), ("ANTHROPIC_HOST", "{base}"), ("ANTHROPIC_API_KEY", NO_KEY)),
-        ),
-        Way(family="openai", env=(("GOOSE_PROVIDER", "openai"), ("OPENAI_HOST", "{base}"), ("OPENAI_API_KEY", NO_KEY))),
-    ),
-)
-
-_CLINE = ".cline/data/settings/"
-_CLINE_PROVIDERS = """\
-{"version": 1, "lastUsedProvider": "PROVIDER", "modes": {}, "providers": {"PROVIDER": {"settings":
- {"provider": "PROVIDER", "apiKey": "held-by-relay", "model": "{model}", "baseUrl": "{base}/v1"},
- "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}}}
-"""
-_CLINE_MODELS = """\
-{"version": 1, "providers": {"PROVIDER": {"models": {"{model}":
- {"contextWindow": {window}, "maxTokens": {output}, "capabilities": ["tools", "prompt-cache"]}}}}}
-"""
-_CLINE_SETTINGS = """\
-{"telemetryOptOut": true, "autoUpdateEnabled": false, "compactionEnabled": false,
- "tools": {"web_search": {"enabled": false}}}
-"""
-
-CLINE = Profile(
-    name="cline",
-    title="Cline",
-    package="npm install -g cline@3.0.65",
-    program="cline",
-    arguments=("--acp", "--auto-approve", "true"),
-    needs=("node",),
-    tested="3.0.65",
-    own_tokens=3_500,
-    env=(
-        ("CLINE_API_KEY", NO_KEY),
-        ("CLINE_MODEL", "{model}"),
-        ("CLINE_SESSION_BACKEND_MODE", "local"),
-        ("CLINE_NO_AUTO_UPDATE", "1"),
-    ),
-    files=(
-        (f"{_CLINE}global-settings.json", _CLINE_SETTINGS),
-        (f"{_CLINE}cline_mcp_settings.json", '{"mcpServers": {"relay": {server}}}'),
-    ),
-    ways=tuple(
-        Way(
-            family=family,
-            env=(("CLINE_PROVIDER", provider),),
-            files=(
-                (f"{_CLINE}providers.json", _CLINE_PROVIDERS.replace("PROVIDER", provider)),
-                (f"{_CLINE}models.json", _CLINE_MODELS.replace("PROVIDER", provider)),
-            ),
-        )
-        for family, provider in (("anthropic", "anthropic"), ("openai", "openai-compatible"))
-    ),
-    takes_server=False,
-)
 
 PROFILES: Mapping[str, Profile] = {
-    profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX, PI, QWEN, KIMI, GEMINI, COPILOT, GOOSE, CLINE)
+    name: _parse_profile(name, table)
+    for name, table in tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8")).items()
 }
+
+
+HOME_NAME = "home"
+"""Of the directory, below the sandbox's temporary one."""
+_OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
+"""What the names of models begin with, and whose they are."""
+_MOST_LOGIN_BYTES = 256 * 1024
+_NEAR = 4
+"""Directories between a program and its package's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """An agent as it was found."""
+
+    program: Path
+    """Resolved."""
+    shown: tuple[Path, ...]
+    """Directories that it needs to see."""
+    path: str
+    """PATH for it."""
+
+
+def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | None = None) -> Installed:
+    """Return where an agent is.
+
+    Args:
+        root: The repository; a program in it is not the user's.
+
+    Raises:
+        RunnerError: It is not installed, or something that it starts is not.
+    """
+    found = [_get_program(name, profile, environ, root) for name in (profile.program, *profile.needs)]
+    places = tuple(dict.fromkeys(find_package(place) for place in found))
+    own = [str(place.parent) for place in found[1:]]
+    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    return Installed(program=found[0], shown=places, path=":".join(dict.fromkeys([*own, *entries])))
+
+
+def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: Path | None) -> Path:
+    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    outside = [entry for entry in entries if root is None or not Path(entry).resolve().is_relative_to(root)]
+    found = shutil.which(name, path=":".join(outside))
+    if found is None:
+        engine = profile.engine.program if profile.engine else ""
+        what = f"{profile.title} needs {name}"
+        if name == profile.program:
+            is_near = engine and shutil.which(engine, path=":".join(outside)) is not None
+            lacks = f"{engine} is here, but the adapter by which relay speaks with it is not"
+            what = lacks if is_near else f"{profile.title} is not installed"
+        raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.way)
+    place = Path(found).resolve()
+    if root is not None and place.is_relative_to(root):
+        raise RunnerError(f"{name} is {place}, in the repository: relay starts no agent that a repository brings")
+    return place
+
+
+def find_package_version(program: Path) -> str:
+    """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
+    packages = (folder / "package.json" for folder in list(program.parents)[:_NEAR])
+    return next((_read_field(package, "version") for package in packages if package.is_file()), "")
+
+
+def find_engine_version(profile: Profile, installed: Installed) -> str:
+    """Return the version of the program that does an agent's work; empty where it is the agent's own, or unknown."""
+    engine = profile.engine
+    if engine is None:
+        return ""
+    own = dict(profile.env)
+    if named := own.get(engine.variable) if engine.variable else shutil.which(engine.program, path=installed.path):
+        return find_package_version(Path(named).resolve())
+    places = (folder / MODULES / engine.package / "package.json" for folder in installed.program.parents)
+    return next((_read_field(package, engine.field) for package in places if package.is_file()), "")
+
+
+def _read_field(package: Path, name: str) -> str:
+    try:
+        found = json.loads(package.read_bytes())
+    except (OSError, ValueError):
+        return ""
+    text = found.get(name) if isinstance(found, dict) else None
+    return text if isinstance(text, str) and text.isprintable() else ""
+
+
+def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[Way, Family]:
+    """Return how an agent is told of its endpoint: that whose key is there, and the model's own where several are.
+
+    Raises:
+        RunnerError: There is no key for any.
+    """
+    ways = [(way, family) for way in profile.ways for family in FAMILIES if family.name == way.family]
+    get_key_name(environ, [family for _, family in ways])
+    ready = [(way, family) for way, family in ways if any(environ.get(name) for name in family.keys)]
+    own = find_family(model)
+    return next((found for found in ready if found[0].family == own), ready[0])
+
+
+def find_family(model: str) -> str:
+    """Return the family whose vendor makes a model, by its name; empty where that does not tell."""
+    bare = normalize_model(model)
+    return next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
+
+
+def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str]) -> None:
+    """Make the home directory with the profile's files.
+
+    Args:
+        place: Of the new directory, on the host.
+        words: What stands for ``{base}``, ``{model}``, ``{home}``.
+    """
+    place.mkdir(mode=0o700)
+    for name, text in (*profile.files, *way.files):
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(fill(text, words))
+
+
+def find_login(profile: Profile, environ: Mapping[str, str]) -> str:
+    """Return what holds the user's login with an agent's vendor: a variable, or a file's path; empty for nothing."""
+    return next((name for name in profile.credentials if environ.get(name) or _find_file(name, environ)), "")
+
+
+def _find_file(name: str, environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("HOME", "")
+    place = Path(home, name)
+    return place if home.startswith("/") and place.is_file() else None
+
+
+def lend_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Mapping[str, str]:
+    """Copy a login into the private home directory; return the variables that hold one.
+
+    What the agent makes of its copy is thrown away with it.
+    """
+    for name in profile.credentials:
+        found = _find_file(name, environ)
+        data = read_start(found, _MOST_LOGIN_BYTES) if found else None
+        if data is not None:
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch(mode=0o600)
+            target.write_bytes(data)
+    return {name: environ[name] for name in profile.credentials if environ.get(name)}
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Return a text of a profile with what relay knows filled in; every other brace stays."""
+    for name, value in words.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+_UNKNOWN = Profile(name="", title="", package="", program="", tested="")
+
+
+def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -> Profile:
+    """Return the profile of an agent as the user's settings have it.
+
+    Args:
+        name: What the user calls it; that of a known agent says what is different about that one.
+        own: The settings.
+        known: Profiles that it may begin with.
+
+    Raises:
+        ValueError: It begins with an unknown one, or nothing says which program it is.
+    """
+    if own.like and own.like not in known:
+        raise ValueError(f"like: found {own.like!r}; allowed: {', '.join(known)}")
+    base = known.get(own.like or name, _UNKNOWN)
+    program = own.program or base.program
+    if not program:
+        raise ValueError("program is missing, or like, the name of an agent whose profile it begins with")
+    ways = tuple(_find_way(base, family) for family in own.endpoints)
+    made = replace(
+        base,
+        name=name,
+        title=base.title or name,
+        package=own.install or base.package,
+        program=program,
+        arguments=base.arguments if own.arguments is None else own.arguments,
+        needs=(*base.needs, *own.needs),
+        env=(*base.env, *own.env),
+        files=(*base.files, *own.files),
+        mode=own.mode or base.mode,
+        ways=ways or base.ways,
+        credentials=own.credentials or base.credentials,
+        hosts=own.hosts or base.hosts,
+    )
+    return _lend(made, own.login) if own.login not in {"", "key"} else made
+
+
+def _lend(profile: Profile, login: str) -> Profile:
+    """Return a profile that has the user's login, without the key that is none, and in a tunnel without the gateway.
+
+    Raises:
+        ValueError: Nothing says where the login is, or whose it is.
+    """
+    tunnelled = login == "tunnel"
+    for name in ("credentials", *(["hosts"] if tunnelled else [])):
+        if not getattr(profile, name):
+            raise ValueError(f"{name} is missing, which login = {login} needs")
+    first = profile.ways[0]
+    way = Way(family=first.family) if tunnelled else replace(first, env=_drop(first.env, NO_KEY))
+    words = (NO_KEY, "{base}") if tunnelled else (NO_KEY,)
+    env, files = _drop(profile.env, *words), _drop(profile.files, *words)
+    return replace(profile, login=login, env=env, files=files, ways=(way,))
+
+
+def _drop(pairs: tuple[tuple[str, str], ...], *words: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in pairs if not any(word in text for word in words))
+
+
+def _find_way(base: Profile, family: str) -> Way:
+    return next((way for way in base.ways if way.family == family), Way(family=family))

@@ -22,12 +22,31 @@ from relay.base.values import dataclass
 from relay.config.model import ModelSettings
 from relay.config.model_table import show_user_file
 from relay.runners.agents.account import Account
-from relay.runners.agents.acp import ToolUpdate, read_fill, read_update, read_usage
+from relay.runners.agents.acp import (
+    BRIDGE,
+    MOST_CONNECTIONS,
+    PATIENCE_S,
+    Offer,
+    ToolUpdate,
+    choose_offered,
+    open_toolserver,
+    read_fill,
+    read_update,
+    read_usage,
+)
 from relay.runners.agents.gateway import Route, open_gateway
-from relay.runners.agents.home import HOME_NAME, Installed, fill, get_installed, lend_login, make_home
-from relay.runners.agents.profiles import NO_KEY, Profile, Way
+from relay.runners.agents.profiles import (
+    HOME_NAME,
+    NO_KEY,
+    Installed,
+    Profile,
+    Way,
+    fill,
+    get_installed,
+    lend_login,
+    make_home,
+)
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, turn_away
-from relay.runners.agents.toolserver import BRIDGE, MOST_CONNECTIONS, PATIENCE_S, Offer, choose_offered, open_toolserver
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner

@@ -22,6 +22,8 @@ from relay.base.words import render_span
 from relay.runners.agents.account import Account, count_most_tokens
 from relay.runners.agents.acp import (
     AgentActivity,
+    Called,
+    choose_offered,
     choose_option,
     find_version,
     has_mode,
@@ -33,9 +35,7 @@ from relay.runners.agents.acp import (
 )
 from relay.runners.agents.gateway import HeldRequest, Passed, TurnedAway
 from relay.runners.agents.profiles import Profile
-from relay.runners.agents.toolserver import Called, choose_offered
-from relay.runners.base import SessionSpec
-from relay.runners.turns import LoopDetector, show_crossing
+from relay.runners.base import LoopDetector, SessionSpec, show_crossing
 from relay.sandbox.child import Child, Intake
 from relay.sandbox.wire import Answered, Gone, Incoming, Notification, Question, Wire
 from relay.session.events import Noticed, Observe

@@ -1,6 +1,7 @@
 """The Messages API over HTTP: one request in, one `Answer` or one `Fault` out; and the limits of a model.
 
-Retries, the conversation and the tools live elsewhere; address, key and headers in `endpoint.py`.
+Retries, the conversation and the tools live elsewhere; address, key and headers in `endpoint.py`. `NotedRequest` keeps
+what goes over the wire for the session's tape.
 """
 
 import json
@@ -8,9 +9,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import RunnerError
@@ -20,6 +21,7 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.model_table import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
     Family,
@@ -31,7 +33,6 @@ from relay.runners.messages.endpoint import (
     read_beginning,
     require_success,
 )
-from relay.runners.messages.faults import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.reading import (
     END_S,
     OnBlock,
@@ -42,14 +43,72 @@ from relay.runners.messages.reading import (
     open_within,
     read_answer,
 )
-from relay.runners.messages.wire_notes import NotedRequest
 from relay.session.gauge import LEAST_WINDOW_TOKENS
 from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
-from relay.session.tape import Keep
+from relay.session.tape import Keep, Note
 from relay.session.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
+
+
+_KEPT = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "location")
+_KEPT_PREFIX = "anthropic-ratelimit-"
+
+
+class NotedRequest:
+    """One request on the wire. Mutable: it collects the answer.
+
+    Args:
+        meanwhile: Called once the request has gone out.
+    """
+
+    def __init__(self, keep: Keep, request: Mapping[str, Any], meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._keep = keep
+        self._meanwhile = meanwhile
+        self._heard = bytearray()
+        self._head: dict[str, Any] = {}
+        keep({"kind": "request", "body": request})
+
+    def trace(self, event: str, _info: Mapping[str, Any]) -> None:
+        """Take a step of the connection. Source: the ``trace`` extension of httpcore."""
+        if event.endswith("send_request_body.complete"):
+            self._meanwhile()
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take status and headers; credentials are not among those that are kept."""
+        kept = {name.lower(): value for name, value in headers.items()}
+        shown = {name: value for name, value in kept.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+        self._head = {"kind": "answer", "status": status, "headers": shown}
+
+    def listen(self, chunks: Iterator[bytes]) -> Generator[bytes, None, None]:
+        """Pass a body on, and keep it when it ends, however it ends."""
+        cut = True
+        try:
+            for chunk in chunks:
+                self._heard += chunk
+                yield chunk
+            cut = False
+        finally:
+            self._keep({**self._head, "body": self._heard.decode("utf-8", "surrogateescape"), "cut": cut})
+
+    def refuse(self, error: StatusError) -> None:
+        """Keep an answer that is an error."""
+        self.begin(error.status_code, error.headers)
+        body = error.body if isinstance(error.body, str) else json.dumps(error.body, ensure_ascii=False)
+        self._keep({**self._head, "body": body, "cut": False})
+
+
+def describe_result(result: Answer | Fault) -> Note:
+    """Return the note of what was made of an answer."""
+    if isinstance(result, Fault):
+        return {"kind": "made", "fault": result.kind.value, "words": result.message}
+    return {
+        "kind": "made",
+        "stop_reason": result.stop_reason,
+        "usage": asdict(result.usage) if result.usage else None,
+        "content": result.content,
+    }
 
 
 def read_limits(body: Any) -> ModelSettings:

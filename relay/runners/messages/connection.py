@@ -1,12 +1,19 @@
-"""How a session reaches its endpoint: the one place that waits, retries and reports both.
+"""How a session reaches its endpoint: classes of faults, how long to wait and retry, and what the endpoint accepts.
 
-The fields that an endpoint takes are set by the user or learnt from its refusals: a gateway may know an older API.
+The class of a fault decides. Its text is only looked at where an endpoint gives nothing else to recognise an overflow
+by. The overflow texts and their vetoes are those that Codex, OpenCode, pi and Cline match, as of 2026-11-20.
+
+The fields that an endpoint accepts are set by the user or learnt from its refusals: a gateway may know an older API.
 """
 
+import math
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -14,14 +21,312 @@ from relay.base.errors import RunnerError
 from relay.base.hints import RUN
 from relay.base.interrupts import Interrupted, Interrupts
 from relay.base.values import dataclass
+from relay.base.words import count, render_moment, render_span
 from relay.config.model import AS_KNOWN, NOTHING_SET, Compat, ModelSettings
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.faults import Fault, FaultKind, RetryPolicy
 from relay.session.events import Observe, RetryScheduled
 from relay.session.prices import find_limits
 from relay.session.tape import Keep
+from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
+
+MAX_BACKOFF_S = 60.0
+"""Longest wait between two tries when the endpoint names none."""
+
+
+class FaultKind(StrEnum):
+    """Who has to do something about a fault."""
+
+    INFRA = "infra"
+    """Nobody: overload, a dropped connection, a stall. Tried again, not counted against the phase."""
+    LIMIT = "limit"
+    """Time: a usage limit that resets."""
+    OVERFLOW = "overflow"
+    """The leg: the prompt is too long for the model."""
+    REQUEST = "request"
+    """relay: the endpoint refuses the request as malformed. Sending it again cannot work."""
+    USER = "user"
+    """The user: key, permission, billing, spending cap, unknown model."""
+    INTERRUPTED = "interrupted"
+    """Nobody: the user asked to stop now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A request that gave no usable answer."""
+
+    kind: FaultKind
+    message: str
+    """One line, with the endpoint's own words and its request id."""
+    retry_after_s: float | None = None
+    """What the endpoint asked for; None when it named no time."""
+    usage: Usage | None = None
+    """What an answer that broke off had reported; it is billed all the same."""
+    may_be_billed: bool = False
+    """The endpoint may have worked on the request: what `usage` does not say counts as the most that it can be."""
+    lasting: bool = False
+    """It will most likely be the same again: sent again a few times only."""
+
+
+_OVERFLOW = re.compile(
+    r"""
+      prompt.is.too.long | prompt.too.long | input.is.too.long                       # Anthropic, gateways, Bedrock
+    | request_too_large | request\ too\ large
+    | input\ length\ and\ .?max_tokens.?\ exceed | maximum\ tokens\b.*\bexceeds
+    | total\ number\ of\ tokens\b.*\bexceeds
+    | context_length_exceeded | exceeds?\ the\ context\ window | maximum\ context\ length      # OpenAI and its kin
+    | context\ length\ is\ only | input\ length\b.*\bexceeds\b.*\bcontext\ length              # vLLM
+    | input\ token\ count\b.*\bexceeds\ the\ maximum                                           # Google
+    | maximum\ prompt\ length                                                                  # xAI
+    | reduce\ the\ length\ of\ the\ (messages|prompt|input)                                    # Groq, Cerebras
+    | tokens?\b.*\bexceeds\ the\ limit\ of\ \d                                                 # Copilot
+    | available\ context\ size | greater\ than\ the\ context\ length                           # llama.cpp, LM Studio
+    | exceeded\ (max\ )?context\ length                                                        # Ollama
+    | context\ window\ exceeds | exceeded\ model\ token\ limit                                 # MiniMax, Kimi
+    | too\ large\ for\ model\ with\ \d+\ maximum                                               # Mistral
+    | model_context_window_exceeded                                                            # z.ai
+    | range\ of\ input\ length                                                                 # DashScope
+    | maximum\ allowed\ input\ length | longer\ than\ the\ model's\ context | requested\ input\ length\b.*\bexceeds
+    | configured\ context\ size | too\ many\ tokens | token\ limit\ exceeded
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_NOT_OVERFLOW = re.compile(
+    r"rate.?limit|too many requests|per minute|throttling|service unavailable|usage limits",
+    re.IGNORECASE,
+)
+_BARE_OVERFLOWS = frozenset({400, 413})
+"""Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
+_SPEND_LIMIT = re.compile(
+    r"\AYou have reached your specified API usage limits|\AYour credit balance is too low|\AAPI key not valid"
+)
+"""Words of errors that are not told from others by anything else, and that only the user can end."""
+_REDIRECTS = range(300, 400)
+_READ_CHARS = 4_000
+"""Of an error's text: the patterns are tried at each place of it, so a long one would take minutes."""
+_SPEND_CODE = "enforced_spend_limit_reached"
+
+_KIND_BY_TYPE = {
+    "authentication_error": FaultKind.USER,
+    "permission_error": FaultKind.USER,
+    "billing_error": FaultKind.USER,
+    "not_found_error": FaultKind.USER,
+    "rate_limit_error": FaultKind.LIMIT,
+    "overloaded_error": FaultKind.INFRA,
+    "api_error": FaultKind.INFRA,
+    "timeout_error": FaultKind.INFRA,
+}
+_KIND_BY_CODE = {
+    _SPEND_CODE: FaultKind.USER,
+    "insufficient_quota": FaultKind.USER,
+    "rate_limit_exceeded": FaultKind.LIMIT,
+    "server_error": FaultKind.INFRA,
+    "server_is_overloaded": FaultKind.INFRA,
+    "slow_down": FaultKind.INFRA,
+}
+"""Of ``error.code``; but for the first, those of OpenAI's API."""
+_KIND_BY_STATUS = {
+    401: FaultKind.USER,
+    402: FaultKind.USER,
+    403: FaultKind.USER,
+    404: FaultKind.USER,
+    408: FaultKind.INFRA,
+    409: FaultKind.INFRA,
+    413: FaultKind.OVERFLOW,
+    429: FaultKind.LIMIT,
+}
+
+
+def classify_error(*, status: int, error_type: str | None, error_code: str | None, text: str) -> FaultKind:
+    """Say whose an error response is.
+
+    Args:
+        status: HTTP status; 200 for an ``error`` event in a stream.
+        error_type: ``error.type`` of the body.
+        error_code: ``error.details.error_code`` of the body, or ``error.code``.
+        text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
+    """
+    if _SPEND_LIMIT.match(text) or status in _REDIRECTS:
+        return FaultKind.USER
+    if error_code in _KIND_BY_CODE:
+        return _KIND_BY_CODE[error_code]
+    words = " ".join(word[:_READ_CHARS] for word in (error_type, error_code, text) if word)
+    if is_overflow(status=status, text=words):
+        return FaultKind.OVERFLOW
+    if error_type in _KIND_BY_TYPE and not (error_type == "api_error" and status in _KIND_BY_STATUS):
+        return _KIND_BY_TYPE[error_type]
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[status]
+    return FaultKind.INFRA if status >= 500 else FaultKind.REQUEST  # noqa: PLR2004  # HTTP's own boundary
+
+
+def is_overflow(*, status: int, text: str) -> bool:
+    """Say whether an error means that the prompt does not fit the model.
+
+    Args:
+        status: HTTP status; 429 is never an overflow, whatever it says about tokens.
+        text: Everything that the body says; empty when there was no body.
+    """
+    if status == 429 or _NOT_OVERFLOW.search(text):  # noqa: PLR2004  # HTTP's own number
+        return False
+    return (not text and status in _BARE_OVERFLOWS) or _OVERFLOW.search(text) is not None
+
+
+def find_wait_s(fault: Fault, *, attempt: int, jitter: float) -> float:
+    """Return how long to wait before the next try: no less than the endpoint asks for, and longer every time.
+
+    Args:
+        attempt: 1 after the first failure.
+        jitter: Uniform in [0, 1): full jitter keeps many clients from coming back at once.
+    """
+    backoff_s = max(0.1, jitter * min(MAX_BACKOFF_S, 2.0 ** min(attempt, 10)))
+    if fault.retry_after_s is None:
+        return backoff_s
+    return max(fault.retry_after_s + jitter, backoff_s)
+
+
+MAX_SAME = 3
+"""Tries in a row with a fault that will most likely be the same again: each may be billed."""
+_NO_RETRY = {
+    FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
+    FaultKind.REQUEST: SessionEnd.API_FAILED,
+    FaultKind.USER: SessionEnd.DENIED,
+    FaultKind.INTERRUPTED: SessionEnd.INTERRUPTED,
+}
+_RESET = re.compile(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
+_EXHAUSTED = frozenset({"0", "rejected"})
+"""What ``-remaining`` and, of the limits of a subscription, ``-status`` say of a limit that is reached."""
+_LONGEST_WAIT_S = 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A wait before the next try."""
+
+    attempt: int
+    """1 after the first failure."""
+    wait_s: float
+    until: float | None
+    """Seconds since the epoch at which the endpoint said that it goes on; None when it named no time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how long one request has been tried.
+
+    Time is added up from what requests took and what was waited, so it runs on no clock but theirs.
+
+    Mutable: counts tries and time.
+    """
+
+    max_wait_s: float
+    attempts: int = 0
+    used_s: float = 0.0
+    _lasting: int = 0
+
+    def judge(self, fault: Fault, *, duration_s: float, jitter: float, now: float) -> Wait | SessionOutcome:
+        """Say how long to wait before the next try, or how the session ends because there is none.
+
+        Args:
+            duration_s: How long the request took to fail.
+            jitter: Uniform in [0, 1).
+        """
+        self.attempts += 1
+        self.used_s += duration_s
+        if fault.kind in _NO_RETRY:
+            return SessionOutcome(end=_NO_RETRY[fault.kind], detail=fault.message)
+        self._lasting = self._lasting + 1 if fault.lasting else 0
+        if self._lasting >= MAX_SAME:
+            words = f"{fault.message}; {self._lasting} times in a row, so sending it again will not help"
+            return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
+        wait_s = find_wait_s(fault, attempt=self.attempts, jitter=jitter)
+        until = None if fault.retry_after_s is None else now + fault.retry_after_s
+        self.used_s += wait_s
+        if self.used_s <= self.max_wait_s:
+            return Wait(attempt=self.attempts, wait_s=wait_s, until=until)
+        return self._give_up(fault, until, now)
+
+    def _give_up(self, fault: Fault, until: float | None, now: float) -> SessionOutcome:
+        tries = f"{fault.message}; tried {count(self.attempts, 'time')}"
+        end = SessionEnd.API_FAILED if until is None and fault.kind is not FaultKind.LIMIT else SessionEnd.LIMIT
+        if until is not None and until - now > self.max_wait_s:
+            words = f"{tries}. {describe_reset(until, now=now, max_wait_s=self.max_wait_s)}"
+        else:
+            words = f"{tries}, and that took as long as relay waits ({render_span(self.max_wait_s)}, max_wait_s)"
+        return SessionOutcome(end=end, detail=words, retry_at=until)
+
+
+def describe_reset(until: float, *, now: float, max_wait_s: float) -> str:
+    """Say when a limit resets and why relay does not wait for it."""
+    return (
+        f"It resets at {render_moment(until, now=now)}, in {render_span(until - now)}; relay waits "
+        f"{render_span(max_wait_s)} at most (max_wait_s). Run it again then."
+    )
+
+
+def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float | None:
+    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits; None if nothing.
+
+    Where no limit is called exhausted, the first reset of those of which nothing is said.
+
+    Args:
+        details: Of its body, as Google has them: a list in which one names a ``retryDelay``.
+    """
+    if (wait_s := _find_delay(details)) is not None:
+        return wait_s
+    if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
+        return wait_ms / 1000
+    if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
+        return wait_s
+    exhausted, unsaid = list[float](), list[float]()
+    for name, value in headers.items():
+        kind = _RESET.fullmatch(name.lower())
+        reset = _seconds_until(value) if kind else None
+        if kind is None or reset is None:
+            continue
+        said = headers.get(f"{kind[1]}-remaining") or headers.get(f"{kind[1]}-status")
+        if said in _EXHAUSTED:
+            exhausted.append(reset)
+        elif said is None:
+            unsaid.append(reset)
+    return max(exhausted) if exhausted else min(unsaid, default=None)
+
+
+def _find_delay(details: Any) -> float | None:
+    found = (
+        [detail.get("retryDelay") for detail in details if isinstance(detail, dict)] if type(details) is list else []
+    )
+    return next((_parse_seconds(delay.removesuffix("s")) for delay in found if isinstance(delay, str)), None)
+
+
+def _parse_seconds(value: str) -> float | None:
+    """Read seconds or an HTTP date; None when it is neither, or no time that anybody can mean."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            return _seconds_from_now(parsedate_to_datetime(value))
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) and seconds <= _LONGEST_WAIT_S else None
+
+
+def _seconds_until(moment: str) -> float | None:
+    """Seconds until an RFC 3339 time, or one in seconds since the epoch; None when it is neither."""
+    try:
+        if moment.isdecimal():
+            return _seconds_from_now(datetime.fromtimestamp(int(moment), UTC))
+        return _seconds_from_now(datetime.fromisoformat(moment))
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+
+
+def _seconds_from_now(moment: datetime) -> float:
+    """Return how far away a moment is, 0 when it is past; a time without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(_LONGEST_WAIT_S, max(0.0, (aware - datetime.now(UTC)).total_seconds()))
+
 
 LEAST_BUDGET_TOKENS = 1_024
 """Of thinking, where it has a budget."""
