@@ -90,20 +90,14 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
 
 
 def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
-    from relay.runners.registry import list_runners
-    from relay.sandbox.bwrap import find_bwrap
-    from relay.sandbox.memory import prepare_process
     from relay.setup.preconditions import State
-    from relay.setup.trials import try_agent
 
     chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
     if not chosen:
         raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.profile.name for agent in found)}")
-    prepare_process()
-    runners = list_runners(settings)
     works, rows = False, []
     for agent in chosen:
-        findings = try_agent(agent, runners[agent.profile.name], settings, os.environ, bwrap=find_bwrap())
+        findings = _run_trial(agent, settings)
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
         rows.append(
@@ -114,6 +108,28 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     if as_json:
         say_document({"trials": rows})
     return ExitCode.DONE if works else ExitCode.USER
+
+
+def _run_trial(agent: "AgentFound", settings: "Settings") -> "tuple[Finding, ...]":
+    from relay.runners.registry import list_runners
+    from relay.sandbox.bwrap import find_bwrap
+    from relay.sandbox.memory import prepare_process
+    from relay.setup.trials import try_agent
+
+    prepare_process()
+    kind = list_runners(settings)[agent.profile.name]
+    return try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap())
+
+
+def try_for_use(agent: "AgentFound", settings: "Settings") -> tuple[bool, bool]:
+    """Try an agent and print the findings; return whether it can run sessions here, and whether it needs its login."""
+    from relay.setup.preconditions import State
+
+    findings = _run_trial(agent, settings)
+    missing = {finding.name for finding in findings if finding.state is State.MISSING}
+    uses_login = missing == {"key"} and agent.has_login
+    _show_trial(agent, findings, ready=not missing or uses_login)
+    return not missing or uses_login, uses_login
 
 
 def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:

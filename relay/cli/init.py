@@ -1,4 +1,4 @@
-"""`relay init`: a project's first files, and how a provider's models are reached (`templates/providers.toml`)."""
+"""`relay init`: a project's first files, and how a provider's models or an agent's login are reached."""
 
 import json
 import os
@@ -9,13 +9,14 @@ from typing import Any
 
 import click
 
-from relay.base.errors import RelayError, RepoError
+from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
 from relay.config.model_table import render_model_table, show_user_file
 from relay.prompts.package_data import get_shipped
 from relay.session.prices import parse_price
+from relay.setup.project import is_unfinished, render_project_rules
 
 _MODEL = "NAME-OF-THE-MODEL"
 
@@ -54,13 +55,46 @@ def _find_price(provider: Mapping[str, Any]) -> Any:
 
 
 def _set_up_model(model: str, known: ModelSettings, environ: Mapping[str, str]) -> None:
-    text = f'model = "{model}"\n\n{render_model_table(model, known)}\n'
+    _begin_user_settings(
+        f'model = "{model}"\n\n{render_model_table(model, known)}\n', environ, is_complete=model != _MODEL
+    )
+
+
+def _begin_user_settings(text: str, environ: Mapping[str, str], *, is_complete: bool) -> None:
+    """Write the user's own settings where there are none; else print them for the user to add."""
     folder = find_user_dir(environ)
-    if model != _MODEL and folder is not None and _write_new(folder / "config.toml", text):
+    if is_complete and folder is not None and _write_new(folder / "config.toml", text):
         say(f"# written to {show_user_file(environ)}:", style="green")
     else:
         say(f"# into {show_user_file(environ)}, which is yours and is not changed:")
     say(text.rstrip(), exact=True)
+
+
+def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
+    """Try an agent for nothing, and begin the user's own settings that have it run the sessions; return the exit code.
+
+    Raises:
+        click.UsageError: relay knows no such agent.
+    """
+    from relay.cli.agents import try_for_use
+    from relay.runners.registry import list_profiles
+    from relay.setup.place import find_settings, get_place
+    from relay.setup.preconditions import list_login_settings
+    from relay.setup.trials import examine_agent
+
+    settings = find_settings({}, environ, get_place(plan=None, environ=environ, needs_repo=False).root, plan=None)
+    profiles = list_profiles(settings)
+    if name not in profiles:
+        raise click.UsageError(f"--agent: found {name!r}; allowed: {', '.join(profiles)}")
+    ready, uses_login = try_for_use(examine_agent(profiles[name], environ), settings)
+    if not ready:
+        say(f"nothing is written; relay init --agent {name} again, when that is done")
+        return ExitCode.USER
+    lines = [f'runner = "{name}"', *(list_login_settings(profiles[name], settings) if uses_login else ())]
+    _begin_user_settings("\n".join(lines) + "\n", environ, is_complete=all("…" not in line for line in lines))
+    if uses_login:
+        say("it asks its vendor with your login: what it used is what it tells, marked ~ (docs/agents.md)")
+    return ExitCode.DONE
 
 
 def _write_new(path: Path, text: str) -> bool:
@@ -80,9 +114,11 @@ def _write_new(path: Path, text: str) -> bool:
 TRIAL_S = 60.0
 """How long the repository's own tests may take when they are only proposed."""
 _SHOWN_LINES = 8
+_RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""relay reads the first of them by itself, so `init` adds no other one."""
+_SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
+"""Where Claude Code, and where Codex and others, look for a project's skills."""
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
-FILES = ("AGENTS.md", "PLAN.md", "relay.toml", ".gitattributes")
-
 WORKFLOWS = {"github": ".github/workflows/relay.yml", "gitlab": ".gitlab-ci.yml"}
 """Where each forge looks for one."""
 _OWN_MARK = b"relay init --ci"
@@ -97,25 +133,46 @@ _OWN_MARK = b"relay init --ci"
 @click.option(
     "--ci", type=click.Choice(list(WORKFLOWS)), help="Write a workflow that checks and runs the plan instead."
 )
+@click.option(
+    "--agent", metavar="NAME", help="Try this agent instead, and have it run the sessions: claude, codex, opencode …"
+)
+@click.option(
+    "--skill", is_flag=True, help="Write a skill instead, with which an agent of yours plans for relay and steers it."
+)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of relay.toml instead, for editors.")
-def command(*, provider: str | None, model: str | None, ci: str | None, schema: bool) -> None:
+def command(
+    *, provider: str | None, model: str | None, ci: str | None, agent: str | None, skill: bool, schema: bool
+) -> int | None:
     """Put AGENTS.md, PLAN.md, relay.toml and .gitattributes into the repository; what exists is kept as it is.
 
-    With --provider, --ci or --schema nothing of that. The first prints the variables that lead to that provider, and
-    the settings of the model, which it writes to your own config.toml where there is none yet.
+    AGENTS.md says how the project is set up, tested and checked, as its files have it. Where there is a CLAUDE.md or a
+    GEMINI.md, relay reads that, and init writes no AGENTS.md.
+
+    With --provider, --agent, --ci, --skill or --schema, init does that alone. --provider prints the variables that lead
+    to the provider, and the settings of the model. --agent tries the agent on a rehearsed model, which costs nothing.
+    Both write to your own config.toml where there is none yet.
     """
+    if model is not None and provider is None:
+        raise click.UsageError("--model goes with --provider")
     if schema:
         from relay.config.schema import render_schema
 
         say_json(json.dumps(render_schema()))
-        return
-    if provider is not None:
+    elif provider is not None:
         set_up(provider, model, os.environ)
-        return
-    if model is not None:
-        raise click.UsageError("--model goes with --provider")
+    elif agent is not None:
+        return set_up_agent(agent, os.environ)
+    else:
+        _write_files(ci, skill=skill)
+    return None
+
+
+def _write_files(ci: str | None, *, skill: bool) -> None:
     root, missing, on_main = _find_root(Path.cwd())
-    if ci is not None:
+    if skill:
+        for place in _SKILLS:
+            _say_written(place, is_new=write_template(root, place, "SKILL.md"))
+    elif ci is not None:
         write_workflow(root, ci)
         if missing:
             say(missing)
@@ -123,17 +180,40 @@ def command(*, provider: str | None, model: str | None, ci: str | None, schema: 
         _start_project(root, missing, on_main=on_main)
 
 
+def _say_written(name: str, *, is_new: bool) -> None:
+    say(f"wrote {name}" if is_new else f"kept {name}: it exists", style="green" if is_new else "")
+
+
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
-    made = [name for name in FILES if write_template(root, name)]
-    for name in FILES:
-        say(f"wrote {name}" if name in made else f"kept {name}: it exists", style="green" if name in made else "")
-    if not missing:
-        _propose_gate(root)
+    rules = next((name for name in _RULES if os.path.lexists(root / name)), "AGENTS.md")
+    verify = "" if missing else _propose_gate(root)
+    contents = {name: _read_template(name).decode() for name in ("PLAN.md", "relay.toml", ".gitattributes")}
+    if verify:
+        contents["relay.toml"] = contents["relay.toml"].replace("# verify = []", f"verify = [{json.dumps(verify)}]")
+    if rules == "AGENTS.md":
+        contents = {rules: render_project_rules(root), **contents}
+    else:
+        say(f"kept {rules}: relay reads it as the rules for sessions")
+    made = {name: text for name, text in contents.items() if write_file(root, name, text.encode())}
+    for name in contents:
+        _say_written(name, is_new=name in made)
+    if verify:
+        line = (
+            f"relay.toml makes `{verify}`"
+            if "relay.toml" in made
+            else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
+        )
+        say(f"{line} the gate of every phase", exact=True)
+    _say_next(made, missing, on_main=on_main)
+
+
+def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
     say()
     say("Next:")
     if missing:
         say(f"  {missing}")
-    say("  edit AGENTS.md      say how your project is built and tested")
+    if is_unfinished(made.get("AGENTS.md", "")):
+        say("  edit AGENTS.md      fill in the places marked …: how your project is built and tested")
     say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
     say("  relay doctor        see what is still missing to run it")
     if not missing and (shared := [name for name in made if name != "PLAN.md"]):  # a run commits the plan by itself
@@ -143,17 +223,16 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
         say("  relay run --branch  build it on a branch of its own, not on the one that you are on")
 
 
-def _propose_gate(root: Path) -> None:
-    """Name the repository's own test command, and say how it does in the sandbox."""
+def _propose_gate(root: Path) -> str:
+    """Try the repository's own test command in the sandbox; return it where it passes, else nothing."""
     from relay.gate.proposal import find_test_command
 
     found = find_test_command(root)
     if found is None:
-        return
+        return ""
     from relay.cli.gate import try_proposal
     from relay.cli.views.last_run import say_lines, tell_failures
 
-    say()
     say(f"{found.source} says how this is tested: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
     if gate is not None:
@@ -162,7 +241,8 @@ def _propose_gate(root: Path) -> None:
             "it passes there" if gate.passed else "it does not pass there yet",
             style="green" if gate.passed else "yellow",
         )
-    say(f"verify = ['{found.command}'] in relay.toml makes it the gate of every phase")
+    say()
+    return found.command if gate is not None and gate.passed else ""
 
 
 def _find_root(cwd: Path) -> tuple[Path, str, bool]:
@@ -188,8 +268,7 @@ def write_workflow(root: Path, forge: str) -> None:
     there = read_file(root, place)
     if forge == "gitlab" and there is not None and _OWN_MARK not in there:
         place, include = ".gitlab/relay.yml", f"add to {place}:  include: [{{local: .gitlab/relay.yml}}]"
-    written = write_template(root, place, f"ci/{forge}.yml")
-    say(f"wrote {place}" if written else f"kept {place}: it exists", style="green" if written else "")
+    _say_written(place, is_new=write_template(root, place, f"ci/{forge}.yml"))
     say("it looks at PLAN.md; its first lines say which variables it needs")
     if include:
         say(include, exact=True)
@@ -206,10 +285,21 @@ def write_template(root: Path, name: str, source: str = "") -> bool:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.base.walk import open_folder
-    from relay.prompts.package_data import get_shipped
+    return write_file(root, name, _read_template(source or name))
 
-    content = (get_shipped("templates") / (source or name)).read_bytes()
+
+def _read_template(name: str) -> bytes:
+    return (get_shipped("templates") / name).read_bytes()
+
+
+def write_file(root: Path, name: str, content: bytes) -> bool:
+    """Create one file; False when anything of that name is there, a dangling link included.
+
+    Raises:
+        RelayError: The directory cannot be written.
+    """
+    from relay.base.walk import open_folder
+
     *folders, last = name.split("/")
     try:
         with open_folder(root, tuple(folders), create=True) as folder:

@@ -19,5 +19,6 @@ All sessions share:
 Commands without a run:
 
     doctor.py         shows all preconditions
+    project.py        AGENTS.md for a new project, from its files
     trials.py         tries a model on its endpoint, or an installed agent
 """

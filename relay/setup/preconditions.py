@@ -84,13 +84,21 @@ def _describe_way(profile: Profile, settings: Settings, environ: Mapping[str, st
         first = f" {profile.package} and,"
     name = profile.name
     lines = [] if is_runner else [f'runner = "{name}"']
+    lines += list_login_settings(profile, settings)
+    where = f"at the top of {show_user_file(environ)} (docs/agents.md says what then holds)"
+    return "\n".join((f"or with your login:{first} {where}", *lines))
+
+
+def list_login_settings(profile: Profile, settings: Settings) -> list[str]:
+    """Return the lines of the user's settings that let an agent use its own login."""
+    lines = []
     if not profile.is_lent:
-        own = name in settings.agents
+        own = profile.name in settings.agents
+        name = profile.name
         lines.append(f'login = "tunnel"  # below [agents.{name}]' if own else f'agents.{name}.login = "tunnel"')
     if find_family(settings.model) not in {"", *(way.family for way in profile.ways)}:
         lines.append(f'model = "…"  # one of {profile.title}, and its limits and price: [models."…"]')
-    where = f"at the top of {show_user_file(environ)} (docs/agents.md says what then holds)"
-    return "\n".join((f"or with your login:{first} {where}", *lines))
+    return lines
 
 
 _FILE = "approved-setup.json"

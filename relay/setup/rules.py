@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from relay.base.secrecy import RULES, Hidden, is_covered
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.prompts.package_data import get_shipped
 from relay.sandbox.policy import PROTECTED_NAMES
+from relay.setup.project import is_unfinished
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
@@ -34,10 +34,7 @@ _OTHERS = ("WARP.md", ".cursorrules")
 """Rules of other agents that `rules_fallback_names` can name. A session may write them, so none is read by default."""
 _OTHER_PLACES = (".github/copilot-instructions.md", ".cursor/rules", ".kiro/steering")
 """Rules of other agents that relay cannot read."""
-_EXAMPLE = (
-    "AGENTS.md is the example that relay init put here, and each session pays for its words: say in it how this "
-    "project is built and tested"
-)
+_UNFINISHED = "AGENTS.md, which relay init wrote, has places to fill in (…): say how this project is built and tested"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -105,8 +102,8 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
         global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
         unreadable=unreadable,
     )
-    if get_shipped("templates/AGENTS.md").read_text(encoding="utf-8").strip() in rules.text:
-        rules = replace(rules, warnings=(*rules.warnings, _EXAMPLE))
+    if is_unfinished(rules.text):
+        rules = replace(rules, warnings=(*rules.warnings, _UNFINISHED))
     is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
     if is_chosen or any(not file.path.startswith("/") for file in rules.files):
         return rules

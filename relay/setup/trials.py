@@ -279,6 +279,14 @@ class AgentFound:
     login: str
     """The variable of its key; without a key, the login that it could use."""
 
+    @property
+    def has_login(self) -> bool:
+        """Whether there is no key, but a login that the agent could use."""
+        return self.login.startswith(_NO_KEY_BUT)
+
+
+_NO_KEY_BUT = "no key; a login "
+
 
 def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
     """Look for every agent without starting one."""
@@ -306,7 +314,7 @@ def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
         return make_kind(profile).get_key(environ)
     except RunnerError:
         place = "" if profile.is_lent else find_login(profile, environ)
-        return f"no key; a login ({place})" if place else "no login" if profile.is_lent else "no key"
+        return f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.is_lent else "no key"
 
 
 _TICK = ToolSpec(

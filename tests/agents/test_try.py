@@ -142,3 +142,23 @@ def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
     states = {finding["name"]: finding["state"] for finding in row["findings"]}
     assert states == {"installed": "missing", "session": "info", "key": "missing"}
     assert "no login of Claude Code" in row["findings"][-1]["words"]
+
+
+def test_init_tries_an_agent_and_names_the_setting_that_uses_it(stage, programs, tmp_path):
+    """Settings of the user's that are there already are not changed; an agent that does not work is not set."""
+    config = tmp_path / "config/relay/config.toml"
+    config.parent.mkdir(parents=True)
+    variables = 'env = { FAKE_BASE = "{base}", FAKE_MODEL = "{model}" }'
+    config.write_text(f'[agents.fake]\nprogram = "{programs}/fake-agent"\n{variables}\n')
+    before, environ = config.read_text(), {"XDG_CONFIG_HOME": str(config.parents[1]), **KEY}
+    ran = stage.relay("init", "--agent", "fake", path="/usr/bin:/bin", environ=environ)
+    assert (ran.returncode, ran.stderr) == (ExitCode.DONE, "")
+    assert "relay run --runner fake can work here" in ran.stdout
+    assert ran.stdout.endswith('which is yours and is not changed:\nrunner = "fake"\n')
+    assert config.read_text() == before
+
+    (programs / "fake-agent").unlink()
+    ran = stage.relay("init", "--agent", "fake", path="/usr/bin:/bin", environ=environ)
+    assert ran.returncode == ExitCode.USER
+    assert ran.stdout.endswith("nothing is written; relay init --agent fake again, when that is done\n")
+    assert stage.relay("init", "--agent", "magic").returncode == ExitCode.USAGE

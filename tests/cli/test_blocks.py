@@ -24,6 +24,7 @@ PATIENCE_S = 240
 NOT_RUN = {
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
     "python3 -m venv ~/.venvs/relay && ~/.venvs/relay/bin/pip install '.[report]'": "it needs a package registry",
+    "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
     "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",

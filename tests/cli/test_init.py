@@ -5,8 +5,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+import yaml
+
 from relay.config import Settings, load_settings
 from relay.config.keys import KEYS
+from relay.setup.project import is_unfinished, render_project_rules
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 
@@ -21,15 +25,65 @@ def test_the_files_are_written_and_the_next_steps_named(relay, project):
         "wrote .gitattributes\n"
         "\n"
         "Next:\n"
-        "  edit AGENTS.md      say how your project is built and tested\n"
+        "  edit AGENTS.md      fill in the places marked …: how your project is built and tested\n"
         '  relay plan "…"      have PLAN.md written from a sentence, over the example\n'
         "  relay doctor        see what is still missing to run it\n"
         "  git add AGENTS.md relay.toml .gitattributes && git commit\n"
         "                      what no commit has, no clone and no gate has\n"
         "  relay run --branch  build it on a branch of its own, not on the one that you are on\n"
     )
-    for name in ("AGENTS.md", "PLAN.md", "relay.toml"):
+    for name in ("PLAN.md", "relay.toml"):
         assert (project / name).read_bytes() == (TEMPLATES / name).read_bytes()
+    assert "What this project is: `…`\n\n## Commands\n\n- Test everything: `…`\n" in (project / "AGENTS.md").read_text()
+
+
+def test_the_rules_say_what_the_files_of_the_project_say(relay, project):
+    """Nothing is left to be filled in, and a test command that passes in the sandbox becomes the gate."""
+    (project / "Makefile").write_text("lint:\n\ttrue\ntest:\n\ttest -e Makefile\n")
+    (project / "package.json").write_text('{"scripts": {"format": "prettier .", "lint": 3, "build": "x"}}')
+    for name in ("pyproject.toml", "uv.lock", "package-lock.json", "tsconfig.json", ".pre-commit-config.yaml"):
+        (project / name).write_text("")
+    ran = relay("init")
+    assert (ran.code, ran.err) == (0, "")
+    assert "relay.toml makes `make test` the gate of every phase\n" in ran.out
+    assert "edit AGENTS.md" not in ran.out
+    rules = (project / "AGENTS.md").read_text()
+    assert rules.partition("## Conventions")[0] == (
+        "# Rules for sessions in this repository\n\nA project in Python and TypeScript.\n\n## Commands\n\n"
+        "- Set up: `uv sync`\n- Set up: `npm ci`\n- Test everything: `make test`\n- Check the style: `make lint`\n"
+        "- Check the style: `npm run lint`\n- Check the style: `npm run format`\n"
+        "- Each commit runs hooks: `pre-commit run --all-files`\n\n"
+    )
+    assert tomllib.loads((project / "relay.toml").read_text())["verify"] == ["make test"]
+    assert not is_unfinished(rules)
+
+
+@pytest.mark.parametrize("scripts", ["[]", '"lint"', "{", '{"lint": [[', "[" * 100_000, "null"])
+def test_a_package_json_that_is_none_says_nothing(tmp_path, scripts):
+    (tmp_path / "package.json").write_text(f'{{"scripts": {scripts}}}')
+    assert "Check the style" not in render_project_rules(tmp_path)
+
+
+def test_the_rules_of_claude_code_are_never_shadowed(relay, project):
+    (project / "CLAUDE.md").write_text("be brief")
+    ran = relay("init")
+    assert ran.out.startswith("kept CLAUDE.md: relay reads it as the rules for sessions\nwrote PLAN.md\n")
+    assert not (project / "AGENTS.md").exists()
+
+
+def test_a_skill_for_agents_is_written_once(relay, project):
+    ran = relay("init", "--skill")
+    assert ran.out == "wrote .claude/skills/relay/SKILL.md\nwrote .agents/skills/relay/SKILL.md\n"
+    skill = (project / ".claude/skills/relay/SKILL.md").read_text()
+    front = yaml.safe_load(skill.split("---\n")[1])
+    assert front["name"] == "relay"
+    assert len(front["description"]) <= 1024
+    plan = skill.partition("```markdown\n")[2].partition("```")[0]
+    (project / "PLAN.md").write_text(plan)
+    assert "valid: 2 phases" in relay("check").out
+    for command in set(re.findall(r"^relay (\w+)", skill, re.MULTILINE)):
+        assert relay(command, "--help").code == 0
+    assert relay("init", "--skill").out.count("kept") == 2
 
 
 def test_existing_files_are_kept(relay, project):

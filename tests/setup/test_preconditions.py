@@ -13,7 +13,6 @@ from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.base.replacement import make_temporary_name
 from relay.config import Settings
 from relay.git.repository import open_repo
-from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
 from relay.session.values import SessionKind
 from relay.setup import open as opening
@@ -30,6 +29,7 @@ from relay.setup.preconditions import (
     check_rules,
     require,
 )
+from relay.setup.project import render_project_rules
 from relay.setup.rules import RuleFile, Rules, load_repository_rules
 from tests.scripted import ScriptedRunner
 
@@ -299,9 +299,9 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
         "relay init writes one to start from",
     )
     (tmp_path / "AGENTS.md").rename(tmp_path / ".cursorrules")
-    (tmp_path / "AGENTS.md").write_bytes(get_shipped("templates/AGENTS.md").read_bytes())
+    (tmp_path / "AGENTS.md").write_text(render_project_rules(tmp_path))
     example = check_rules(load_repository_rules(tmp_path, Settings()))
-    assert (example.state, "is the example that relay init put here" in example.details[0]) == (State.WARNING, True)
+    assert (example.state, "has places to fill in" in example.details[0]) == (State.WARNING, True)
     (tmp_path / "AGENTS.md").unlink()
 
     unread = check_rules(load_repository_rules(tmp_path, Settings()))

@@ -1,0 +1,88 @@
+"""A repository's languages and commands, read off its files for `relay init`. Nothing is run."""
+
+import json
+import re
+from pathlib import Path
+from string import Template
+
+from relay.base.tree import read_start
+from relay.gate.proposal import find_test_command
+from relay.prompts.package_data import get_shipped
+
+_MAX_BYTES = 512 * 1024
+_LANGUAGES = (
+    ("Python", ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")),
+    ("TypeScript", ("tsconfig.json",)),
+    ("JavaScript", ("package.json",)),
+    ("Rust", ("Cargo.toml",)),
+    ("Go", ("go.mod",)),
+    ("Java", ("pom.xml", "build.gradle")),
+    ("Kotlin", ("build.gradle.kts",)),
+    ("Ruby", ("Gemfile",)),
+    ("PHP", ("composer.json",)),
+    ("Elixir", ("mix.exs",)),
+    ("C or C++", ("CMakeLists.txt", "meson.build", "configure.ac")),
+)
+_SET_UP = (
+    ("uv.lock", "uv sync"),
+    ("poetry.lock", "poetry install"),
+    ("pdm.lock", "pdm install"),
+    ("requirements.txt", "python3 -m pip install -r requirements.txt"),
+    ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
+    ("yarn.lock", "yarn install --immutable"),
+    ("bun.lock", "bun install --frozen-lockfile"),
+    ("package-lock.json", "npm ci"),
+    ("Gemfile.lock", "bundle install"),
+    ("composer.lock", "composer install"),
+    ("mix.lock", "mix deps.get"),
+)
+_HOOKS = (
+    (".pre-commit-config.yaml", "pre-commit run --all-files"),
+    ("lefthook.yml", "lefthook run pre-commit --all-files"),
+    (".husky/pre-commit", "sh .husky/pre-commit"),
+)
+_MAKE_TARGET = re.compile(r"^(lint|format|fmt)(?=:(?!=))", re.MULTILINE)
+_SCRIPTS = ("lint", "format", "typecheck")
+_UNKNOWN = "`…`"
+"""Stands in the rules for a command that a person has to fill in."""
+
+
+def render_project_rules(root: Path) -> str:
+    """Return an AGENTS.md for a repository: its languages, and the commands that set it up, test it and check it."""
+    languages = [name for name, files in _LANGUAGES if any((root / file).is_file() for file in files)]
+    if "TypeScript" in languages and "JavaScript" in languages:
+        languages.remove("JavaScript")
+    test = find_test_command(root)
+    lines = [f"- Set up: `{command}`" for file, command in _SET_UP if (root / file).is_file()]
+    lines.append(f"- Test everything: `{test.command}`" if test else f"- Test everything: {_UNKNOWN}")
+    lines += [f"- Check the style: `{command}`" for command in _find_checks(root)]
+    lines += [f"- Each commit runs hooks: `{command}`" for file, command in _HOOKS if (root / file).is_file()]
+    template = Template((get_shipped("templates") / "AGENTS.md").read_text(encoding="utf-8"))
+    return template.substitute(
+        project=f"A project in {' and '.join(languages)}." if languages else f"What this project is: {_UNKNOWN}",
+        commands="\n".join(lines),
+    )
+
+
+def is_unfinished(rules: str) -> bool:
+    """Return whether rules that `relay init` wrote still wait for a person to fill something in."""
+    return (
+        _UNKNOWN in rules and get_shipped("templates/AGENTS.md").read_text(encoding="utf-8").partition("\n")[0] in rules
+    )
+
+
+def _find_checks(root: Path) -> list[str]:
+    """Return the commands that check or format the sources, of the Makefile and of package.json."""
+    checks = [f"make {target}" for target in dict.fromkeys(_MAKE_TARGET.findall(_read(root / "Makefile")))]
+    try:
+        scripts = json.loads(_read(root / "package.json") or "{}")["scripts"]
+        return [*checks, *(f"npm run {name}" for name in _SCRIPTS if scripts.get(name))]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return checks
+
+
+def _read(path: Path) -> str:
+    try:
+        return (read_start(path, _MAX_BYTES) or b"")[:_MAX_BYTES].decode("utf-8", "replace")
+    except OSError:
+        return ""
