@@ -1,4 +1,4 @@
-"""What `relay doctor` looks at; each finding stands for itself, so that one failure does not hide the next."""
+"""The checks of `relay doctor`; each finding stands alone, so that one failure does not hide the next."""
 
 import contextlib
 import os
@@ -45,33 +45,32 @@ from relay.store.worktrees import get_jobs_place
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0
-"""How long an endpoint may take to answer before the doctor goes on without it."""
+"""Longest wait for an endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that was looked at."""
+    """All findings."""
 
     findings: tuple[Finding, ...]
     """The gravest first."""
     caller: Caller
-    """Writes what they hint at."""
+    """Writes the hints."""
     settings: tuple[tuple[str, str, str], ...]
-    """Key, value and origin; empty when the settings do not hold."""
+    """Key, value and origin of each setting; empty if a setting is invalid."""
 
     @property
     def missing(self) -> tuple[Finding, ...]:
-        """What `relay run` needs and does not have."""
+        """Findings without which `relay run` cannot work."""
         return tuple(finding for finding in self.findings if finding.state is State.MISSING)
 
 
 def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Report:
-    """Look at everything; never raises for what it finds.
+    """Run all checks; never raises for what it finds.
 
     Args:
-        cwd: Where it was typed.
-        environ: The user's.
-        flags: Settings that were typed, as a run's are.
+        cwd: The current directory.
+        flags: Settings that were typed.
     """
     findings: list[Finding] = []
     repo: Repo | None = None
@@ -107,7 +106,7 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
 def _make_request(
     repo: Repo, settings: Settings, place: Place | None, plan: Plan | None, environ: Mapping[str, str]
 ) -> RunRequest:
-    """Return what `relay run` would ask for."""
+    """Return the request of `relay run`."""
     return RunRequest(
         kind=SessionKind.RUN,
         repo=place.repo if place else repo,
@@ -120,13 +119,13 @@ def _make_request(
 
 
 def _examine_apart(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at what needs no repository."""
+    """Run the checks that need no repository."""
     kind = _get_kind(settings.runner, settings)
     return check_program(root, settings, environ), check_key((kind,), environ, settings, (settings.runner,))
 
 
 def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield what a run needs; what the plan is says more than that a run can take its file."""
+    """Yield the findings of a run's checks; `about` replaces the check of the plan's file, since it says more."""
     if about.name not in {finding.name for finding in needed}:
         yield about
     for finding in needed:
@@ -137,7 +136,9 @@ def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _examine_log(repo: Repo) -> Iterator[Finding]:
-    if repo.list_refs("refs/relay/") and not _is_undecorated(repo):
+    # Whether git log leaves relay's refs out where it names commits.
+    undecorated = any(s.key == "log.excludedecoration" and s.value.startswith("refs/relay") for s in read_config(repo))
+    if repo.list_refs("refs/relay/") and not undecorated:
         yield Finding(
             name="log",
             state=State.INFO,
@@ -146,15 +147,10 @@ def _examine_log(repo: Repo) -> Iterator[Finding]:
         )
 
 
-def _is_undecorated(repo: Repo) -> bool:
-    """Return whether git was told to leave relay's refs out where it names commits."""
-    return any(s.key == "log.excludedecoration" and s.value.startswith("refs/relay") for s in read_config(repo))
-
-
 def _examine_settings(
     root: Path, environ: Mapping[str, str], flags: Mapping[str, Any]
 ) -> tuple[Settings | None, Place | None, Plan | None, Finding]:
-    """Gather the settings with those of the plan; what is found is of the one or of the other."""
+    """Load the settings with those of the plan; the finding is about either of them."""
     try:
         place = get_place(plan=None, environ=environ, needs_repo=False)
         settings = find_settings(flags, environ, root, plan=None)
@@ -203,7 +199,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     try:
         policy = make_policy(repo, chosen, find_protected(chosen.plan), environ)
     except (ConfigError, RepoError) as error:
-        if isinstance(error, ConfigError):  # the other one is said of the hooks already
+        if isinstance(error, ConfigError):  # the check of the hooks shows a RepoError already
             yield make_missing("settings", error)
         return
     hiding = replace(repo, hidden=get_hidden(repo, chosen, environ))
@@ -235,7 +231,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
 
 
 def _examine_servers(request: RunRequest) -> Iterator[Finding]:
-    """Start each tool server of the user's once, and ask it what it has."""
+    """Start each tool server of the user once, and list its tools."""
     known, hint = request.settings.mcp_servers, "a phase that names it stops before its first session"
     if not known:
         return
@@ -245,7 +241,7 @@ def _examine_servers(request: RunRequest) -> Iterator[Finding]:
         with open_own_workspace(request) as workspace:
             served = ask_servers(tuple(known), known, workspace, request.environ)
     except RelayError as error:
-        yield Finding(name="servers", state=State.WARNING, words=f"none was started: {error}", hint=error.hint)
+        yield Finding(name="servers", state=State.WARNING, words=f"no server was started: {error}", hint=error.hint)
         return
     for words in served.notes:
         yield Finding(name="servers", state=State.OK, words=words.removeprefix("Tools: "))
@@ -254,10 +250,10 @@ def _examine_servers(request: RunRequest) -> Iterator[Finding]:
 
 
 def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
-    """Make a work tree and take it away, where phases are to run side by side; say what `copy` names in vain."""
+    """Check `copy`, and with jobs make a work tree and remove it."""
     ignored = {path: bool(list_ignored(repo, path)) for path in settings.copy}
     if idle := [path for path, is_there in ignored.items() if not is_there]:
-        words = f"copy names {list_paths(idle)}, and there is no file of that name that git ignores"
+        words = f"copy names {list_paths(idle)}, and git ignores no file of that name"
         yield Finding(name="work trees", state=State.WARNING, words=words)
     if settings.jobs <= 1:
         return
@@ -274,28 +270,28 @@ def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()
-    words = f"one was made in {folder} and taken away" if gone else f"{place} was made, and git does not take it away"
+    words = f"one was made in {folder} and removed" if gone else f"{place} was made, and git does not remove it"
     yield Finding(name="work trees", state=State.OK if gone else State.WARNING, words=words)
 
 
 def _render_act(act: ProbeAct) -> str:
-    """Write ``refused: write outside``; an act that went wrong keeps everything that is known about it."""
+    """Return ``refused: write outside``; an act that went wrong is shown with everything known about it."""
     if act.holds:
         return f"{act.expected}: {act.act}"
     return f"NOT {act.expected}: {act.act}: {act.happened}"
 
 
 def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
-    """Name the levels that nothing on this machine holds, and what of relay goes without."""
+    """Yield a finding for the sandbox levels that do not work here, with the commands that need them."""
     if Level.WORKSPACE_WRITE not in holding:
         planning = "works" if Level.READ_ONLY in holding else "refuses too"
         words = (
-            f"nothing on this machine holds {Level.WORKSPACE_WRITE}: `relay run` refuses (--sandbox off: commands run "
+            f"no sandbox works here for {Level.WORKSPACE_WRITE}: `relay run` refuses (--sandbox off: commands run "
             f"without protection, and every commit says so); `relay plan` {planning}"
         )
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
     elif Level.READ_ONLY not in holding:
-        words = f"nothing on this machine holds {Level.READ_ONLY}: `relay plan` refuses"
+        words = f"no sandbox works here for {Level.READ_ONLY}: `relay plan` refuses"
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
@@ -315,7 +311,7 @@ def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def render_value(value: Any) -> str:
-    """Write a setting's value as a person would type it."""
+    """Return a setting's value as a person would type it."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Who is told of what happens in a run: what keeps and counts, then the view, then the log."""
+"""The observers of a run's events: first counters and notes, then the view, then the log, then notifications."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
-    """Say what begins, and whatever a person should know before it does."""
+    """Emit the first event of a run, and a warning for each thing that a person should know before it."""
     started = RunStarted(
         run_id=run_id,
         command=kind,
@@ -82,45 +82,45 @@ def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, .
 
 
 def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Name what is set and has no effect."""
+    """Yield a warning for each setting without effect."""
     if unknown := find_unknown(environ):
-        yield f"{', '.join(unknown)}: no setting of relay's, not looked at"
+        yield f"{', '.join(unknown)}: relay has no such setting"
     for name, path in (
         *(("writable_dirs", p) for p in settings.writable_dirs),
         *(("readable_dirs", p) for p in settings.readable_dirs),
     ):
         if not Path(path).expanduser().is_dir():
-            yield f"{name}: {path} is no directory: commands do not have it"
+            yield f"{name}: {path} is no directory; commands cannot use it"
 
 
 def _describe_git_dir(repo: Repo) -> Iterator[str]:
-    """Name a git directory that a file puts elsewhere; a linked work tree's is known to be its own."""
+    """Warn of a git directory that the file .git puts elsewhere; that of a linked work tree is fine."""
     if repo.git_dir == repo.common_dir and not repo.git_dir.is_relative_to(repo.root):
         yield f"the history of this work tree is in {repo.git_dir}, which the file .git names"
 
 
 def describe_tracked(repo: Repo) -> Iterator[str]:
-    """Name what is hidden and cannot be kept from a session, because git has it."""
+    """Warn of hidden files that git tracks: a session can read their committed content."""
     if found := find_tracked_hidden(repo):
         yield (
-            f"git tracks {list_paths(found)}: a session is not shown the file, but can read with git what was "
-            "committed; keep no secret in it"
+            f"git tracks {list_paths(found)}: the file is hidden from sessions, but they can read its committed "
+            "content with git; keep no secret in it"
         )
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:
-    """Say what of relay is switched off or replaced, so that the user does not take the run for an ordinary one."""
+    """Warn that parts of relay are switched off or replaced in this run."""
     if settings.strategy != "reset":
-        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
+        yield f"context strategy: {settings.strategy}, for comparison with relay's own; sessions are not reset"
     if settings.ablate:
         yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
 
 
 class RunNotes:
-    """Writes the notes of `relay.store.last_run`. Mutable: holds what it has written of this run.
+    """Writes the notes of `relay.store.last_run` for `relay status`. Mutable: it remembers this run's notes.
 
     Args:
-        secret_values: Never written.
+        secret_values: Redacted from the notes.
     """
 
     def __init__(self, repo: Repo, secret_values: tuple[str, ...]) -> None:
@@ -164,7 +164,7 @@ class RunNotes:
 
 
 def make_last_gate(event: GateFinished, *, at: float) -> LastGate:
-    """Return what is kept of a gate."""
+    """Return the note of a gate."""
     return LastGate(
         at=at,
         phase_id=event.phase_id,
@@ -177,11 +177,11 @@ def make_last_gate(event: GateFinished, *, at: float) -> LastGate:
 
 
 def note_refusal(request: RunRequest, error: RelayError, *, hint: str, began: float) -> None:
-    """Keep what a run ended with that could not go on, or not begin; another relay's own notes are not written over."""
+    """Note the error with which a run stopped or could not begin, unless another relay is running."""
     last = read_last_run(request.repo)
     started = last is not None and last.ended is None and last.began >= began
     if not started and error.kind is ErrorKind.REPOSITORY:
-        return  # the lock is another's, or there is nothing to write to
+        return  # another relay has the lock, or there is no repository
     if last is None or not started:
         last = LastRun(began=began, command=request.kind, plan_path=request.plan_path, branch=request.repo.branch or "")
     ended = replace(last, ended=time.time(), exit_code=int(ExitCode.USER), reason=str(error), next_command=hint)
@@ -189,31 +189,31 @@ def note_refusal(request: RunRequest, error: RelayError, *, hint: str, began: fl
 
 
 EVERY_S = 1.0
-"""Shortest time between two lines; a command that says little for less is not told of."""
+"""Shortest time between two shown lines; output of a command shorter than this is not shown."""
 _SLOWER = 60
-"""After n minutes every n seconds: an hour of output is a few hundred lines of the log."""
+"""After n minutes a line every n seconds: an hour of output is a few hundred lines of the log."""
 LONGEST_CHARS = 200
 
 
 @dataclass(slots=True, kw_only=True)
 class Observers:
-    """All who are told. Mutable: the log, and what counts, are made later than those who have something to tell."""
+    """All observers. Mutable: the log and the counters are made later than the first sources of events."""
 
     view: Observe
     log: EventLog | None = None
-    """None until the repository is this run's: the log is a file in it."""
+    """None until the repository is held: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
     meter: Meter | None = None
-    """What the plan has cost; None until that is known."""
+    """The plan's spend; None until it is known."""
     news: "Notifier | None" = None
-    """None where nobody wants to be called."""
+    """None if nobody wants notifications."""
     is_job: bool = False
-    """Whether this is the run of one of several phases that are at work side by side."""
+    """Whether this run is a job: one of several phases side by side."""
     inquiries: list[Inquiries] = field(default_factory=list)
-    """Written by threads; what stands in them is told before the next that happens."""
+    """Filled by threads; emitted before the next event."""
 
     def observe(self, event: Event) -> None:
-        """Tell all of them; what the log could not keep is said to the view."""
+        """Pass an event to all observers; the view gets a notice if the log cannot keep it."""
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
         self._tell(event)
@@ -223,12 +223,12 @@ class Observers:
                 self._tell(lost)
 
     def observe_job(self, event: Event) -> None:
-        """Call those who want to know of what the run of a phase has said; nobody else is told."""
+        """Notify about an event of a job; no other observer gets it."""
         if not isinstance(event, RunStarted | RunEnded):
             self._call(event)
 
     def _call(self, event: Event) -> None:
-        # How all jobs ended, their parent tells.
+        # The parent notifies of the end of all its jobs.
         if self.news and not (self.is_job and isinstance(event, RunEnded)):
             self.news.observe(event)
 
@@ -240,7 +240,7 @@ class Observers:
 
     @contextmanager
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
-        """Open the run's log, which makes relay's own directory, and close it again; keep and call how it ends."""
+        """Open the run's log and notifications, and close them again; the log gets an end event even after an error."""
         values = find_all_secrets(request)
         self.is_job = find_home(request.repo) != request.repo.root
         with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
@@ -249,7 +249,7 @@ class Observers:
             try:
                 with self._exporting(request, run_id), self._calling(request, values):
                     yield
-            except RelayError as error:  # shown, and noted, by who called
+            except RelayError as error:  # the caller shows and notes it
                 log.append(self._end(str(error)))
                 raise
             finally:
@@ -267,7 +267,7 @@ class Observers:
 
     @contextmanager
     def _exporting(self, request: RunRequest, run_id: str) -> Iterator[None]:
-        """Send the log to a collector while it grows, where the user wants it."""
+        """Send the growing log to an OpenTelemetry collector, if the settings name one."""
         endpoint = request.settings.otel_endpoint
         if endpoint is None:
             yield
@@ -277,7 +277,7 @@ class Observers:
 
         try:
             log = LogTail(request.repo.root, run_id)
-        except OSError:  # there is no log, as the view is told
+        except OSError:  # there is no log; the view says so already
             yield
             return
         with exporting(log, endpoint, request.environ, run_id, self._tell):
@@ -285,11 +285,11 @@ class Observers:
 
     @contextmanager
     def _calling(self, request: RunRequest, secret_values: tuple[str, ...]) -> Iterator[None]:
-        """Call whom the user wants to be called, and wait a moment for that at the end."""
+        """Send notifications, if the settings name receivers, and wait a moment for open ones at the end."""
         if not request.settings.notify:
             yield
             return
-        from relay.news.notifier import open_notifier  # the HTTP client that it needs takes its time to load
+        from relay.news.notifier import open_notifier  # slow to load
 
         def clean(text: str) -> str:
             return redact(text, environ_values=secret_values)
@@ -300,11 +300,11 @@ class Observers:
 
 
 class Progress:
-    """Tells the last line of the command that runs. Mutable: knows since when it runs, and what was told.
+    """Emits the last output line of the running command. Mutable: it knows the start of the command and the last line.
 
     Args:
-        observe: Told of new lines.
-        clock: Steady seconds.
+        observe: Receives new lines.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, observe: Observe, clock: Callable[[], float] = time.monotonic) -> None:
@@ -314,13 +314,13 @@ class Progress:
         self._line = ""
 
     def note(self, event: Event) -> None:
-        """Begin anew with each thing that runs commands."""
+        """Start anew with each event that starts a command."""
         if isinstance(event, ToolStarted | GateStarted | SetupStarted):
             self._since = self._told_at = self._clock()
             self._line = ""
 
     def hear(self, end: bytes) -> None:
-        """Take the last bytes of what the command has printed so far."""
+        """Take the last bytes of the command's output."""
         now = self._clock()
         if now - self._told_at < max(EVERY_S, (now - self._since) / _SLOWER):
             return
@@ -331,6 +331,6 @@ class Progress:
 
 
 def find_last_line(end: bytes) -> str:
-    """Return the last line with something in it, as a terminal would leave it: a carriage return begins it anew."""
+    """Return the last line that is not blank, as a terminal shows it: a carriage return starts the line anew."""
     text = end.decode("utf-8", "replace").replace("\r", "\n")
     return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")[-LONGEST_CHARS:]

@@ -1,7 +1,7 @@
-"""The one place where a run's collaborators are made, in the order in which a user can repair what is missing.
+"""Take the repository and make all collaborators of a run, in an order that lets a user repair what is missing.
 
-Nothing has been changed when a precondition fails, and no request has been sent before the key, the repository and
-the sandbox are known to be usable.
+If a precondition fails, nothing has been changed. No request is sent before the key, the repository and the sandbox
+are known to work.
 """
 
 import secrets
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 
 from relay.base.errors import RepoError
 from relay.base.interrupts import Interrupts
@@ -28,10 +27,14 @@ from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
-from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
-from relay.setup.tape import OpenTape
-from relay.setup.workspace import find_all_secrets, find_handed_secrets, get_hidden, get_unreadable, open_workspace
+from relay.setup.workspace import (
+    find_all_secrets,
+    find_handed_secrets,
+    hide_places,
+    load_run_rules,
+    open_workspace,
+)
 from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
@@ -45,29 +48,29 @@ from relay.tools.workspace import Workspace
 def open_run(
     request: RunRequest, view: Observe, interrupts: Interrupts, *, runners: Mapping[str, RunnerKind] | None = None
 ) -> Iterator[RunContext]:
-    """Check everything, open everything, hand out the collaborators, close everything.
+    """Check the preconditions, open all collaborators, yield them, and close them.
 
     Args:
-        runners: All there are; None: those that relay knows and the user's own.
+        runners: All known runners by name; None: relay's and the user's own.
 
     Raises:
-        RelayError: Something that the user or the environment has to change first.
+        RelayError: The user or the environment has to change something first.
     """
     settings = request.settings
     runners = list_runners(settings) if runners is None else runners
-    request = replace(request, repo=_hide(request))
+    request = hide_places(request)
     require_all(check_apart(request, runners))
     with ExitStack() as stack:
         run_id = new_id()
         observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
-        # Opened first, because what they need loads while git is asked and the sandbox proves itself.
+        # First: what runners need is loaded in the background, while git works and the sandbox is proven.
         get_runner = _open_runners(runners, given, stack)
         for name in request.runners:
             get_runner(name)
         meter, left = stack.enter_context(take_repository(request))
-        rules = _load_rules(request)
-        # Opened before the sandbox: it makes .relay before commands could.
+        rules = load_run_rules(request)
+        # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
         workspace = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
         require_all(check_enclosed(request, workspace.sandbox))
@@ -90,12 +93,13 @@ def open_run(
             open_reading=partial(open_workspace, replace(request, kind=SessionKind.REVIEW), rules, interrupts),
         )
         announce(ctx, request.kind, run_id, (*left, *describe_settings(settings, request.environ)))
-        _sweep(ctx.repo.root)
+        for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
+            sweep(ctx.repo.root, folder, now_s=time.time(), max_age_s=age_s)
         yield ctx
 
 
 def _open_runners(known: Mapping[str, RunnerKind], given: Surroundings, stack: ExitStack) -> Callable[[str], Runner]:
-    """Return a function that opens a runner at the first use of its name: an edit of the plan may name a new one."""
+    """Return a function that opens a runner at the first use of its name; an edit of the plan may name a new one."""
 
     @cache
     def get_runner(name: str) -> Runner:
@@ -106,32 +110,13 @@ def _open_runners(known: Mapping[str, RunnerKind], given: Surroundings, stack: E
     return get_runner
 
 
-def _hide(request: RunRequest) -> Repo:
-    """Return the repository with what no session is shown."""
-    hidden = get_hidden(request.repo, request.settings, request.environ)
-    return replace(request.repo, hidden=hidden)
-
-
-def _sweep(root: Path) -> None:
-    """Delete what relay has kept long enough."""
-    for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
-        sweep(root, folder, now_s=time.time(), max_age_s=age_s)
-
-
 def _listen(observers: Observers, workspace: Workspace) -> Workspace:
-    """Return the workspace with everybody told of what its commands ask for and print."""
+    """Return the workspace with observers for the hosts that its commands ask for, and for their output."""
     progress = Progress(observers.observe)
     observers.inquiries.append(workspace.sandbox.inquiries)
     observers.counters.append(progress.note)
 
     return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
-
-
-def _load_rules(request: RunRequest) -> Rules:
-    if "rules" in request.settings.ablate:
-        return Rules()
-    root, settings = request.repo.root, request.settings
-    return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
 
 
 def _make_sessions(
@@ -141,10 +126,10 @@ def _make_sessions(
     workspace: Workspace,
     meter: Meter,
 ) -> tuple[Sessions, Book]:
-    """Return what runs this run's sessions, on the plan's account, and its book; a runner is asked for the model."""
+    """Return the sessions of this run and the book of their cost; asks the first runner about the model."""
     settings, first = request.settings, request.runners[0]
     book = Book(request.repo, meter)
-    if request.is_reviewed:  # before a session is paid for whose work nobody could review
+    if request.is_reviewed:  # fail now, not after a paid session whose work nobody could review
         reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
         reviewer.get_model(settings.review_model or settings.model)
     sessions = Sessions(
@@ -159,33 +144,29 @@ def _make_sessions(
         observe=observe,
         sandbox=workspace.sandbox,
         limits=workspace.limits,
-        open_tape=_find_tapes(request),
+        open_tape=partial(open_tape, find_home(request.repo), secret_values=find_all_secrets(request))
+        if settings.history
+        else None,
         handed=find_handed_secrets(request),
     )
     return sessions, book
 
 
-def _find_tapes(request: RunRequest) -> OpenTape | None:
-    """Return what keeps the history of sessions, where it is wanted."""
-    values = find_all_secrets(request)
-    return partial(open_tape, find_home(request.repo), secret_values=values) if request.settings.history else None
-
-
 def new_id() -> str:
-    """Return a session id: eight hexadecimal digits."""
+    """Return a session id of eight hexadecimal digits."""
     return secrets.token_hex(4)
 
 
 _LOOK_S = 0.5
-"""How often a run that waits looks whether it may go on."""
+"""Seconds between two looks whether a paused run may go on."""
 _CLAIM = (
-    "the claim on its phase ran out; it goes on when the worker has renewed it, and ends when another worker has it"
+    "the claim on this phase expired; the run goes on once the worker has renewed it, and ends if another worker has it"
 )
 _PAUSE = "relay resume goes on, relay stop hands over"
 
 
 def wait_while_paused(ctx: RunContext) -> None:
-    """Return at once where nobody asked for a pause and no claim ran out, else when it is over, or a stop is asked."""
+    """Wait while the user pauses the run or the claim on its phase is expired, or until a stop is requested."""
     for lasts, why in ((is_claim_over, _CLAIM), (is_paused, _PAUSE)):
         if not lasts(ctx.repo):
             continue
@@ -197,23 +178,22 @@ def wait_while_paused(ctx: RunContext) -> None:
 
 
 @contextmanager
-def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
-    """Keep others out of a work tree, and make good what a killed relay left there.
+def hold_worktree(
+    repo: Repo, clear: Callable[[Repo], tuple[str, ...]] = clear_stale_locks
+) -> Iterator[tuple[str, ...]]:
+    """Hold the lock of a work tree, and repair what a killed relay left there.
+
+    Args:
+        clear: Removes stale locks of git; returns messages about locks of others.
 
     Yields:
-        A sentence for each thing that an earlier commit still lacks in the index or the work tree.
+        A message for each file, or the index, that still lacks a part of an earlier commit.
 
     Raises:
-        RepoError: Somebody is at work there, or left a lock, or a process of an earlier run does not end.
+        RepoError: Somebody is at work there or left a lock, or a process of an earlier run does not end.
     """
-    with _hold(repo, clear_stale_locks) as left:
-        yield left
-
-
-@contextmanager
-def _hold(repo: Repo, clear: Callable[[Repo], tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     with lock_worktree(repo):
-        # Before anything is looked at: what a killed relay had started may still write.
+        # First: processes that a killed relay had started may still write.
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear(repo):
             raise RepoError("; ".join(locks))
@@ -222,19 +202,19 @@ def _hold(repo: Repo, clear: Callable[[Repo], tuple[str, ...]]) -> Iterator[tupl
 
 @contextmanager
 def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...]]]:
-    """Keep others out of the repository, and make sure that it can be worked in.
+    """Hold the repository, and check that a run can work in it.
 
     Yields:
-        The plan's meter, and a sentence for each thing that an earlier commit still lacks in the index or the work
-        tree.
+        The plan's meter, and the messages of `hold_worktree`.
 
     Raises:
         RelayError: The user has to change something, or a process of an earlier run does not end.
     """
     repo, settings = request.repo, request.settings
     require_all(check_untaken(request))
-    # What git is asked for anyway then has the files that stood there for a moment, too.
-    with _hold(repo, clear_git_directory if request.needs_clean else clear_stale_locks) as left, hold_collections(repo):
+    # A run that needs a clean tree reads git's status anyway, which also shows leftover temporary files.
+    clear = clear_git_directory if request.needs_clean else clear_stale_locks
+    with hold_worktree(repo, clear) as left, hold_collections(repo):
         status = read_status(repo) if request.needs_clean else None
         if status is not None:
             clear_temporaries(repo, status.untracked)
@@ -244,6 +224,6 @@ def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...
         try:
             yield meter, left
         finally:
-            # What cannot be noted now, on a full disk, is not known to the next run: it asks then.
+            # If the disk is full, the next run asks the user about steering files instead.
             with suppress(OSError, RepoError):
                 end_watch(repo)

@@ -1,4 +1,4 @@
-"""Where a command works: repository, settings and plan, found from the current directory."""
+"""Find repository, settings and plan from the current directory."""
 
 import os
 import re
@@ -21,44 +21,44 @@ if TYPE_CHECKING:
     from relay.store.plan_state import PlanSource
 
 MAX_SETTINGS_BYTES = 1024 * 1024
-"""As the settings' own reader has it, which says what is wrong with a larger file."""
+"""The limit of the settings' own reader, which reports a larger file."""
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
 _HIDING_KEY = re.compile(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a command found around it."""
+    """The surroundings of a command."""
 
     root: Path
-    """The repository's root; the current directory where there is no repository."""
+    """The repository's root; without a repository, the current directory."""
     found: "Repo | None"
-    """The repository; None where the command may do without and there is none."""
+    """The repository; None without one, for commands that do not need it."""
     plan_file: Path
     plan_name: str
-    """The plan's path as messages show it: relative to the root where it lies inside."""
+    """The plan's path in messages: relative to the root if it is inside."""
     caller: Caller
-    """Writes the commands that the user is told to type."""
+    """Writes commands for the user to type."""
 
     @property
     def repo(self) -> "Repo":
-        """The repository. Raises RepoError where there is none."""
+        """The repository. Raises RepoError without one."""
         if self.found is None:
             raise RepoError("there is no git repository here", hint="git init")
         return self.found
 
 
 def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
-    """Find repository and plan file; nothing is read from the plan yet.
+    """Find the repository and the plan's file; the plan is not read yet.
 
     Args:
         plan: The plan as typed, relative to the current directory; None to take it from the settings.
-        needs_repo: False lets the command work outside a repository.
+        needs_repo: Whether the command needs a repository.
 
     Raises:
-        RepoError: There is no repository that relay works in, and one is needed.
-        GitError: Git could not say whether there is one.
-        ConfigError: A setting is not allowed.
+        RepoError: There is no usable repository, and the command needs one.
+        GitError: Git failed.
+        ConfigError: A setting is invalid.
     """
     from relay.git.command import GitError
     from relay.git.repository import open_repo
@@ -68,7 +68,7 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
     try:
         repo = open_repo(cwd, environ)
     except RepoError as error:
-        # A git that failed has not said that there is none.
+        # After a failure of git, a repository may well exist.
         if needs_repo or isinstance(error, GitError):
             raise
     root = repo.root if repo else cwd
@@ -82,10 +82,10 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
 
 
 def _require_own_settings(repo: "Repo") -> None:
-    """Refuse settings that a session may have written: they would name the plan, its gate and its caps."""
+    """Refuse settings that a session may have written: they would set the plan, its gate and its caps."""
     from relay.git.notes import STEERING, read_note
 
-    if not read_note(repo, STEERING):  # relay has not been at work here: what reads the note needs more imports
+    if not read_note(repo, STEERING):  # relay has not run here yet: avoid the imports below
         return
     from relay.store.steering_files import describe_strange, find_settings_files, find_strange
 
@@ -95,9 +95,9 @@ def _require_own_settings(repo: "Repo") -> None:
 
 
 def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
-    """Return the plan's name from the settings, which are loaded only where one of them can name it.
+    """Return the plan's name from the settings; they are loaded only if a file can set it.
 
-    Loading all settings costs a fifth of the time that `relay status` has.
+    Loading all settings costs a fifth of the time of `relay status`.
     """
     if "RELAY_PLAN" in environ or any(_may_name(file, _PLAN_KEY) for file in _list_settings_files(environ, root)):
         return find_settings({}, environ, root, plan=None).plan
@@ -105,7 +105,7 @@ def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
 
 
 def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
-    """Tell a repository what the settings hide; they are loaded only where one of them can say so."""
+    """Return the repository with its hidden files; the settings are loaded only if a file can set them."""
     files = (*_list_settings_files(environ, repo.root), plan_file)
     if "RELAY_UNREADABLE" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
         return repo
@@ -132,22 +132,22 @@ def _may_name(file: Path, key: re.Pattern[bytes]) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # the settings say what is wrong with it
+        return True  # loading the settings reports the error
 
 
 def find_settings(
     flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan: "Plan | None", plan_name: str = ""
 ) -> "Settings":
-    """Gather the settings of a command from every source.
+    """Load the settings of a command from all sources.
 
     Args:
-        flags: Those that were typed.
-        root: The repository's.
-        plan: Its front matter says some; None: they are left out.
-        plan_name: What the plan's file is called in messages.
+        flags: Settings that were typed.
+        root: The repository's root.
+        plan: Its front matter may have settings; None leaves them out.
+        plan_name: The plan's path in messages.
 
     Raises:
-        ConfigError: A setting is not allowed; the message says where it came from.
+        ConfigError: A setting is invalid; the message names its origin.
     """
     from relay.config import find_user_dir, load_settings
     from relay.config.sources import Origin
@@ -176,7 +176,7 @@ def load_plan(place: Place) -> "Plan":
     """Read and parse the plan.
 
     Raises:
-        PlanError: There is no such file, or it cannot be used.
+        PlanError: There is no such file, or it is invalid.
     """
     from relay.plan.parse import parse_plan
 
@@ -185,7 +185,7 @@ def load_plan(place: Place) -> "Plan":
 
 
 def find_source(place: Place) -> "PlanSource":
-    """Return the plan as the question where it stands needs it."""
+    """Return the plan as a source for `relay.store.plan_state`."""
     from relay.store.plan_state import PlanSource
 
     return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
@@ -200,7 +200,7 @@ def read_plan_text(place: Place) -> str:
     try:
         start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise PlanError("there is no such plan", hint=_find_way_back(place)) from None  # the system would say no more
+        raise PlanError("there is no such plan", hint=_find_way_back(place)) from None
     if start is None:
         raise PlanError("this is not a regular file")
     return require_utf8(start)
@@ -214,7 +214,7 @@ def _find_way_back(place: Place) -> Hint:
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
         return ("the last commit has it: git restore ", TypedPath(path=place.plan_name))
     folder, typed = place.caller.folder, place.caller.plan
-    # Typed below the root as if it were there, or not typed where a plan stands beside the user.
+    # The path may be relative to the root, or a plan may lie in the current directory.
     other = os.path.normpath(typed or Path(folder, place.plan_name))
     if other != place.plan_name and (place.root / other).is_file():
         return ("--plan ", TypedPath(path=other), " names the one that is there")
@@ -225,6 +225,6 @@ def _find_way_back(place: Place) -> Hint:
 
 
 def _name(path: Path, root: Path) -> str:
-    """Show a path relative to the root where it lies inside; only spelling is looked at."""
+    """Return a path relative to the root if it is spelled inside."""
     spelled = os.path.normpath(path)
     return os.path.relpath(spelled, root) if Path(spelled).is_relative_to(root) else spelled

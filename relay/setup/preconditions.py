@@ -1,4 +1,4 @@
-"""What has to hold before a session, each thing looked at in one place; `relay.setup.preconditions` has the order.
+"""Each precondition of a session, as one check; the functions at the end have the order of the checks.
 
 A check changes nothing and asks no endpoint.
 """
@@ -52,31 +52,22 @@ from relay.store.refs import get_branch
 from relay.store.worktrees import find_home
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnusedLogin:
-    """A login that would do where there is no key."""
+def find_unused_login(settings: Settings, environ: Mapping[str, str], runners: Collection[str]) -> tuple[str, str]:
+    """Look for the login of an agent, those of `runners` first, without reading it.
 
-    words: str
-    """Whose it is, and where."""
-    way: str
-    """What to type and to write so that relay uses it, in lines."""
-
-
-def find_unused_login(settings: Settings, environ: Mapping[str, str], runners: Collection[str]) -> UnusedLogin | None:
-    """Look for one, first with the agents that are going to run; nothing is read of it.
-
-    Args:
-        runners: Names of those that are going to run.
+    Returns:
+        Whose login it is and where, and how to use it; both empty without a login.
     """
     for profile in sorted(list_profiles(settings).values(), key=lambda profile: profile.name not in runners):
         if profile.hosts and (place := find_login(profile, environ)):
             where = f"~/{place}" if place.startswith(".") else place
             way = _describe_way(profile, settings, environ, is_runner=profile.name in runners)
-            return UnusedLogin(words=f"you are logged in with {profile.title} ({where})", way=way)
-    return None
+            return f"you are logged in with {profile.title} ({where})", way
+    return "", ""
 
 
 def _describe_way(profile: Profile, settings: Settings, environ: Mapping[str, str], *, is_runner: bool) -> str:
+    """Return how to use a login: the command and the lines for the user's settings."""
     try:
         get_installed(profile, environ)
         first = ""
@@ -106,7 +97,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 def find_unapproved(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the setup commands that are the repository's wish and that nobody has approved here yet."""
+    """Return the setup commands of the repository that the user has not approved here yet."""
     if "setup" not in settings.of_repository:
         return ()
     approved = _read(find_user_dir(environ)).get(str(root), ())
@@ -114,10 +105,10 @@ def find_unapproved(root: Path, settings: Settings, environ: Mapping[str, str]) 
 
 
 def require_approval(root: Path, settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuse commands that nobody has read.
+    """Refuse unapproved setup commands.
 
     Raises:
-        ConfigError: There are some; names them and the way.
+        ConfigError: There are some; the error lists them and says how to approve them.
     """
     if left := find_unapproved(root, settings, environ):
         raise ConfigError(
@@ -128,10 +119,10 @@ def require_approval(root: Path, settings: Settings, environ: Mapping[str, str])
 
 
 def save_approval(root: Path, commands: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Keep that the user approves of these commands in this repository.
+    """Save the user's approval of these commands in this repository.
 
     Raises:
-        ConfigError: There is no directory of the user's.
+        ConfigError: HOME is not set.
     """
     folder = find_user_dir(environ)
     if folder is None:
@@ -144,7 +135,7 @@ def save_approval(root: Path, commands: Sequence[str], environ: Mapping[str, str
 
 
 def _read(folder: Path | None) -> dict[str, list[str]]:
-    """Return the approved commands by repository; what is there and makes no sense approves nothing."""
+    """Return the approved commands by repository; an unreadable file approves nothing."""
     try:
         data = read_start(folder / _FILE, _MOST_BYTES) if folder else None
         values: Any = json.loads(data or b"{}")
@@ -158,41 +149,41 @@ _WITHOUT_HOOKS = "RELAY_HOOKS=skip commits without your hooks"
 
 
 class State(StrEnum):
-    """How good a finding is."""
+    """The state of a finding."""
 
     OK = "ok"
     MISSING = "missing"
-    """`relay run` does not work without it."""
+    """`relay run` cannot work without it."""
     WARNING = "warning"
     INFO = "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of a check."""
 
     name: str
     state: State
     words: str
     details: tuple[str, ...] = ()
     hint: Hint = ""
-    """What to do; empty when nothing is to be done."""
+    """What the user can do; empty for nothing."""
     error: RelayError | None = None
-    """What a run stops with; None when it can go on."""
+    """The error with which a run stops; None if a run can go on."""
 
 
 def require(finding: Finding) -> None:
-    """Stop where something is missing.
+    """Raise the error of a finding, if it has one.
 
     Raises:
-        RelayError: What the finding says.
+        RelayError: The finding's error.
     """
     if finding.error is not None:
         raise finding.error
 
 
 def check_approval(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Finding:
-    """Look whether a person has read the setup commands that the repository asks for."""
+    """Check that the user has approved the repository's setup commands."""
 
     def get() -> str:
         require_approval(find_home(repo), settings, environ)
@@ -202,12 +193,12 @@ def check_approval(repo: Repo, settings: Settings, environ: Mapping[str, str]) -
 
 
 def make_missing(name: str, error: RelayError) -> Finding:
-    """Return the finding that an error is."""
+    """Return an error as a finding."""
     return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint, error=error)
 
 
 def find_out(get: Callable[[], str], *, name: str) -> Finding:
-    """Return what `get` says as a finding, or what it raises as one that is missing."""
+    """Return the text from `get` as a finding, or its RelayError as a missing one."""
     try:
         return Finding(name=name, state=State.OK, words=get())
     except RelayError as error:
@@ -215,23 +206,22 @@ def find_out(get: Callable[[], str], *, name: str) -> Finding:
 
 
 def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) -> Finding:
-    """Look whether relay's own code is out of reach for what its sessions write: the next command would run it."""
+    """Check that no session can write relay's own code: the next command would run it."""
 
     def get() -> str:
         places = (str(root), *(str(Path(place).expanduser()) for place in settings.writable_dirs))
         found = find_exposed(places, {name: environ[name] for name in LOADED_FROM if name in environ})
         if not found:
-            return "relay runs from outside of what sessions write"
+            return "sessions cannot write relay's own code"
         what, place = found[0]
         if what.isupper():
             raise ConfigError(
                 f"{what} names {place or 'the current directory (an empty entry)'}, where sessions write: the next "
-                "relay would load code of a session, with your key",
+                "relay would load a session's code, with your key",
                 hint=f"env -u {what} relay … starts relay without it; commands of sessions never get it",
             )
         raise ConfigError(
-            f"{what} is in {place}, where sessions write: the next relay would be what a session made of it, "
-            "with your key",
+            f"{what} is in {place}, where sessions write: the next relay would run a session's code, with your key",
             hint="install relay outside of this repository, as a copy (uv tool install or pipx install of a checkout, "
             "without --editable), and type relay, not python -m relay",
         )
@@ -242,34 +232,34 @@ def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) ->
 def check_key(
     kinds: Sequence[RunnerKind], environ: Mapping[str, str], settings: Settings, runners: Sequence[str] = ()
 ) -> Finding:
-    """Look for the keys that runners need; none is ever shown. Where one is missing, a login that would do is named.
+    """Check the keys of runners without showing them; if a key is missing, name a login that would do.
 
     Args:
-        kinds: Those that are going to run.
-        environ: Where keys are looked for.
-        settings: Which agents there are.
-        runners: Names of those that are going to run.
+        kinds: The runners of the run.
+        settings: Define the known agents.
+        runners: The runners' names.
     """
 
     def get() -> str:
         try:
             names = [*dict.fromkeys(name for kind in kinds if (name := kind.get_key(environ)))]
         except RunnerError as error:
-            if (login := find_unused_login(settings, environ, runners)) is None:
+            words, way = find_unused_login(settings, environ, runners)
+            if not words:
                 raise
-            raise RunnerError(f"{error.message}; {login.words}", hint=(error.hint, "\n", login.way)) from None
+            raise RunnerError(f"{error.message}; {words}", hint=(error.hint, "\n", way)) from None
         return f"{', '.join(names)} {'are' if names[1:] else 'is'} set" if names else "this runner needs none"
 
     return find_out(get, name="key")
 
 
 def check_git(repo: Repo) -> Finding:
-    """Look whether git is new enough."""
+    """Check git's version."""
     return find_out(lambda: ".".join(str(part) for part in get_version(repo.git)), name="git")
 
 
 def check_repository(repo: Repo) -> Finding:
-    """Look for a detached HEAD, and a merge, rebase or the like that is unfinished."""
+    """Check for a detached HEAD and for an unfinished merge, rebase or the like."""
 
     def get() -> str:
         if words := check_state(repo):
@@ -281,7 +271,7 @@ def check_repository(repo: Repo) -> Finding:
 
 
 def check_plan_file(repo: Repo, plan_path: str) -> Finding:
-    """Look whether the plan is a file that relay can replace and git will keep: no link on the way, not ignored."""
+    """Check that relay can replace the plan's file and git keeps it: no link on the way, not ignored."""
     return find_out(lambda: _get_plan_file(repo, plan_path), name="plan")
 
 
@@ -303,12 +293,12 @@ def _get_plan_file(repo: Repo, plan_path: str) -> str:
 
 
 def check_identity(repo: Repo) -> Finding:
-    """Look whether git knows who commits."""
+    """Check that git knows the author of commits."""
     return find_out(lambda: str(get_identity(repo)), name="identity")
 
 
 def check_signature(repo: Repo) -> Finding:
-    """Where commits are signed, sign one that is kept nowhere: nobody is asked for a passphrase, as in a run."""
+    """If commits are signed, sign a throw-away one: nobody can type a passphrase during a run."""
 
     def get() -> str:
         if words := check_signing(repo):
@@ -319,12 +309,12 @@ def check_signature(repo: Repo) -> Finding:
 
 
 def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> Finding:
-    """Look whether the commit hooks can be started: what one names in its first bytes is looked for, and it is not run.
+    """Check that the programs exist that the commit hooks name in their first bytes; no hook is run.
 
-    What a session, or a setup command, may still make is no obstacle.
+    A program that a session or a setup command may still make is fine.
 
     Args:
-        sandbox: In which they are going to be run; None where it is not known what that hides.
+        sandbox: The sandbox of the hooks; None if it is not open yet, and hidden paths are unknown.
     """
 
     def get() -> str:
@@ -344,27 +334,27 @@ def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sand
 
 
 def _list_places(programs: tuple[str, ...], root: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return where programs, paths and names, are looked for."""
+    """Return all paths where programs, given as paths or names, may be."""
     path = clean_search_path(environ.get("PATH", os.defpath)).split(os.pathsep)
     return [place for name in programs for place in ([root / name] if "/" in name else [Path(p, name) for p in path])]
 
 
 def _may_come(place: Path, root: Path, settings: Settings) -> bool:
-    """Say whether a session or a setup command may make what is at a place."""
+    """Return whether a session or a setup command may make a file at a path."""
     writable = (root, *(Path(folder).expanduser() for folder in settings.writable_dirs))
     made = [place.relative_to(folder) for folder in writable if place.is_relative_to(folder)]
     return any(settings.setup or may_be_made(f"./{path}", ()) for path in made)
 
 
 def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
-    """Return the first of the places that hooks do not see; empty where they see any, or nobody knows."""
+    """Return the first path if hooks can see none of them; empty if they see one, or without a sandbox."""
     veil = lift_veil(sandbox) if places and sandbox is not None and sandbox.mechanism.confines else None
     hidden = [veil.find_hidden(str(place)) for place in places] if veil is not None else []
     return hidden[0] if hidden and all(hidden) else ""
 
 
 def _read_hook(place: Path) -> bytes:
-    """Return how a hook begins; nothing of one that has no file, or none that git runs, or that nobody can read."""
+    """Return the first bytes of a hook; empty if git would not run it, or it is unreadable."""
     with suppress(OSError):
         return read_start(place, HEAD_BYTES) or b"" if os.access(place, os.X_OK) else b""
     return b""
@@ -387,20 +377,20 @@ def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> Rep
 
 
 def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Finding:
-    """Look for uncommitted changes of the user's to tracked files.
+    """Check for the user's uncommitted changes of tracked files.
 
-    An open leg's own changes are no obstacle: they are what the run goes on with.
+    Changes of an open leg are fine: the run goes on with them.
 
     Args:
-        plan_path: What differs there is looked at elsewhere.
-        status: How the work tree differs; None: git is asked.
+        plan_path: The plan; changes of it are checked elsewhere.
+        status: The state of the work tree; None to ask git.
     """
 
     def get() -> str:
         if read_leg(repo) is not None or (status is None and find_along(repo)):
             return "a phase is open"
         if status is None and find_pending_move(repo) is not None:
-            return "a run first finishes what an earlier commit lacks in the files"
+            return "a run first finishes an interrupted update of the files"
         own = {plan_path, find_ledger_path(plan_path)}
         found = read_status(repo) if status is None else status
         dirty = [path for path in found.changed if path not in own]
@@ -416,10 +406,10 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
 
 
 def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
-    """Look whether the caps can be kept: what has no price cannot be counted in money.
+    """Check that the caps can be enforced: without a price no cap in money can.
 
     Args:
-        meter: The plan's; None: it is made.
+        meter: The plan's; None to make one.
     """
 
     def get() -> str:
@@ -435,7 +425,7 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
 
 
 def check_rules(rules: Rules) -> Finding:
-    """Look which rules sessions are given, and whether all of them are."""
+    """Check the size of the rules that sessions get."""
     words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
     return Finding(
         name="rules",
@@ -447,7 +437,7 @@ def check_rules(rules: Rules) -> Finding:
 
 
 def _advise(rules: Rules) -> str:
-    """Say what helps where rules are cut or missing; how other agents' are read is among the warnings."""
+    """Return a hint for rules that are cut or missing; the warnings say how to read other agents' rules."""
     if any(file.truncated or file.omitted for file in rules.files):
         return "shorten them, or raise rules_max_bytes"
     return "" if rules.files or rules.warnings else "relay init writes one to start from"
@@ -468,7 +458,7 @@ def _list_kinds(request: RunRequest, known: Mapping[str, RunnerKind]) -> tuple[R
 
 
 def check_all(request: RunRequest) -> Iterator[Finding]:
-    """Look at everything that a run requires, as far as it can be known without taking or opening anything."""
+    """Run all checks of a run, as far as possible without taking the repository or opening anything."""
     yield from check_apart(request)
     yield from check_untaken(request)
     yield from check_taken(request)
@@ -476,10 +466,10 @@ def check_all(request: RunRequest) -> Iterator[Finding]:
 
 
 def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = None) -> Iterator[Finding]:
-    """Look at what git has no part in.
+    """Run the checks that need no git.
 
     Args:
-        known: All runners there are; None: those that relay knows and the user's own.
+        known: All known runners; None: relay's and the user's own.
     """
     repo, settings, environ = request.repo, request.settings, request.environ
     kinds: list[RunnerKind] = []
@@ -499,18 +489,18 @@ def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = No
 
 
 def check_untaken(request: RunRequest) -> Iterator[Finding]:
-    """Look whether the repository is fit to be taken."""
+    """Check that relay can take the repository."""
     yield check_git(request.repo)
     yield check_repository(request.repo)
     yield check_plan_file(request.repo, request.plan_path)
 
 
 def check_taken(request: RunRequest, status: Status | None = None, meter: Meter | None = None) -> Iterator[Finding]:
-    """Look at what a run looks at once it has taken the repository.
+    """Run the checks for a repository that the run has taken.
 
     Args:
-        status: How the work tree differs; None: nobody has taken it, and git is asked.
-        meter: The plan's; None: it is made.
+        status: The state of the work tree; None to ask git.
+        meter: The plan's; None to make one.
     """
     repo = request.repo
     yield check_identity(repo)
@@ -521,16 +511,16 @@ def check_taken(request: RunRequest, status: Status | None = None, meter: Meter 
 
 
 def check_enclosed(request: RunRequest, sandbox: Sandbox | None = None) -> Iterator[Finding]:
-    """Look at what depends on what a sandbox shows; None: that is not known."""
+    """Run the checks that depend on the sandbox; None if it is not open yet."""
     if request.kind.commits_phases:
         yield check_hooks(request.repo, request.settings, request.environ, sandbox)
 
 
 def require_all(findings: Iterable[Finding]) -> None:
-    """Stop at the first thing that is missing; what comes behind it is not looked at.
+    """Raise the first error; later checks do not run then.
 
     Raises:
-        RelayError: What the finding says.
+        RelayError: The finding's error.
     """
     for finding in findings:
         require(finding)

@@ -1,28 +1,28 @@
-"""Where relay's own code comes from: never a place that a session writes, or that a clone brought along.
+"""Keeps relay's own code away from directories that a session writes or that a clone brought along.
 
-`relay.__main__` imports this module before anything else, so it needs nothing that is looked for on ``sys.path``: `os`
-and `sys` are part of the interpreter.
+`relay.__main__` imports this module before anything else, so it imports only `os` and `sys`: both are part of the
+interpreter, and nothing is searched on ``sys.path``.
 """
 
 import os
 import sys
 
 _dropped: list[str] = []
-"""What `drop_unsafe_imports` took out of ``sys.path``."""
+"""Entries that `drop_unsafe_imports` removed from ``sys.path``."""
 LOADED_FROM = {"PYTHONPATH": ":", "LD_LIBRARY_PATH": ":;", "LD_PRELOAD": ": ", "LD_AUDIT": ":"}
-"""Variables that name places of code, with what separates the places. An empty one is the current directory."""
+"""Variables that name directories or files of code, with their separators. An empty entry is the current directory."""
 
 
 def drop_unsafe_imports() -> None:
-    """Take out of ``sys.path`` what lies in the work tree around the current directory.
+    """Remove entries of ``sys.path`` inside the work tree around the current directory.
 
     An empty or relative entry of PYTHONPATH, or ``python -m relay``, puts the current directory before the standard
-    library. What a virtual environment in the work tree needs to run stays; `find_exposed` names it.
+    library. Entries of a virtual environment in the work tree stay, since relay needs them; `find_exposed` names them.
     """
     try:
         top = _find_top(os.getcwd())  # noqa: PTH109  # pathlib may be what a hostile directory brings along
     except OSError:
-        top = "/"  # the directory is gone: whatever is not absolute goes
+        top = "/"  # the directory is gone: remove relative entries only
     libraries = os.path.join(sys.prefix, "lib")  # noqa: PTH118
     unsafe = [
         entry
@@ -35,7 +35,7 @@ def drop_unsafe_imports() -> None:
 
 
 def _find_top(here: str) -> str:
-    """Return the nearest directory, upwards, with a ``.git``; `here` itself where there is none."""
+    """Return the nearest directory upwards with a ``.git``; without one, `here`."""
     place = here
     while not os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118
         if place == os.path.dirname(place):  # noqa: PTH120
@@ -45,20 +45,20 @@ def _find_top(here: str) -> str:
 
 
 def is_inside(place: str, roots: tuple[str, ...]) -> bool:
-    """Say whether a path, as it is written or where it leads, is one of `roots` or below one."""
+    """Return whether a path, as written or with links resolved, is one of `roots` or below one."""
     names = (os.path.abspath(place), os.path.realpath(place))  # noqa: PTH100
     tops = [os.path.join(os.path.realpath(root), "") for root in roots]  # noqa: PTH118
     return any(f"{name}/".startswith(top) for name in names for top in tops)
 
 
 def find_exposed(roots: tuple[str, ...], variables: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return what of relay's own code, interpreter and libraries is in directories that sessions write.
+    """Return the parts of relay's code, interpreter and libraries that are inside directories that sessions write.
 
     Args:
         variables: Those of `LOADED_FROM` that are set.
 
     Returns:
-        Pairs of what it is and where; the variables first, since a user can do without them at once.
+        (name of the part, place) pairs; variables come first, since a user can unset them at once.
     """
     import relay
 

@@ -1,11 +1,11 @@
 """The repository's instructions for agents (AGENTS.md), found and cut exactly as Codex does.
 
-One file per directory from the project's root down to the working directory, under one byte budget; the
-user's own file comes before them, outside the budget. What was cut is reported, because the files nearest to
-the work are the first to be lost. Sessions work at the root; a phase gets those of the folders that it names as well.
+Each directory from the project's root down to the working directory contributes one file, under one byte budget. The
+user's own file comes first, outside the budget. Warnings report cuts, because the files nearest to the work are cut
+first. Sessions work at the root; a phase also gets the files of the folders that it names.
 
-Stricter than the original in one thing: a file that tools hide from the model, and a link to one or out of the
-project, is not read, because it would be sent to the provider.
+relay is stricter than the original in one point: it skips a file that tools hide from the model, and a link to such a
+file or out of the project, because its content would be sent to the provider.
 
 Source: ``core/src/agents_md.rs`` of openai/codex at ba2fb4831.
 """
@@ -25,10 +25,10 @@ from relay.setup.project import is_unfinished
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
-"""The user's own file is outside the budget; this only keeps an accident out of memory."""
+"""The user's own file is outside the budget; this limit only keeps an accident out of memory."""
 GLOBAL_SEPARATOR = "\n\n--- project-doc ---\n\n"
 MAX_FOLDERS = 500
-"""Folders of one phase that are looked at."""
+"""Most folders of one phase."""
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
 _OTHERS = ("WARP.md", ".cursorrules")
 """Rules of other agents that `rules_fallback_names` can name. A session may write them, so none is read by default."""
@@ -40,7 +40,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFile:
-    """One file that was found, and how much of it is in the text."""
+    """A file of rules, and how much of it is in the text."""
 
     path: str
     """Relative to the project's root with forward slashes; absolute for the user's own file."""
@@ -48,51 +48,51 @@ class RuleFile:
     bytes_total: int
     truncated: bool = False
     omitted: bool = False
-    """Nothing of it is in the text, because the budget was used up before."""
+    """Nothing of it is in the text: the budget was used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The instructions for one working directory."""
+    """The rules for one working directory."""
 
     text: str = ""
-    """Joined; empty when there are none."""
+    """All files joined; empty without files."""
     files: tuple[RuleFile, ...] = ()
-    """In the order of the text: the user's own, then from the root down."""
+    """In the order of the text: the user's own file, then from the root down."""
     warnings: tuple[str, ...] = ()
-    """What was cut, skipped or could not be read, one line each."""
+    """One line for each file that was cut, skipped or unreadable."""
 
     @property
     def project_bytes(self) -> int:
-        """How much of the budget is used."""
+        """The used part of the budget."""
         return sum(file.bytes_used for file in self.files if not file.path.startswith("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A candidate that won its directory."""
+    """The file of a directory."""
 
     shown: str
     real: str
-    """Where it is, links resolved."""
+    """Its path with links resolved."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Project:
-    """Where files are looked for, and what is left out. Mutable: collects what is to be said of them."""
+    """Where to look for files, and which to skip. Mutable: it collects warnings."""
 
     root: Path
     names: tuple[str, ...]
-    """In the order in which they win."""
+    """The first name that exists wins."""
     unreadable: tuple[Path, ...]
     warnings: list[str] = field(default_factory=list)
 
 
 def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[Path] = ()) -> Rules:
-    """Gather the instructions that hold in a repository, as its settings have it.
+    """Load the rules of a repository, as its settings say.
 
     Args:
-        unreadable: Places that the user hides, absolute and with links resolved.
+        unreadable: The user's hidden places, absolute and with links resolved.
     """
     rules = load_rules(
         root,
@@ -111,7 +111,7 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
 
 
 def _describe_unread(root: Path) -> Iterator[str]:
-    """Say which rules of other agents relay does not read, where the repository has no rules of its own."""
+    """Warn of other agents' rules that relay does not read, if the repository has no rules of its own."""
     places = [place for place in _OTHER_PLACES if os.path.lexists(root / place)]
     if unread := next((name for name in _OTHERS if (root / name).is_file()), ""):
         way = f'rules_fallback_names = ["{unread}"] in relay.toml has it read'
@@ -129,14 +129,14 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
     unreadable: Sequence[Path] = (),
     find_strange: Callable[[frozenset[str]], Collection[str]] = lambda _: (),
 ) -> Rules:
-    """Gather the instructions of the folders below the root that some paths lead through, from the root down.
+    """Load the rules of the folders below the root that lead to some paths, from the root down.
 
     Args:
-        paths: Relative to it; what they name need not be there.
-        max_bytes: What the rules of the root have left of the budget.
-        fallback_names: As for `load_rules`; only those that no session can write.
+        paths: Relative to the root; they need not exist.
+        max_bytes: The rest of the budget after the rules of the root.
+        fallback_names: As for `load_rules`, but only names that no session can write.
         unreadable: As for `load_rules`.
-        find_strange: Given files, relative to the root, returns those that a session may have made: not obeyed.
+        find_strange: Given files relative to the root, returns those that a session may have made; they are not obeyed.
     """
     names = (*_NAMES, *(name for name in fallback_names if name in PROTECTED_NAMES))
     project = _Project(root=Path(os.path.realpath(root)), names=names, unreadable=tuple(unreadable))
@@ -157,7 +157,7 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
 
 
 def _find_folders(paths: Iterable[str]) -> list[str]:
-    """Return the folders that paths lead through, the ones above before those below; the root is not among them."""
+    """Return the folders that lead to paths, parents first, without the root."""
     folders: set[tuple[str, ...]] = set()
     for path in paths:
         parts = PurePosixPath(path).parts
@@ -175,15 +175,15 @@ def load_rules(  # the original's settings
     global_dir: Path | None = None,
     unreadable: Sequence[Path] = (),
 ) -> Rules:
-    """Gather the instructions that hold in a directory.
+    """Load the rules of a directory.
 
     Args:
         cwd: The working directory of the sessions.
-        max_bytes: Of all project files together; 0 leaves them all out.
-        fallback_names: File names looked for where a directory has none of Codex's own, such as ``CLAUDE.md``.
-        root_markers: Names that mark a project's root; where none is found, only `cwd` itself is looked at.
-        global_dir: Where the user's own file is; None: there is none.
-        unreadable: Places that the user hides, absolute and with links resolved.
+        max_bytes: The budget of all project files together; 0 leaves all out.
+        fallback_names: File names for directories without Codex's own, such as ``CLAUDE.md``.
+        root_markers: Names that mark the project's root; without a marker only `cwd` is searched.
+        global_dir: The directory of the user's own file; None without one.
+        unreadable: The user's hidden places, absolute and with links resolved.
     """
     here = Path(os.path.realpath(cwd))
     root = _find_root(here, root_markers)
@@ -200,7 +200,7 @@ def load_rules(  # the original's settings
             texts += [text] if text else []
             files.append(file)
     except OSError as exc:
-        # As in the original: one file that cannot be read takes the project's rules away, visibly.
+        # As in the original: if one file is unreadable, no rules of the project are loaded, with a warning.
         warnings.append(f"no project rules are loaded: {exc.filename or root}: {exc.strerror or exc}")
         texts, files = [], []
     shared = "\n\n".join(texts)
@@ -212,12 +212,12 @@ def load_rules(  # the original's settings
 
 
 def _find_root(here: Path, markers: Sequence[str]) -> Path:
-    """Return the nearest directory, upwards, that holds a marker; `here` itself when none does."""
+    """Return the nearest directory upwards with a marker; without one, `here`."""
     return next((d for d in (here, *here.parents) if any(os.path.lexists(d / m) for m in markers if m)), here)
 
 
 def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
-    """Yield the one file of each folder."""
+    """Yield the file of each folder."""
     for folder in folders:
         found = next((file for name in project.names if (file := _probe(project, folder / name))), None)
         if found:
@@ -225,7 +225,7 @@ def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
 
 
 def _probe(project: _Project, path: Path) -> _Found | None:
-    """Return a candidate that is a regular file, or a link to one inside the project, and that is not hidden."""
+    """Return the file at a path if it is regular, or a link inside the project, and not hidden; else None."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -248,13 +248,13 @@ def _probe(project: _Project, path: Path) -> _Found | None:
 
 
 def _count_names(project: _Project, real: Path, found: os.stat_result) -> int:
-    """Return how many names of rules a file has in its directory."""
+    """Return how many rules file names in its directory are this same file."""
     beside = (real.parent / name for name in {real.name, *project.names, *PROTECTED_NAMES, *_OTHERS})
     return sum(not place.is_symlink() and place.exists() and os.path.samestat(place.stat(), found) for place in beside)
 
 
 def _is_hidden(project: _Project, real: Path) -> bool:
-    """Whether a file is where credentials are kept, or where the user hides something."""
+    """Return whether a file is a place of credentials or hidden by the user."""
     relative = real.relative_to(project.root).as_posix()
     places = (place for place in project.unreadable if place.is_relative_to(project.root))
     hidden = tuple(place.relative_to(project.root).as_posix() for place in places)
@@ -262,7 +262,7 @@ def _is_hidden(project: _Project, real: Path) -> bool:
 
 
 def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) -> Iterator[tuple[str, RuleFile]]:
-    """Yield each file's text (empty: omitted) within the budget they share; a blank file costs nothing."""
+    """Yield each file with its text (empty: omitted) within the shared budget; blank files cost nothing."""
     left = max_bytes
     for file in found:
         read = _read_start(file.real, left)
@@ -288,7 +288,7 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
 
 
 def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:
-    """Return a file's text, and what of it a model does not see as its author does."""
+    """Return a file's text, and warnings about parts that a model sees differently from the author."""
     if content.startswith(_UTF_16):
         return content.decode("utf-16", "replace"), ("is UTF-16; relay reads it, other agents read UTF-8 alone",)
     words = ["holds NUL bytes: is it text?"] if b"\0" in content else []
@@ -301,7 +301,7 @@ def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_start(path: str, limit: int) -> tuple[bytes, int] | None:
-    """Read the first bytes of a file, and how many it has; None when it is gone or no file any more."""
+    """Return the first bytes of a file and its size; None if it is gone or not regular."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -318,7 +318,7 @@ def _read_start(path: str, limit: int) -> tuple[bytes, int] | None:
 
 
 def _read_global(global_dir: Path | None, warnings: list[str]) -> tuple[str, tuple[RuleFile, ...]]:
-    """Read the user's own file: the first of the two names that is not blank, trimmed."""
+    """Read the user's own file: the first of the two names that is not blank, stripped."""
     for candidate in [global_dir / name for name in _NAMES] if global_dir else []:
         path = os.path.realpath(candidate)
         try:

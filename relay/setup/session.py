@@ -1,7 +1,8 @@
-"""One session of whatever kind: opened, announced, driven to its end, accounted for.
+"""One session of any kind: opened, announced, driven to its end, and accounted for.
 
-The caller says what the session is for: a phase (`relay.run.leg.session`), a plan (`relay.run.planning.planner`). A
-further kind is a `SessionTask`, a function that drives the open session, and the value that this function returns.
+The caller knows the purpose of the session: a phase (`relay.run.leg.session`) or a plan
+(`relay.run.planning.planner`). A further kind is a `SessionTask`, a function that drives the open session, and that
+function's result.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from relay.store.spend import read_plan_cost
 
 
 class SessionResult(Protocol):
-    """How a session of some kind ended; its driver adds further fields."""
+    """The end of a session; the driver of each kind adds further fields."""
 
     @property
     def kind(self) -> str:
@@ -49,79 +50,77 @@ class SessionResult(Protocol):
         """One line for the user."""
 
 
-OWN_RUNNER = "api"
-"""relay's own loop, whose requests are kept; an agent's are its own."""
 ResultT = TypeVar("ResultT", bound=SessionResult)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTask:
-    """What one session is given to do."""
+    """The task of one session."""
 
     session_id: str
     title: str
-    """For the user: the phase's title, ``planning``."""
+    """For the user: the phase's title, or ``planning``."""
     phase_id: str = ""
-    """Empty for a session that belongs to no phase."""
+    """Empty for a session without a phase."""
     number: int = 1
-    """1 for the first session of a phase."""
+    """1 for the first session of a phase; a session that was cut off does not count."""
     attempt: int = 1
-    """The same, with those counted that were cut off."""
+    """The same, with sessions counted that were cut off."""
     reason: str = ""
     """Why the session starts, for the user."""
     trial: str = ""
-    """The reset line that a trial gave the phase; empty for the one of the settings."""
+    """The phase's own reset line in a trial of several; empty for the line of the settings."""
     system: str
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
-    """Of the first message, each with its source, as `relay.prompts.texts` takes them; its sizes are told."""
+    """The first message as (source, text) pairs, as in `relay.prompts.texts`; the event tells their sizes."""
     callbacks: Callbacks
     runner: str = ""
-    """Who is wished to run it; empty where the settings say it."""
+    """The runner that the phase names; empty for the one of the settings."""
     writes: bool = False
-    """Whether an agent that runs it may write the work tree, as far as the sandbox of the sessions lets commands."""
+    """Whether an agent may write the work tree, as far as the sandbox allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """Runs the sessions of a run, of every kind, each with the runner that it names, on one account."""
+    """Runs all sessions of a run, each with its runner, and counts their cost together."""
 
     get_runner: Callable[[str], Runner]
-    """The runner of a name, opened when it is first asked for. Raises RelayError."""
+    """Returns the runner of a name; opens it at first use. Raises RelayError."""
     model: ModelInfo
-    """As the runner of the first session says it."""
+    """From the runner of the first session."""
     settings: Settings
     price: Price | None
-    """None when the model's price is unknown; costs are then unknown, not zero."""
+    """None if the model's price is unknown; costs are then unknown, not zero."""
     find_price: Callable[[str], Price | None]
-    """The same of any other model."""
+    """Returns the price of any other model."""
     meter: Meter
     check_budget: Callable[[int, int], str | None]
-    """As `relay.runners.base.SessionSpec` has it."""
+    """As in `relay.runners.base.SessionSpec`."""
     pace: Pace
-    """How slow this run's commands and answers are."""
+    """How slow the commands and answers of this run are."""
     observe: Observe
     sandbox: Sandbox | None = None
-    """Where commands of the sessions run; None where no runner starts programs of its own."""
+    """Confines the commands of sessions; None if no runner starts programs of its own."""
     limits: Limits | None = None
-    """Of those commands."""
+    """Limits of those commands."""
     open_tape: OpenTape | None = None
-    """Opens what keeps a session's history; None where none is kept."""
+    """Opens the history of a session; None if none is kept."""
     handed: tuple[str, ...] = ()
-    """Secrets that relay hands to gates and tool servers: no model is told them."""
+    """Secrets that only gates and tool servers get; they are removed from all text for a model."""
 
     @property
     def soft_tokens(self) -> int:
-        """Where a session with this model is told to hand off."""
+        """The size of the context at which a session with this model is told to hand off."""
         reset_at = self.settings.reset_at_for(self.settings.model)
         return open_gauge(window_tokens=self.model.window_tokens, reset_at=reset_at).soft_tokens
 
     def find_runner(self, wish: str) -> Runner:
-        """Return who runs a session, given who is wished; empty where nobody is."""
+        """Return the runner that a phase wishes for; with an empty wish, the runner of the settings."""
         return self.get_runner(self.settings.runner_for(wish))
 
     def run(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
-        """Open a fresh session, have it driven, and tell everybody how it began, how it ended and what it cost."""
+        """Open a fresh session, drive it, and emit events for its beginning, its end and its cost."""
         runner = self.find_runner(task.runner)
         self.observe(
             LegStarted(
@@ -142,7 +141,7 @@ class Sessions:
             spec = self._make_spec(task)
             if self.open_tape is not None:
                 name = self.settings.runner_for(task.runner)
-                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_RUNNER else name)
+                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == "api" else name)
             session = stack.enter_context(runner.open_session(spec))
             result = drive(TapedConversation(session, spec.keep, spec.hide))
         spent = self.meter.session
@@ -191,12 +190,12 @@ class Sessions:
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:
-    """Return what a model costs today, as the user's settings have it or the table; None where neither says it."""
+    """Return today's price of a model from the user's settings or relay's table; None if neither has it."""
     return find_price(model, at=datetime.now(UTC).date(), overrides=settings.prices)
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
-    """Return a meter that knows what the plan has cost: its commits, and its open leg where no commit records that."""
+    """Return a meter with the plan's spend: that of its commits, and of its open leg unless a commit records it."""
     budget = Budget(
         run_cap_usd=settings.max_cost_usd,
         phase_cap_usd=settings.max_phase_cost_usd,
@@ -210,10 +209,10 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
 
 
 class Book:
-    """Writes down what the open session has cost, before each request and behind each answer. Mutable.
+    """Notes the open session's cost on disk before each request and after each answer; a kill loses none. Mutable.
 
     Args:
-        meter: Counts it; told of an event before the book is.
+        meter: Must get each event before the book does.
     """
 
     def __init__(self, repo: Repo, meter: Meter) -> None:
@@ -222,9 +221,9 @@ class Book:
         self._session_id = ""
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
-        """Say why a request of at most this size must not be sent; where none is said, its worst case is noted.
+        """Return why a request of at most this size must not be sent; None if it may, after noting its worst case.
 
-        So a request whose answer never comes, because relay is killed or the machine stops, has cost that.
+        If relay or the machine stops before the answer comes, that worst case counts as spent.
         """
         if words := self._meter.check(prompt_tokens, output_tokens):
             return words
@@ -235,7 +234,7 @@ class Book:
         return None
 
     def observe(self, event: Event) -> None:
-        """Note what is known now; where that cannot be written, more is noted already."""
+        """Note the known cost. If it cannot be written, the larger worst case is noted already."""
         match event:
             case LegStarted():
                 self._session_id = event.session_id

@@ -1,4 +1,7 @@
-"""A session played again from its tape: relay's own loop, the recorded endpoint, the recorded results of tools."""
+"""A session's history (its tape): recorded during the session, and replayed by `relay replay`.
+
+A replay runs relay's own loop against a server that sends the recorded answers; tools answer from the tape.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,21 +20,21 @@ from relay.session.values import SessionEnd, SessionOutcome, Shown, ToolCall, To
 
 
 class Tape(Protocol):
-    """Where notes go."""
+    """Receives the notes of a session."""
 
     def keep(self, note: Any) -> None:
         """Take the next note."""
 
     def close(self) -> None:
-        """Take no more."""
+        """Take no more notes."""
 
 
 OpenTape = Callable[[str], Tape]
-"""Given a session's id: its tape."""
+"""Opens the tape of a session, by its id."""
 
 
 def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: ModelInfo, agent: str) -> SessionSpec:
-    """Open the tape of a session and return what makes a session that fills it; `agent` is empty for relay's own."""
+    """Open a session's tape and return the spec that fills it; `agent` is empty for relay's own loop."""
     tape = open_tape(spec.session_id)
     stack.callback(tape.close)
     tape.keep({**_describe(spec, model), **({"runner": agent} if agent else {})})
@@ -39,7 +42,7 @@ def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: 
 
 
 def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
-    """Return the same session, with notes of what relay's own parts tell it."""
+    """Return a spec that notes the answers of relay's own parts to the session."""
 
     def run_tool(call: ToolCall) -> ToolResult:
         result = spec.callbacks.run_tool(call)
@@ -60,7 +63,7 @@ def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
 
 
 def _note(kind: str, ask: Callable[..., Any], keep: Keep) -> Callable[..., Any]:
-    """Return a question that is asked as before, and noted where there is an answer."""
+    """Return a function that calls `ask` and notes any answer."""
     numbers = count(1)
 
     def asked(*given: Any) -> Any:
@@ -73,11 +76,11 @@ def _note(kind: str, ask: Callable[..., Any], keep: Keep) -> Callable[..., Any]:
 
 
 class TapedConversation:
-    """A session whose advances are noted; a `relay.runners.base.Session`.
+    """A `relay.runners.base.Session` that notes each message to the model.
 
     Args:
-        keep: Where notes go.
-        hide: Takes out of a message what no model is told.
+        keep: Takes notes.
+        hide: Redacts a message.
     """
 
     def __init__(self, session: Session, keep: Keep, hide: Callable[[str], str] = str) -> None:
@@ -86,7 +89,7 @@ class TapedConversation:
         self._hide = hide
 
     def advance(self, message: str) -> SessionOutcome:
-        """Say something to the model and work until it stops or must be stopped."""
+        """Send a message and work until the model stops or must be stopped."""
         message = self._hide(message)
         self._keep({"kind": "say", "text": message})
         return self._session.advance(message)
@@ -117,36 +120,36 @@ _GOES_ON = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedRequest:
-    """One request of the tape, as it is today."""
+    """One request of the tape, made again."""
 
     number: int
     """From 1."""
     is_same: bool
-    """The very bytes that were sent then."""
+    """Whether relay sent the same bytes again."""
     differs_at: str
-    """Where the body differs first; empty where it does not, or was not sent."""
+    """Place of the first difference in the body; empty without one, or if the request was not sent."""
     made_differs_at: str
-    """The same of what relay makes of the answer."""
+    """The same for relay's reading of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How a session went when it was played again."""
+    """The result of a replay."""
 
     requests: tuple[ReplayedRequest, ...]
     beyond: int
-    """Requests that were made behind the tape's end: the session was stopped there."""
+    """Requests after the end of the tape; the session was stopped there."""
     end: SessionEnd
     detail: str
 
     @property
     def is_same(self) -> bool:
-        """Whether every request, and what was made of every answer, is what it was."""
+        """Whether each request, and the reading of each answer, is the same."""
         return all(request.is_same and not request.made_differs_at for request in self.requests)
 
 
 def replay_session(taped: TapedSession, observe: Observe) -> Replay:
-    """Play a session again; nothing is paid, no command runs, no file is touched."""
+    """Replay a session; it costs nothing, runs no command and touches no file."""
     from relay.rehearsal.server import serve_tape
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
@@ -179,7 +182,7 @@ def replay_session(taped: TapedSession, observe: Observe) -> Replay:
 
 
 def read_again(taped: TapedSession) -> Replay:
-    """Read again what an agent asked and what came back, as the gateway did; the agent itself does not run."""
+    """Read an agent's recorded requests and answers again, as the gateway did; the agent itself does not run."""
     from relay.runners.agents.dialects import Tally, describe_answer, find_dialect, read_request
 
     requests: list[ReplayedRequest] = []
@@ -211,7 +214,7 @@ def _compare(n: int, taped: TapedSession, asked: Sequence[bytes], outcomes: list
         return ReplayedRequest(number=n + 1, is_same=False, differs_at="", made_differs_at="")
     is_same = asked[n] == render_wire(exchange.body)
     now = outcomes[n] if n < len(outcomes) else {}
-    # Of a fault the kind counts: its words may name the address.
+    # Compare only the kind of a fault: its words may name the address.
     before = {"fault": exchange.made["fault"]} if "fault" in exchange.made else exchange.made
     now = {"fault": now["fault"]} if "fault" in now else now
     return ReplayedRequest(
@@ -223,7 +226,7 @@ def _compare(n: int, taped: TapedSession, asked: Sequence[bytes], outcomes: list
 
 
 def _make_spec(taped: TapedSession, keep: Any) -> SessionSpec:
-    """Return what the session was made of; its tools answer from the tape."""
+    """Return the spec of the recorded session; its tools answer from the tape."""
     header = taped.header
     notices, hearings, checks = count(1), count(1), count(1)
     kept = ("max_output_tokens", "max_turns", "effort", "cached", "cache_ttl", "slowest_turn_s")

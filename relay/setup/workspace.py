@@ -1,4 +1,9 @@
-"""What the tools and commands of a run work on, in a sandbox that is proven to hold."""
+"""The sandbox of tools and commands, its policy from the settings, and the setup commands that run in it.
+
+Setup commands install packages. They run confined like a session's commands, but reach public hosts by HTTPS, unless
+the user's `network` setting says otherwise. Sessions and gates see the installed directories (`node_modules`, `.venv`).
+Setup commands must not change a file that git knows: it would be taken for work of a phase.
+"""
 
 import contextlib
 import os
@@ -38,17 +43,17 @@ from relay.tools.workspace import Workspace
 
 
 def get_mechanism(settings: Settings) -> Mechanism:
-    """Return what the settings let hold commands: bubblewrap, unless the user chose otherwise."""
+    """Return the sandbox mechanism of the settings; bubblewrap by default."""
     return Mechanism.BWRAP if settings.sandbox == "auto" else Mechanism(settings.sandbox)
 
 
 def make_policy(
     repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str], plan_text: str = ""
 ) -> Policy:
-    """Return what commands in this repository may touch.
+    """Return the sandbox policy for commands in this repository.
 
     Args:
-        plan_text: The virtual environments that it names are shown.
+        plan_text: Virtual environments that it names become visible.
 
     Raises:
         ConfigError: See `get_unreadable`.
@@ -61,10 +66,10 @@ def make_policy(
         env=environ,
         git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
         protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
-        writable=_expand(settings, "writable_dirs", environ),
+        writable=tuple(_expand(settings, "writable_dirs", environ).values()),
         readable=(
             get_hooks_dir(repo, read_config(repo)),
-            *_expand(settings, "readable_dirs", environ),
+            *_expand(settings, "readable_dirs", environ).values(),
             *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ, others),
         ),
         unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
@@ -77,10 +82,10 @@ def make_policy(
 
 
 def get_sockets(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the places of the setting `sockets`, links resolved.
+    """Return the paths of the setting `sockets`, with links resolved.
 
     Raises:
-        ConfigError: One of them is no socket, or nobody knows where it is.
+        ConfigError: A path is no socket, or the place of a named socket is unknown.
     """
     return tuple(_get_socket(word, settings.origins.get("sockets", "default"), environ) for word in settings.sockets)
 
@@ -100,24 +105,22 @@ def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
     return find_real(Path(found))
 
 
-def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of a setting.
+def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> dict[str, Path]:
+    """Return each path of a setting with its home directory filled in.
 
     Raises:
-        ConfigError: One begins with ``~/`` and there is no home directory.
+        ConfigError: A path begins with ``~/`` and HOME is not set.
     """
-    places = []
+    places, home = {}, environ.get("HOME", "")
     for text in getattr(settings, name):
-        origin, home = settings.origins.get(name, name), environ.get("HOME", "")
         if text.startswith("~/") and not home.startswith("/"):
-            raise ConfigError(f"{origin}: {name}: {text}: HOME is not set")
-        place = Path(f"{home}/{text[2:]}" if text.startswith("~/") else text)
-        places.append(place)
-    return tuple(places)
+            raise ConfigError(f"{settings.origins.get(name, name)}: {name}: {text}: HOME is not set")
+        places[text] = Path(f"{home}/{text[2:]}" if text.startswith("~/") else text)
+    return places
 
 
 def read_handed(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the names and values that gates (`env_file`) and tool servers get of relay, and sessions do not."""
+    """Return names and values of variables for gates (`env_file`) and tool servers; sessions do not get them."""
     data = None
     if settings.env_file:
         with contextlib.suppress(OSError):
@@ -127,23 +130,23 @@ def read_handed(root: Path, settings: Settings, environ: Mapping[str, str]) -> t
 
 
 def find_handed_secrets(request: RunRequest) -> tuple[str, ...]:
-    """Return the values among these that are secrets by their name, or their login: no session is told them."""
+    """Return those of these values that look secret by their name, or hold a login; no session is told them."""
     return find_secret_values(dict(read_handed(request.repo.root, request.settings, request.environ)))
 
 
 def find_all_secrets(request: RunRequest) -> tuple[str, ...]:
-    """Return these, and the secrets of the environment: nothing that relay keeps holds one."""
+    """Return these and the secrets of the environment; relay keeps none of them anywhere."""
     return (*find_secret_values(request.environ), *find_handed_secrets(request))
 
 
 def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
-    """Return the bounds of a command that may take so long."""
+    """Return the limits of a command with this timeout."""
     own = settings.command_memory_mib
     return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
 
 
 def get_hidden(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Hidden:
-    """Return what is hidden inside of a repository.
+    """Return the hidden places inside a repository.
 
     Raises:
         ConfigError: See `get_unreadable`.
@@ -159,32 +162,48 @@ def _find_inside(root: Path, places: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the places of the setting `unreadable`, absolute and with links resolved.
+    """Return the paths of the setting `unreadable`, absolute and with links resolved.
 
     Raises:
-        ConfigError: One of them holds the whole repository, or is in a home directory that is not known.
+        ConfigError: A path holds the whole repository, or HOME is needed and not set.
     """
     places = []
-    for text in settings.unreadable:
-        home = environ.get("HOME", "")
-        if text.startswith("~/") and not home.startswith("/"):
-            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text}: HOME is not set")
-        place = Path(os.path.realpath(root / (f"{home}/{text[2:]}" if text.startswith("~/") else text)))
+    for text, expanded in _expand(settings, "unreadable", environ).items():
+        place = Path(os.path.realpath(root / expanded))
         if root.is_relative_to(place):
             raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
         places.append(place)
     return tuple(places)
 
 
-@contextmanager
-def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
-    """Open the sandbox of a run's tools and commands, as the kind of its sessions has it, and close it again.
-
-    Args:
-        rules: Their files are nobody's to write, whatever they are called.
+def hide_places(request: RunRequest) -> RunRequest:
+    """Return the request with a repository that knows its hidden files.
 
     Raises:
-        RelayError: No sandbox holds here, or the settings do not fit the machine.
+        ConfigError: See `get_unreadable`.
+        GitError: See `find_other_trees`.
+    """
+    hidden = get_hidden(request.repo, request.settings, request.environ)
+    return replace(request, repo=replace(request.repo, hidden=hidden))
+
+
+def load_run_rules(request: RunRequest) -> Rules:
+    """Load the rules (AGENTS.md) that the sessions of a run get."""
+    root, settings = request.repo.root, request.settings
+    if "rules" in settings.ablate:
+        return Rules()
+    return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
+
+
+@contextmanager
+def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
+    """Open the sandbox of a run's tools and commands, and close it again; a session kind decides about write access.
+
+    Args:
+        rules: Their files are write-protected, whatever their names.
+
+    Raises:
+        RelayError: No sandbox works here, or the settings do not fit the machine.
     """
     root, settings = request.repo.root, request.settings
     named = (file.path for file in rules.files if not file.path.startswith("/"))
@@ -193,7 +212,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
-    closed = not mechanism.confines or settings.network.whole  # then nothing has to lead out
+    closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
         hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
         open_sandbox(
@@ -215,28 +234,27 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
 
 @contextmanager
 def open_own_workspace(request: RunRequest) -> Iterator[Workspace]:
-    """Open what a session of this request would have for the user's own command: without a session, a key or a lock.
+    """Open a session's workspace for a command that the user types, without a session, a key or a lock.
 
     Raises:
-        RelayError: What a run would stop with for the sandbox's sake.
+        RelayError: The sandbox does not work here.
     """
-    root, settings, environ = request.repo.root, request.settings, request.environ
-    require(check_program(root, settings, environ))
-    hidden = get_hidden(request.repo, settings, environ)
-    unreadable = get_unreadable(root, settings, environ)
-    rules = Rules() if "rules" in settings.ablate else load_repository_rules(root, settings, unreadable)
+    root = request.repo.root
+    require(check_program(root, request.settings, request.environ))
+    request = hide_places(request)
+    rules = load_run_rules(request)
     with open_ignored(root, (STATE_DIR,)):
         pass  # relay makes it before a command could, as a run does
     interrupts = Interrupts()
     try:
-        with open_workspace(replace(request, repo=replace(request.repo, hidden=hidden)), rules, interrupts) as opened:
+        with open_workspace(request, rules, interrupts) as opened:
             yield opened
     finally:
         interrupts.close()
 
 
 def _read_plan(path: Path) -> str:
-    """Return the plan's text, whatever it is worth; empty where there is none yet."""
+    """Return the plan's text even if it is no valid plan; empty without a file."""
     try:
         return (read_start(path, MAX_PLAN_BYTES) or b"").decode(errors="replace")
     except OSError:
@@ -247,17 +265,17 @@ _TAIL_CHARS = 4_000
 
 
 def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe: Observe) -> None:
-    """Run the setup commands unless they have run for these lock files; a stop that is asked for ends it early.
+    """Run the setup commands unless they have run for the current lock files; a requested stop ends it early.
 
     Raises:
-        ConfigError: One of them failed.
-        RepoError: They changed files that git knows.
-        SandboxError: The sandbox could not be set up, or packages not be parted from those of other projects.
+        ConfigError: A command failed.
+        RepoError: A command changed files that git knows.
+        SandboxError: The sandbox could not be set up, or packages cannot be separated from those of other projects.
     """
     if not settings.setup or is_set_up(repo, digest_setup(repo, settings.setup)):
         return
     for tree in workspace.sandbox.guarded:
-        separate_tree(repo.root / tree)  # else nothing that is installed there would be kept
+        separate_tree(repo.root / tree)  # otherwise nothing installed there would be kept
     before = _look(repo)
     mechanism = workspace.sandbox.mechanism
     whole = settings.network.whole or not mechanism.confines
@@ -273,7 +291,7 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
 
 
 def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbox, observe: Observe) -> bool:
-    """Run one command; False when a stop was asked for."""
+    """Run one command; return False if a stop was requested."""
     network = settings.network.text if settings.network != CLOSED else "every public host"
     observe(SetupStarted(command=command, network=network))
     result = replace(sandbox, hear=workspace.sandbox.hear).run(
@@ -298,7 +316,7 @@ def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbo
 
 
 def _look(repo: Repo) -> Mapping[str, tuple[int, int]]:
-    """Return what git sees of the work tree beside HEAD, each with what changes when it is written."""
+    """Return each path that differs from HEAD, with its size and modification time."""
     marks = {}
     for entry in read_status(repo).entries:
         try:
@@ -312,7 +330,7 @@ def _look(repo: Repo) -> Mapping[str, tuple[int, int]]:
 def _require_same(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> None:
     if changed := [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]:
         raise RepoError(
-            f"the setup commands changed what git would take for work of a phase: {list_paths(changed)}",
-            hint="look at git status, keep or undo it; use a command that installs what is locked (npm ci, uv sync "
-            "--frozen), and let git ignore what it makes",
+            f"the setup commands changed files that git would take for work of a phase: {list_paths(changed)}",
+            hint="see git status, and commit or undo the change; use a command that installs locked versions (npm ci, "
+            "uv sync --frozen), and let git ignore the files that it makes",
         )

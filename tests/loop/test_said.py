@@ -252,7 +252,7 @@ def test_a_run_whose_claim_ran_out_asks_for_nothing_until_it_is_renewed(stage):
     stage.on_tool = run_out
     ended = stage.run(ONE_CALL, all_=False)
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
-    assert [event.reason[:32] for event in stage.seen(RunPaused)] == ["the claim on its phase ran out; "]
+    assert [event.reason[:32] for event in stage.seen(RunPaused)] == ["the claim on this phase expired;"]
 
 
 def test_a_paused_run_can_be_stopped_and_the_next_one_is_not_paused(stage):

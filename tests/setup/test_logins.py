@@ -72,26 +72,22 @@ def test_where_some_of_it_is_said_the_rest_is_named(home):
     config.parent.mkdir(parents=True)
     config.write_text('[agents.claude]\nlogin = "tunnel"\n')
     found = look(home)
-    assert found is not None
-    assert found.way.splitlines()[1:] == ['runner = "claude"']
+    assert found[1].splitlines()[1:] == ['runner = "claude"']
     config.write_text('[agents.claude]\nmode = "plan"\n')
     found = look(home)
-    assert found is not None
-    assert found.way.splitlines()[1:] == ['runner = "claude"', 'login = "tunnel"  # below [agents.claude]']
+    assert found[1].splitlines()[1:] == ['runner = "claude"', 'login = "tunnel"  # below [agents.claude]']
 
 
 def test_the_login_of_the_agent_that_is_to_run_comes_first_and_with_a_model_of_its_vendor(home):
     (home / ".codex").mkdir()
     (home / ".codex/auth.json").write_text("{}")
     found = look(home, ("codex",))
-    assert found is not None
-    assert found.words == "you are logged in with Codex (~/.codex/auth.json)"
-    login, model = found.way.splitlines()[1:]
+    assert found[0] == "you are logged in with Codex (~/.codex/auth.json)"
+    login, model = found[1].splitlines()[1:]
     assert tomllib.loads(login) == {"agents": {"codex": {"login": "tunnel"}}}
     assert model.startswith('model = "…"')
     found = look(home, ("codex",), model="gpt-9")
-    assert found is not None
-    assert found.way.splitlines()[1:] == [login]
+    assert found[1].splitlines()[1:] == [login]
 
 
 def test_without_a_login_nothing_is_said_of_one(tmp_path):

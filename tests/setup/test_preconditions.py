@@ -361,7 +361,7 @@ def lead_elsewhere(stage):
 SIGNING = "[user]\nname = T\nemail = t@example.invalid\n[commit]\ngpgSign = true\n[gpg]\nprogram = /bin/false\n"
 BROKEN = {
     "runner": (lambda _: {"RELAY_RUNNER": "claude"}, "relay starts no agent without its sandbox"),
-    "relay": (lambda stage: {"PYTHONPATH": str(stage.root)}, "the next relay would load code of a session"),
+    "relay": (lambda stage: {"PYTHONPATH": str(stage.root)}, "the next relay would load a session's code"),
     "setup": (ask_for_setup, "this repository wants to run with network before its first session: uv sync"),
     "key": (lambda _: {"ANTHROPIC_API_KEY": ""}, "no API key"),
     "git": (age_git, "git 2.30.0 is too old"),
