@@ -68,7 +68,7 @@ def test_a_gate_that_never_agrees_with_what_it_checks_is_refused(stage):
     ended = stage.run(WHOLE, max_repairs=0)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert "the gate itself keeps changing what it checks: hello.txt" in ended.reason
+    assert "the gate itself keeps changing the files that it checks: hello.txt" in ended.reason
     assert stage.commits() == ()
 
 

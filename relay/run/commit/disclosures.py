@@ -70,28 +70,12 @@ _MOST_LINK_BYTES = 4096
 def find_starter(path: str) -> Starter | None:
     """Return who starts a file of this name by itself; None when nobody does."""
     path = path.lower()
-    whole, begins, ends = _list_marks()
-    names = path.split("/")
-    if whole.isdisjoint(names) and not any(name.startswith(begins) or name.endswith(ends) for name in names):
-        return None
     return next((starter for starter in _NAMES if _compile(starter).fullmatch(path)), None)
 
 
 @cache
-def _list_marks() -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
-    """Return what each name begins with, up to a slash: whole, or its beginning, or its end where a star comes first.
-
-    Most paths have none of it, and no pattern is compiled for them: all take 5 ms.
-    """
-    firsts = [name.split("/")[0] for names in _NAMES.values() for name in names.split()]
-    begins = {first.partition("*")[0] for first in firsts if "*" in first and not first.startswith("*")}
-    ends = {first.rpartition("*")[2] for first in firsts if first.startswith("*")}
-    return frozenset(first for first in firsts if "*" not in first), tuple(begins), tuple(ends)
-
-
-@cache
 def _compile(starter: Starter) -> re.Pattern[str]:
-    """Compile a starter's names when they are first asked for; a star stands for anything within one directory."""
+    """Compile a starter's names at first use: all take 5 ms. A star stands for any text within one directory."""
     names = (re.escape(name).replace(r"\*", "[^/]*") for name in _NAMES[starter].split())
     return re.compile(rf"(?:.*/)?(?:{'|'.join(names)})", re.DOTALL)
 

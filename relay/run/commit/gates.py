@@ -202,22 +202,18 @@ def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> t
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
-def _make_hiding(shown: str | None, sandbox: Sandbox) -> Callable[[str], bool]:
-    is_hidden = make_hiding(sandbox.policy)
-    return lambda path: path != shown and is_hidden(path)
-
-
 def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None) -> tuple[LaidOut | None, Sandbox]:
     """Put what the commit is going to hold in the repository's place, where the work tree differs and it can be."""
     place = fresh.private.path / "stage"
     if not surplus.paths or fresh.show(StandIn(place=place, shown=())) is None:
         return None, fresh
+    is_hidden = make_hiding(fresh.policy)
     layout = Layout(
         root=repo.root,
         extra=frozenset(surplus.extra),
         files=read_committed(repo, surplus),
         modes=surplus.modes,
-        is_hidden=_make_hiding(shown, fresh),
+        is_hidden=lambda path: path != shown and is_hidden(path),
     )
     try:
         laid = build_stage(layout, place)
@@ -227,25 +223,17 @@ def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None)
     return laid, fresh.show(StandIn(place=place, shown=laid.shown, covered=laid.covered)) or fresh
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """What changed while a gate ran, so that its verdict is on something else."""
+def find_moved(
+    ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Sequence[PathChange]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files that changed during a gate and that it may have seen: those of the commit, and others.
 
-    owned: tuple[str, ...] = ()
-    """Of the commit."""
-    others: tuple[str, ...] = ()
-    """Not of the commit, but the gate may have seen it."""
-
-
-def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Sequence[PathChange]) -> Moved:
-    """Say what changed during a gate that it may have seen: the commit's own files, and others.
-
-    Others count under bwrap alone, which can hide them from the next run. There, what was hidden from this run already
-    does not count, nor does a file that is new after a run which hides: the gate made it.
+    Others count only with bubblewrap, which can hide them from the next run. Files that were hidden from this run do
+    not count, and neither do new files after a run that hides: the gate made them.
     """
     mine = tuple(change.path for change in changes if change.path in owned)
     if not ctx.workspace.sandbox.mechanism.confines:
-        return Moved(owned=mine)
+        return mine, ()
     kept = {*owned, ctx.plan_path, ctx.ledger_path}
     hidden = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()
     others = tuple(
@@ -255,7 +243,7 @@ def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: S
         and not (run.is_hidden and change.kind is ChangeKind.ADDED)
         and hidden.isdisjoint(with_parents((change.path,)))
     )
-    return Moved(owned=mine, others=others)
+    return mine, others
 
 
 def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:

@@ -88,7 +88,8 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
     for phase in phases:
         for command in get_commands(settings, phase):
             if proves_nothing(command):
-                words = f"the verify command `{_show(command)}` {check_command(command) or 'checks nothing'}"
+                shown = shorten(" ".join(command.split()), _SHOWN_CHARS)
+                words = f"the verify command `{shown}` {check_command(command) or 'checks nothing'}"
                 raise PlanError(
                     f"{words}; nothing was started, because no session could make it show anything",
                     line=lines.get(command, 0),
@@ -126,13 +127,12 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     for check in baseline.result.commands:
         program = find_missing_program(check)
         if program and not may_be_made(program, texts):
-            raise PlanError(
-                f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` needs "
-                f"`{program}`, which its commands do not find and no item of the phase makes",
-                path=ctx.plan_path,
-                line=phase.line,
-                hint=_advise(check),
+            words = f"`{program}`, which its commands do not find and no item of the phase makes"
+            advice = "; ".join(check.causes) or (
+                "install it, activate the environment that has it, or correct the Verify: line"
             )
+            words = f"its gate can never be green, because {_show(check)} needs {words}"
+            raise _not_begun(ctx.files, phase, words, advice)
 
 
 def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, dirty: frozenset[str]) -> None:
@@ -186,30 +186,19 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
             continue
         for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(read_missed(check))):
             if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
-                raise PlanError(
-                    f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
-                    f"needs {render_path(path)}, which no commit has",
-                    path=files.plan_path,
-                    line=phase.line,
-                    hint=(
-                        "commit it (git add ",
-                        TypedPath(path=path),
-                        " && git commit) or have a verify command make it, and run again",
-                    ),
-                )
+                words = f"{_show(check)} needs {render_path(path)}, which no commit has"
+                words = f"its gate can never be green, because {words}"
+                way = " && git commit) or have a verify command make it, and run again"
+                raise _not_begun(files, phase, words, ("commit it (git add ", TypedPath(path=path), way))
 
 
 def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     """Refuse a gate that the sandbox makes red: it would be excused in each phase, or red for good."""
     for check in run.result.commands:
         if check.hindrance:
-            raise PlanError(
-                f"phase {phase.id} was not begun: the sandbox makes `{_show(check.command)}` red, whatever is done: "
-                f"{check.hindrance}",
-                path=files.plan_path,
-                line=phase.line,
-                hint="`relay gate` shows what it says; --unchecked goes on with it red, and ticks what nothing checks",
-            )
+            words = f"the sandbox makes {_show(check)} red, whatever is done: {check.hindrance}"
+            way = "`relay gate` shows its output; --unchecked goes on with it red, and ticks items that nothing checks"
+            raise _not_begun(files, phase, words, way)
 
 
 def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
@@ -218,21 +207,18 @@ def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
         for path in find_missing_files(check):
             near = find_near(path, files.repo.root)
             if not os.path.lexists(files.repo.root / path) and not may_come(path, [phase], near):
-                raise PlanError(
-                    f"phase {phase.id} was not begun: its gate runs nothing, because `{_show(check.command)}` names "
-                    f"{render_path(path)}, which is not there and no item of the phase makes{suggest(near)}",
-                    path=files.plan_path,
-                    line=phase.line,
-                    hint="correct the Verify: line, or name the file in an item; --unchecked goes on all the same",
-                )
+                words = f"{render_path(path)}, which does not exist and no item of the phase makes{suggest(near)}"
+                words = f"its gate runs nothing, because {_show(check)} names {words}"
+                way = "correct the Verify: line, or name the file in an item; --unchecked goes on all the same"
+                raise _not_begun(files, phase, words, way)
 
 
-def _advise(check: CommandCheck) -> Hint:
-    return "; ".join(check.causes) or "install it, activate the environment that has it, or correct the Verify: line"
+def _not_begun(files: PlanFiles, phase: Phase, words: str, hint: Hint) -> PlanError:
+    return PlanError(f"phase {phase.id} was not begun: {words}", path=files.plan_path, line=phase.line, hint=hint)
 
 
-def _show(command: str) -> str:
-    return shorten(" ".join(command.split()), _SHOWN_CHARS)
+def _show(check: CommandCheck) -> str:
+    return f"`{shorten(' '.join(check.command.split()), _SHOWN_CHARS)}`"
 
 
 def find_merged(repo: Repo, leg: OpenLeg) -> CommitText | None:

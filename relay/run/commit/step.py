@@ -29,7 +29,6 @@ from relay.run.commit.disclosures import describe_autoruns, find_disclosures, re
 from relay.run.commit.gates import (
     GateRun,
     GateTask,
-    Moved,
     find_moved,
     list_judged,
     open_hooks,
@@ -113,7 +112,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     # What a session finds it cannot write; who made commits elsewhere could.
     user |= find_persons(c.path for c in changes if leg.is_unchecked or c.kind is ChangeKind.ADDED)
     owned = select_owned(ctx.plan_path, leg, user, changes)
-    before, moved = begin, Moved()
+    before, moved, others = begin, tuple[str, ...](), tuple[str, ...]()
     for _ in range(MAX_GATE_RUNS):
         run = _run_gate(ctx, candidate, owned, before)
         work = _Work(owned=owned, user=user, changes=changes, before=begin, after=before, run=run)
@@ -121,14 +120,14 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
             return _refuse_red(ctx, candidate, work)
         take_back(ctx.repo, run, before)
         after = write_snapshot_tree(ctx.repo)
-        moved = find_moved(ctx, run, owned, diff_trees(ctx.repo, before.tree, after.tree))
-        if not (moved.owned or moved.others):
+        moved, others = find_moved(ctx, run, owned, diff_trees(ctx.repo, before.tree, after.tree))
+        if not (moved or others):
             changes = find_leg_changes(ctx.repo, leg, after)
             return _commit_checked(ctx, candidate, replace(work, changes=changes, after=after))
         before = after
-    if not moved.owned:
-        return Refused(for_user=f"files changed each time they were checked: {list_paths(moved.others)}")
-    words = f"the gate itself keeps changing what it checks: {list_paths(moved.owned)}"
+    if not moved:
+        return Refused(for_user=f"files changed each time they were checked: {list_paths(others)}")
+    words = f"the gate itself keeps changing the files that it checks: {list_paths(moved)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
 
 
@@ -361,15 +360,12 @@ def _explain(outcome: CommitOutcome) -> Refused:
             return Refused(for_user=f"{words}: {first}", for_model=f"{words}:\n{outcome.output}")
         case CommitEnd.NOT_STAGED:
             words = "git does not take the files into a commit"
-            return Refused(for_user=f"{words}: {_last_line(outcome.output)}", for_model=f"{words}:\n{outcome.output}")
+            last = (outcome.output.strip().splitlines() or [""])[-1]
+            return Refused(for_user=f"{words}: {last}", for_model=f"{words}:\n{outcome.output}")
         case CommitEnd.FILES_MOVED:
             return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}", again=True)
         case _:
             return Refused(for_user=f"the branch moved while the session ran: {outcome.output}", again=True)
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1]
 
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:

@@ -81,13 +81,8 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
 
 
 def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
-    return ShownItem(id=item.id, text=item.text, state=_find_state(item, done), paths=list(item.paths))
-
-
-def _find_state(item: Item, done: frozenset[str]) -> BoxState:
-    if item.id in done:
-        return "done"
-    return "claimed" if item.done else "optional" if item.optional else "open"
+    claimed: BoxState = "claimed" if item.done else "optional" if item.optional else "open"
+    return ShownItem(id=item.id, text=item.text, state="done" if item.id in done else claimed, paths=list(item.paths))
 
 
 MAX_LEFTOVERS = 200
@@ -154,7 +149,12 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     left = [path for path in changed if path not in dirty]
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
-    marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(gate.result)))
+    marks: tuple[tuple[str, str], ...] = (
+        (LEG, str(number)),
+        (NO_PROGRESS, "0"),
+        (ATTEMPT, str(number)),
+        (BASELINE, render_baseline(gate.result)),
+    )
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
     marks += ((TRIAL, line),) if (line := _find_trial(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
@@ -246,7 +246,12 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     note = find_note(ctx.repo, leg)
     noted = f"{note}\n\n{leg.baton}".strip() if note not in leg.baton else leg.baton
     baton = f"{noted}\n\n{discarded}".strip() if leg.baton else note
-    marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
+    marks: tuple[tuple[str, str], ...] = (
+        (LEG, str(number)),
+        (NO_PROGRESS, str(no_progress)),
+        (CLAIMED, str(len(leg.items))),
+        (BASELINE, found.get(BASELINE, "")),
+    )
     marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
     # In another work tree other files are ignored, and so they are where an older relay opened the leg.
@@ -404,10 +409,6 @@ def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
     unfinished = tuple(takewhile(lambda commit: commit.status != "done", commits))
     phases = find_phases(files.repo, files.plan_path, plan, unfinished)
     return add_spent(commit for commit in unfinished if phases.get(commit.commit) == phase_id)
-
-
-def _render_marks(number: int, no_progress: int) -> tuple[tuple[str, str], ...]:
-    return (LEG, str(number)), (NO_PROGRESS, str(no_progress))
 
 
 def _describe_red(baseline: GateResult | None) -> str:
