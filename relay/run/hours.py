@@ -1,4 +1,4 @@
-"""The hours of a run: when its first session may begin, and when it hands over and stops."""
+"""The hours of a run: when its first session may begin (``--not-before``), and when it stops (``--until``)."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from relay.session.events import Observe, RetryScheduled
 from relay.setup.context import RunEnd
 
 _LOOK_S = 30.0
-"""How often the clock is looked at: a machine that slept through the moment notices it that soon."""
+"""Longest time between two looks at the clock, so that a machine that slept past the moment notices soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +24,16 @@ class Hours:
     """When a run works."""
 
     not_before: float | None = None
-    """Seconds since the epoch; None for at once."""
+    """Seconds since the epoch; None to begin at once."""
     until: float | None = None
-    """The same; None for as long as it takes."""
+    """Seconds since the epoch; None for no end."""
 
 
 def parse_hours(not_before: str | None, until: str | None, *, now: float) -> Hours:
-    """Read ``22:00``, its next time in this machine's zone, or ``2026-11-23T07:00``; None is none.
+    """Parse ``22:00`` (the next such time in the local zone) or ``2026-11-23T07:00``; None for no hour.
 
     Raises:
-        ConfigError: It is neither, it has passed, or the end comes before the beginning.
+        ConfigError: The text is no time, has passed, or the end comes before the beginning.
     """
     begins = None if not_before is None else _parse_moment("--not-before", not_before, now)
     ends = None if until is None else _parse_moment("--until", until, begins or now)
@@ -58,13 +58,13 @@ def _parse_moment(name: str, text: str, after: float) -> float:
 
 
 def work_within(hours: Hours, interrupts: Interrupts, observe: Observe, act: Callable[[], RunEnd]) -> RunEnd:
-    """Wait for the first hour, act, and have it hand over at the last one; return how it ended."""
+    """Wait for the first hour, act, and hand over at the last hour; return the end of the run."""
     now = time.time()
     if hours.not_before is not None and hours.not_before > now:
         wait_s = hours.not_before - now
         words = f"until {render_moment(hours.not_before, now=now)}, as asked (--not-before)"
         observe(RetryScheduled(attempt=0, wait_s=wait_s, reason=words))
-        interrupts.wait(wait_s)  # when it is broken off, what follows sees that a stop was asked for
+        interrupts.wait(wait_s)  # after an interrupt, `act` sees the requested stop
     with _closing(interrupts, hours.until) as closed:
         end = act()
     if hours.until is None or not closed.is_set() or end.exit_code is not ExitCode.INTERRUPTED:
@@ -75,7 +75,7 @@ def work_within(hours: Hours, interrupts: Interrupts, observe: Observe, act: Cal
 
 @contextmanager
 def _closing(interrupts: Interrupts, until: float | None) -> Iterator[threading.Event]:
-    """Ask for a stop at that moment, once the answer and its tools are done; yield whether that was so."""
+    """Request a stop at `until`, after the current answer and its tools; the yielded event says whether it did."""
     closed, left = threading.Event(), threading.Event()
 
     def watch(until: float) -> None:

@@ -1,7 +1,7 @@
-"""The loop: ask and settle → leg → decide. Collaborators are arguments; every outcome of a leg is a value.
+"""The loop: ask git for the state and settle it, run a leg, decide. Each outcome of a leg is a value.
 
-Nothing is remembered between two rounds: each begins by asking git where the run stands, so a run that was killed and
-one that goes on take the same path.
+The loop remembers nothing between rounds: each begins by asking git for the state. So a run that was killed and one
+that goes on take the same path.
 """
 
 import math
@@ -57,10 +57,10 @@ def needs_session(situation: Situation, selection: Selection, plan_path: str) ->
     """Return whether a run needs a session, or has something to settle first.
 
     Args:
-        plan_path: As errors name it.
+        plan_path: The plan's path in error messages.
 
     Raises:
-        PlanError: The phase that was asked for cannot be run, or none can have its turn.
+        PlanError: The requested phase cannot be run, or no phase can begin.
     """
     if situation.point is None:
         return True
@@ -72,12 +72,12 @@ def needs_session(situation: Situation, selection: Selection, plan_path: str) ->
 
 
 def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
-    """Return how a run ends that needs no session; None when one is needed, or something has to be settled first.
+    """Return the end of a run that needs no session; None if it needs one, or has something to settle first.
 
-    Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
+    This needs no key and no sandbox. It removes what a killed relay left.
 
     Raises:
-        PlanError: The phase that was asked for cannot be run, or none can have its turn.
+        PlanError: The requested phase cannot be run, or no phase can begin.
     """
     if needs_session(situation, selection, request.plan_path):
         return None
@@ -89,53 +89,53 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
-    """Return the plan when another run would find nothing left to be done."""
+    """Return the plan if a further run would find nothing to do; else None."""
     try:
         return find_done(make_source(files), files.repo)
     except PlanError:
-        return None  # somebody is at it: what was done before stays done, and the next command says what is wrong
+        return None  # somebody is editing the plan; the next command reports the error
 
 
 def finish_run(files: PlanFiles, situation: Situation, spent: Spent) -> RunEnd:
-    """Return how a run ends when nothing that was asked for is left."""
+    """Return the end of a run in which nothing requested is left."""
     if situation.plan.done:
         return end_done(files, situation.plan, spent)
     return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
 
 
 def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
-    """Return how a run ends whose plan is done, with what speaks against its boxes and what is left to the user."""
+    """Return the end of a run whose plan is done, with doubts about its boxes and conditions for the user to check."""
     phases = len(plan.phases)
     words = add_doubts(files, f"{phases} of {count(phases, 'phase')}")
     if left := list_conditions(plan.outline):
-        words += f", for you to look at: {list_some([section.title for section in left], _SHOWN_DOUBTS)}"
+        words += f", for you to check: {list_some([section.title for section in left], _SHOWN_DOUBTS)}"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)
 
 
 def add_doubts(files: PlanFiles, words: str) -> str:
-    """Return words with what the plan's commits say against the boxes that they tick behind them."""
+    """Return `words` with the doubts that the plan's commits record about its boxes."""
     commits = read_plan_commits(files.repo, files.plan_path)
     doubts = list_doubts(commits, read_undone(files.repo, commits))
     return f"{words}, doubtful: {list_some(doubts, _SHOWN_DOUBTS, joint='; ')}" if doubts else words
 
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
-"""Sessions in a row over the line without a new tick before the phase is called too big.
+"""Consecutive sessions over the reset line without a new tick before the phase counts as too big.
 
-Three, as Claude Code's breaker for a context that is full again right after it was compacted.
+Three, as in Claude Code's breaker for a context that is full again right after it was compacted.
 """
 MAX_SAME_ERRORS = 3
-"""Sessions in a row that end at the same item with the same error before the phase is called stuck."""
+"""Consecutive sessions that end at the same item with the same error before the phase counts as stuck."""
 
 
 def run(ctx: RunContext, selection: Selection) -> RunEnd:
-    """Run phases until what was asked for is done or something stops it; the caller holds the lock.
+    """Run phases until the request is done or something stops it; the caller holds the lock.
 
     Raises:
-        RelayError: Something that the user has to change first.
+        RelayError: The user has to change something first.
     """
     ctx = replace(ctx, unchecked=selection.unchecked)
-    end_pause(ctx.repo)  # of a run that was killed: whoever starts one wants it to run
+    end_pause(ctx.repo)  # left by a killed run
     end_span(ctx.repo)
     branch = ctx.repo.branch
     while True:
@@ -151,18 +151,18 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
 
 
 def require_branch(repo: Repo, branch: str | None) -> None:
-    """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
+    """Stop if the user has checked out another branch: there the session's files would look like the user's.
 
     Raises:
-        BranchError: HEAD names another branch than when the run began, or none.
+        BranchError: HEAD names another branch than at the start of the run, or none.
     """
     now = repo.branch
-    if branch is not None and now != branch and not check_state(repo):  # a rebase is said where it is found
+    if branch is not None and now != branch and not check_state(repo):  # another check reports a rebase
         raise BranchError(now or "", branch)
 
 
 def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Situation) -> RunEnd | None:
-    """Commit what a session has finished already, or have a session go on; how the run ends, None to go on."""
+    """Commit finished work, or run a session; return the end of the run, None to go on."""
     situation = _prepare_landing(ctx, situation)
     plan, leg = situation.plan, situation.kept.leg
     made = commit_proposed(ctx, plan, leg) if leg else None
@@ -171,13 +171,13 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     if made is not None and ctx.interrupts.finish_turn:
         return _end_interrupted(ctx)
     if made is not None and made.for_review:
-        return None  # the leg has moved on: its next session is told
-    if made is not None and not made.for_model:  # nothing that a session could repair
+        return None  # the leg has moved on; its next session gets the findings
+    if made is not None and not made.for_model:  # no session could repair this
         words = _add_ways(f"phase {phase.id}: {made.for_user}", made.ways)
         return ctx.end(ExitCode.STOPPED, words, made.choose_next(RUN))
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
-        ctx.sessions.find_runner(phase.runner)  # an edit may have named another
+        ctx.sessions.find_runner(phase.runner)  # an edit of the plan may have named a new runner
     served = ask_for_tools(ctx, phase)
     handover = _begin(ctx, phase, situation)
     if handover is None:
@@ -190,7 +190,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
 
 
 def _prepare_landing(ctx: RunContext, situation: Situation) -> Situation:
-    """Give a landing leg what its gate needs: an installation, in a new work tree, and what was red before."""
+    """Prepare a landing leg for its gate: install packages in a new work tree, and run the gate on landed phases."""
     leg = situation.kept.leg
     if leg is None or not leg.merges:
         return situation
@@ -200,17 +200,17 @@ def _prepare_landing(ctx: RunContext, situation: Situation) -> Situation:
 
 
 def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
-    """Wait for a limit that an earlier run met; how the run ends when that is too far away or a stop is asked for."""
+    """Wait for the usage limit of an earlier run; return the end of the run if the wait is too long or interrupted."""
     now, most_s = time.time(), ctx.settings.max_wait_s
     until = find_reset(leg, ctx.settings.model) if leg else None
     if until is None or until <= now or not most_s:
-        return None  # with max_wait_s = 0 relay never waits: it asks
-    words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
+        return None  # with max_wait_s = 0 relay never waits but sends the request
+    words = f"the usage limit of the last session resets at {render_moment(until, now=now)}"
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
         later = time.strftime("%Y-%m-%dT%H:%M", time.localtime(until + 60))
         then = Command(words=("run", "--not-before", later))
-        return ctx.end(ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", then)
+        return ctx.end(ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 tries at once", then)
     ctx.observe(RetryScheduled(attempt=0, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
         return ctx.end(ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
@@ -218,7 +218,7 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
 
 
 def _begin(ctx: RunContext, phase: Phase, situation: Situation) -> Handover | None:
-    """Return what the next session starts from; None when a stop was asked for."""
+    """Return the start of the next session; None if a stop was requested."""
     plan, leg, point = situation.plan, situation.kept.leg, situation.get_point()
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
     if ctx.workspace.should_stop():
@@ -227,7 +227,7 @@ def _begin(ctx: RunContext, phase: Phase, situation: Situation) -> Handover | No
         asked = f"Phase {phase.id} was asked for."
         return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
     if not leg.baton and point.case is ResumeCase.MID_LEG and not dict(leg.wip_trailers).get(ENDED):
-        ctx.observe(Noticed(text="a request that was cut off counts with the most that it can have cost"))
+        ctx.observe(Noticed(text="a request was cut off; it counts with its highest possible cost"))
     return continue_phase(ctx, plan, leg, reason=point.why)
 
 
@@ -240,7 +240,7 @@ def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | No
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
-    """Return how the run ends; None to go on."""
+    """Return the end of the run; None to go on."""
     named = selection.phase_id or not selection.all
     again = Command(words=("run", "--phase", handover.phase_id)) if named else RUN
     match result.kind:
@@ -267,7 +267,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
 
 
 def _choose_next(result: LegResult, again: Command) -> Command:
-    """Return what to type next: not what would end in the same way."""
+    """Return the next command for the user; not one that would end in the same way."""
     if result.refused:
         return result.refused.choose_next(again)
     if result.kind is LegKind.BLOCKED:
@@ -276,10 +276,10 @@ def _choose_next(result: LegResult, again: Command) -> Command:
 
 
 def raise_cap(again: Command, settings: Settings, spent: Spent, unsent: Spent | None) -> Command | None:
-    """Return how to go on with at least twice the money; None where more money would not let the request go.
+    """Return the command with at least twice the cap; None if more money would not let the request through.
 
     Args:
-        unsent: The request that was held back, as of `RunEnd`.
+        unsent: The request that was held back, as in `RunEnd`.
     """
     cap, tokens = settings.max_cost_usd, settings.max_tokens_total
     needed = (spent + unsent) if unsent else Spent(cost_usd=None)
@@ -289,14 +289,14 @@ def raise_cap(again: Command, settings: Settings, spent: Spent, unsent: Spent | 
 
 
 def _check_stuck(repo: Repo) -> str:
-    """Say that sessions fail one after the other at the same place, also when ticks are made elsewhere; else empty."""
+    """Return a message if consecutive sessions fail at the same place, even with ticks elsewhere; else empty."""
     leg = read_leg(repo)
     times, error = find_repeated_error(repo, leg) if leg else (0, "")
     return f"{times} sessions in a row ended with the same error at {error}" if times >= MAX_SAME_ERRORS else ""
 
 
 def _check_size(max_legs: int, result: LegResult, handover: Handover) -> str:
-    """Say how a phase does not fit: too many sessions, or several over the line without a tick; empty where it does."""
+    """Return a message if a phase had too many sessions, or several over the line without a tick; else empty."""
     no_progress = 0 if result.new_claims else handover.no_progress + 1
     if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
         return f"{no_progress} sessions in a row handed over without ticking anything"
@@ -304,7 +304,7 @@ def _check_size(max_legs: int, result: LegResult, handover: Handover) -> str:
 
 
 def _end_interrupted(ctx: RunContext) -> RunEnd:
-    """Stop between two legs; the last one may have finished the plan before the stop came about."""
+    """End the run between two legs; the last leg may have finished the plan."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(ctx.files, plan, ctx.meter.total)
     return ctx.end(ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
@@ -319,7 +319,7 @@ if TYPE_CHECKING:
 
 
 def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> LegParts:
-    """Return what the leg works with that starts from `handover`; of servers what `ask_for_tools` has found."""
+    """Return the parts of a leg: tools, keeper and commit step; `served` has the tools of servers."""
     notes = LegNotes(
         plan=handover.briefing.plan,
         phase=handover.briefing.phase,
@@ -328,7 +328,7 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
     )
 
     def keep(path: str) -> bool:
-        return keeper.keep_found(path)  # made below: it asks what the tools run in the background
+        return keeper.keep_found(path)  # made below, since it needs the tools
 
     def look() -> Callable[[], None]:
         return keeper.begin_look()
@@ -346,10 +346,10 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
 
 
 def ask_for_tools(ctx: RunContext, phase: Phase) -> "Served | None":
-    """Return the tools of the servers that a phase names; None where it names none.
+    """Return the tools of the servers that a phase names; None if it names none.
 
     Raises:
-        PlanError: One of them is not there, and the user has not typed that phases go on all the same.
+        PlanError: A server is missing, and the user has not typed --unchecked.
     """
     if not phase.tools:
         return None

@@ -1,6 +1,6 @@
-"""Putting in order what a run that was killed, a power loss or a busy user left, before a session starts.
+"""Settles what a killed run, a power loss or a busy user left, before a session starts.
 
-`relay.store.plan_state.ask` says what there is to do and changes nothing; only `settle` does it.
+`relay.store.plan_state.ask` finds out what to do and changes nothing; only `settle` acts.
 """
 
 from collections.abc import Collection, Iterator
@@ -48,11 +48,12 @@ from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
 
 def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
-    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
+    """Take a snapshot of the work tree on top of the leg's snapshots; the record of the session's end is kept.
 
     Args:
-        discarded: Files of the leg's that were taken out of the work tree. All its claims are dropped then: which item
-            a file belonged to is not known.
+        discarded: Files of the leg that were removed from the work tree. All claims of the leg are dropped then, since
+            no
+            record says which item a file belonged to.
     """
     record = _make_record(files, leg)
     if discarded:
@@ -66,7 +67,7 @@ def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = (
 
 
 def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
-    """Return what the leg's last snapshot says besides the files, for the next snapshot."""
+    """Return everything but the files of the leg's last snapshot, for the next snapshot."""
     draft = {}
     if leg.last_wip is not None:
         paths = (files.plan_path, files.ledger_path)
@@ -76,27 +77,28 @@ def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
 
 
 def withdraw_proposal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
-    """Keep with the baton why a leg's work was not committed; it is proposed no more."""
+    """Add the reason to the baton why a leg's work was not committed, and drop the proposal."""
     record = _make_record(files, leg)
     marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
     return save_wip(files.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
 
 
 def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
-    """Keep what is found, then put back what is missing of the newest snapshot.
+    """Take a snapshot of the work tree, then restore files that are missing of the newest checkpoint.
 
-    After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
-    refs; in another work tree there is nothing of the session's yet. What was written since then stays.
+    After a power loss, files that were not synced may be empty or torn, while checkpoints were synced with their refs.
+    In
+    another work tree, none of the session's files exist yet. Files that were written since the checkpoint stay.
 
-    The ref moves before a file is written, and to what the work tree is going to be: if relay is killed meanwhile,
-    the next run finds that snapshot as the newest one, and does the rest.
+    The ref moves before a file is written, and to the future state of the work tree: if relay is killed meanwhile, the
+    next run finds that snapshot as the newest one, and writes the rest.
     """
     wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
     record = _make_record(files, leg)
     found = write_snapshot_tree(files.repo, replace=record.replace)
     restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=leg.base_tree)
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
-    # Both in one move of the ref: what was found stays reachable as the parent of what is restored.
+    # One move of the ref for both: the found state stays reachable as the parent of the restored one.
     kept = save_snapshots(files.repo, leg, record, found, restored)
     run_restoration(files.repo, restoration, leg.base_head, leg.merges)
     for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(leg)):
@@ -108,34 +110,33 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: 
     commit = kept.last_wip.commit[:12] if kept.last_wip else ""
     if restoration.changes and was_lost:
         names = list_paths([change.path for change in restoration.changes])
-        words = (
-            f"{len(restoration.changes)} file(s) put back to the last checkpoint of session {kept.session_id}: {names}"
-        )
+        words = f"restored from the last checkpoint of session {kept.session_id}: {names}"
         yield f"{words}; as they were found: git show {commit}~1:<file>"
     if restoration.left:
         names = list_paths(restoration.left)
-        yield f"left as found, since somebody may have written it after that checkpoint: {names}"
+        yield f"not restored, since somebody may have written it after that checkpoint: {names}"
     if restoration.blocked:
         names = list_paths(restoration.blocked)
-        words = f"not put back, since something that git ignores stands there: {names}"
+        words = f"not restored, since an ignored file is in the way: {names}"
         yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
 
 
 def carry_over(
     files: PlanFiles, plan: Plan, leg: OpenLeg, observe: Observe, *, discarded: tuple[str, ...] = ()
 ) -> OpenLeg:
-    """Put an open leg on the commit that HEAD is at now, with the work, claims, amendments and baton it had.
+    """Move an open leg onto the current HEAD, with its work, claims, amendments and baton.
 
-    What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
-    new start. Claims are taken over where the phase, wherever it stands by now, still has the item in the same words,
-    and unless work of the leg's was `discarded`, as `save_found` says.
+    Changes of the leg's sessions that HEAD lacks stay the leg's; everything else in the work tree becomes the new
+    start.
+    Claims are kept where the phase, wherever it is by now, still has the item in the same words, unless work of the leg
+    was `discarded`, as in `save_found`.
     """
     leg = save_found(files, leg, discarded=discarded)
     head, last = files.repo.head(), leg.last_wip
     if head is None or last is None:
         return leg
     gone = (ABSENT, files.repo.zero_id)
-    own = (files.plan_path, files.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
+    own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; a leg starts from the files
     reset = (*find_owned_paths(files.repo, files.plan_path, leg, last), *own)
     entries = read_entries(files.repo, head, reset)
     base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
@@ -152,7 +153,7 @@ def carry_over(
 
 
 def _amend_again(files: PlanFiles, plan: Plan, leg: OpenLeg, last: str, observe: Observe) -> Plan:
-    """Return HEAD's plan with the items, notes and questions that the leg's sessions added; no claim is ticked."""
+    """Return HEAD's plan with the items, notes and questions that the leg's sessions added; claims are not ticked."""
     before, drafted = find_plan(files, leg.base_head), find_plan(files, last)
     if before is None or drafted is None:
         return plan
@@ -163,14 +164,14 @@ def _amend_again(files: PlanFiles, plan: Plan, leg: OpenLeg, last: str, observe:
 
 
 def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
-    """Return HEAD's ledger with what the leg's sessions recorded: others may have written there meanwhile."""
+    """Return HEAD's ledger with the entries of the leg's sessions; others may have added entries meanwhile."""
     before = read_ledger(files, leg.base_head).entries
     drafted = read_ledger(files, last).entries
     return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 
 
 def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
-    """Return whether others' commits changed a file that the leg has changed otherwise: a session has to look at it."""
+    """Return whether others' commits changed a file that the leg changed differently: a session must look at it."""
     last = leg.last_wip.tree if leg.last_wip else leg.base_tree
     theirs = {change.path for change in diff_trees(files.repo, leg.base_head or files.repo.empty_tree, head)}
     still_open = {change.path for change in diff_trees(files.repo, head, last)}
@@ -178,21 +179,20 @@ def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) ->
 
 
 def settle(ctx: RunContext) -> Situation:
-    """Do what has to be done before a session; where a commit was made or a leg was closed, git is asked again.
+    """Settle everything before a session; ask git again after a commit or the end of a leg.
 
-    The rest is made good as the lock is taken (`relay.setup.open`), for planning and landing too: processes and
-    locks that a killed relay left, refs that name what is lost, and the files and index of a commit or a move of the
-    branch that was cut off. Until then git says something else than what happened.
+    `relay.setup.open.hold_worktree` has settled the rest when it took the lock, for planning and landing too: processes
+    and locks of a killed relay, refs to lost objects, and interrupted updates of files, index and branch.
 
     Returns:
-        Where the plan stands, which is somewhere to go on from, with the leg as the next session takes it up.
+        The state of the plan, with the leg as the next session gets it. The run can go on from there.
 
     Raises:
-        RelayError: Something that the user has to change first.
+        RelayError: The user has to change something first.
     """
     situation = ask(make_source(ctx.files), ctx.repo, is_locked=True)
     kept, point = situation.kept, require_point(situation, ctx.plan_path)
-    # First: until that commit is finished, files and index that are behind it look like changes of the user's.
+    # First: until that commit is finished, outdated files and index look like the user's changes.
     if kept.leg is not None and kept.leg_commit is not None:
         _finish(ctx, kept.leg, kept.leg_commit)
         return settle(ctx)
@@ -200,7 +200,7 @@ def settle(ctx: RunContext) -> Situation:
         give_up_leg(ctx.repo, kept.foreign)
         return settle(ctx)
     if ensure_plan_committed(ctx).text != situation.plan.text:
-        return settle(ctx)  # the user edited it since the question was asked
+        return settle(ctx)  # the user edited the plan a moment ago
     if commit_ledger_edit(ctx):
         return settle(ctx)
     if kept.leg is None or situation.facts is None:
@@ -213,10 +213,10 @@ def settle(ctx: RunContext) -> Situation:
 
 
 def require_point(situation: Situation, plan_path: str) -> ResumePoint:
-    """Return where a run goes on.
+    """Return the point where a run goes on.
 
     Raises:
-        RelayError: Nowhere, until the user has changed something.
+        RelayError: There is none until the user has changed something.
     """
     if situation.point is not None:
         return situation.point
@@ -224,7 +224,7 @@ def require_point(situation: Situation, plan_path: str) -> ResumePoint:
 
 
 def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: ResumePoint) -> OpenLeg:
-    """Return the leg as the next session finds it, with all that is in the work tree kept in a snapshot."""
+    """Return the leg for the next session, with the whole work tree in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
         return carry_over(ctx.files, plan, leg, ctx.observe, discarded=facts.discarded)
@@ -236,7 +236,7 @@ def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: 
 
 
 def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
-    """Do what follows a commit that an earlier process made and did not live to finish."""
+    """Finish a commit of an earlier process that was killed after it."""
     replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
     if is_current(ctx.repo, commit):
         for words in finish_commit(ctx.repo, commit.commit, replaced):
@@ -247,12 +247,12 @@ def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
 
 
 def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
-    """Close a leg whose phase is done or gone; its work must not become the next phase's by accident.
+    """Close a leg whose phase is done or gone; its work must not end up in the next phase.
 
     Raises:
         RepoError: Its uncommitted work is still in the work tree.
     """
-    # Saved before anything is refused or closed: the user may clear the work tree next.
+    # Save first: the user may clear the work tree after the refusal.
     kept = save_found(ctx.files, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
@@ -263,11 +263,11 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
         )
     ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
     give_up_leg(ctx.repo, kept)
-    ctx.meter.record()  # what it has cost has a ref of its own
+    ctx.meter.record()  # a ref of its own keeps the cost
 
 
 def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:
-    """Return the leg's own files that are not as HEAD has them; its newest snapshot is of the work tree as it is."""
+    """Return the leg's own files that differ from HEAD; its newest snapshot is the current work tree."""
     if leg.last_wip is None:
         return []
     changes = diff_trees(files.repo, files.repo.head() or files.repo.empty_tree, leg.last_wip.tree)
@@ -276,11 +276,11 @@ def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:
 
 
 def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
-    """Commit what the leg's last session proposed; None when it proposed nothing, or work of the phase is left.
+    """Commit the work that the leg's last session proposed; None without a proposal, or if items are open.
 
     Args:
-        plan: As HEAD has it.
-        leg: With its newest snapshot, which is the work tree as it is.
+        plan: HEAD's plan.
+        leg: With its newest snapshot, which is the current work tree.
     """
     subject = find_proposal(leg)
     if subject is None:
@@ -315,17 +315,17 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
         ctx.observe(render_plan(pending.plan, committed=pending.plan))
         return made
     if is_untouched(leg) and made.for_model and not made.again:
-        # Its next session is to know what it has to repair: it did not see this gate.
+        # Tell the next session what to repair; it has not seen this gate.
         withdraw_proposal(ctx.files, leg, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
     if made.once and has_ended_with(leg, "gate", made.for_user):
-        return replace(made, for_model="")  # its session was told, and so would the next one be
+        return replace(made, for_model="")  # a session was told the same without success
     return made
 
 
 def _commit_twice(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
-    """Commit, and once more where that may well help; then a session is not asked to repair what is the machine's."""
+    """Commit, with a second try after a failure of the machine; no session is asked to repair that."""
     made = commit_leg(ctx, candidate)
     if isinstance(made, PhaseCommit) or not made.again or ctx.interrupts.finish_turn:
         return made

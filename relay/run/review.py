@@ -1,6 +1,6 @@
-"""The two sessions of a review: one looks for what is wrong, a fresh one tries to refute it.
+"""The two sessions of a review: one looks for faults, and a fresh one tries to refute them.
 
-Neither writes anything, sees what the author said, or knows that the other one is a session of the same kind.
+Neither session writes anything, sees the author's words, or knows that the other session is of the same kind.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ from relay.tools.toolbox import JUDGE_FINDINGS, REPORT_FINDINGS, build_reader_to
 from relay.tools.workspace import ToolAnswer, Workspace
 
 MAX_FINDINGS = 32
-"""Of one round. Source: the ReportFindings tool of Claude Code."""
+"""Most findings of one round. Source: the ReportFindings tool of Claude Code."""
 MAX_CHARS = 1_000
-"""Of a text of a finding."""
+"""Most characters of each text of a finding."""
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Importance of a finding."""
 
     IMPORTANT = "important"
     """Wrong results, lost data, a security hole, a broken promise: repaired before the commit."""
@@ -44,49 +44,49 @@ class Severity(StrEnum):
 
 
 class Category(StrEnum):
-    """What a finding is about."""
+    """Subject of a finding."""
 
     CORRECTNESS = "correctness"
     SECURITY = "security"
     TESTS = "tests"
-    """A test that was deleted, weakened or cannot fail; always important."""
+    """A test was deleted, weakened or cannot fail; always important."""
     MISSING = "missing"
-    """Something that the phase asks for and that is not there."""
+    """The phase asks for something that does not exist."""
     OTHER = "other"
 
 
 class ReviewVerdict(StrEnum):
-    """What the second session made of a finding."""
+    """The second session's verdict on a finding."""
 
     CONFIRMED = "confirmed"
     """It found the place and a scenario that fails."""
     REFUTED = "refuted"
     UNEXAMINED = "unexamined"
-    """A nit."""
+    """A nit: the second session does not get it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewFinding:
-    """One thing that a reviewer says is wrong."""
+    """A fault that a reviewer reports."""
 
     file: str
     line: int
-    """1-based; 0 where the finding is about the whole file."""
+    """1-based; 0 for the whole file."""
     summary: str
     failure_scenario: str
-    """What somebody does, and what goes wrong then."""
+    """A user's action, and the wrong result."""
     category: Category
     severity: Severity
     verdict: ReviewVerdict = ReviewVerdict.UNEXAMINED
     reason: str = ""
-    """The second session's."""
+    """The second session's reason."""
 
 
 def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[ReviewFinding, ...]:
-    """Read what a tool was called with; its schema has been checked, its values not.
+    """Return the findings of a tool call; its schema has been checked, its values have not.
 
     Raises:
-        ValueError: With words for the model: a value that is not allowed.
+        ValueError: A value is invalid; the message is for the model.
     """
     if len(given) > MAX_FINDINGS:
         raise ValueError(f"{len(given)} findings; report the {MAX_FINDINGS} that matter most")
@@ -116,17 +116,17 @@ def _read_finding(number: int, entry: Mapping[str, Any]) -> ReviewFinding:
 
 
 def choose_for_refutation(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
-    """Return what a second session looks at: the important ones, also in a file that the change only breaks."""
+    """Return the findings for the second session: the important ones, even in files that the change does not touch."""
     return tuple(finding for finding in findings if finding.severity is Severity.IMPORTANT)
 
 
 def apply_verdicts(
     findings: Sequence[ReviewFinding], asked: Sequence[ReviewFinding], verdicts: Sequence[Mapping[str, Any]]
 ) -> tuple[ReviewFinding, ...]:
-    """Return all findings with what was made of them; what was asked and got no verdict is refuted.
+    """Return all findings with their verdicts; an examined finding without a verdict is refuted.
 
     Args:
-        asked: Those that the second session was given, numbered from 1.
+        asked: The second session's findings, numbered from 1.
         verdicts: ``{"number", "confirmed", "reason"}`` each; the last one for a number counts.
     """
     found = {entry["number"]: entry for entry in verdicts}
@@ -134,14 +134,14 @@ def apply_verdicts(
     for number, finding in enumerate(asked, 1):
         entry = found.get(number, {"confirmed": False, "reason": "no verdict"})
         reason = " ".join(str(entry["reason"]).split())[:MAX_CHARS]
-        # Without a scenario of its own the second session has only agreed.
+        # Without a reason of its own, the second session has only agreed.
         verdict = ReviewVerdict.CONFIRMED if entry["confirmed"] and reason else ReviewVerdict.REFUTED
         judged[finding] = replace(finding, verdict=verdict, reason=reason)
     return tuple(judged.get(finding, finding) for finding in findings)
 
 
 def list_confirmed(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
-    """Return those that have to be repaired."""
+    """Return the findings to be repaired."""
     return tuple(finding for finding in findings if finding.verdict is ReviewVerdict.CONFIRMED)
 
 
@@ -162,7 +162,7 @@ def render_numbered(findings: Sequence[ReviewFinding]) -> str:
 
 
 def show_findings(findings: Sequence[ReviewFinding]) -> tuple[ShownFinding, ...]:
-    """Return findings as the event of a review has them."""
+    """Return findings in the form of the review's event."""
     return tuple(json.loads(render_finding_json(finding)) for finding in findings)
 
 
@@ -172,7 +172,7 @@ def render_finding_json(finding: ReviewFinding) -> str:
 
 
 def parse_finding_json(text: str) -> ReviewFinding | None:
-    """Undo `render_finding_json`; None for what is not relay's."""
+    """Parse the text of `render_finding_json`; None for any other text."""
     try:
         body = json.loads(text)
         return ReviewFinding(
@@ -190,7 +190,7 @@ def parse_finding_json(text: str) -> ReviewFinding | None:
 
 
 def compute_digest(findings: Sequence[ReviewFinding]) -> str:
-    """Return twelve hexadecimal digits of what was found, the same for the same findings in the same order."""
+    """Return twelve hexadecimal digits, the same for the same findings in the same order."""
     text = "\n".join(map(render_finding_json, findings))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
@@ -206,12 +206,12 @@ _RULES = {
 
 
 def render_sarif(findings: Sequence[ReviewFinding], *, version: str, name: str) -> dict[str, Any]:
-    """Return a log with one run.
+    """Return a SARIF log with one run.
 
     Args:
-        findings: Refuted ones are left out: code hosts would show them as open, whatever the log says of them.
-        version: relay's own.
-        name: Of what was reviewed. A further log of that name takes the place of this one.
+        findings: Refuted ones are left out: code hosts would show them as open, whatever the log says.
+        version: relay's version.
+        name: Name of the reviewed range. A later log of that name replaces this one.
     """
     shown = [finding for finding in findings if finding.verdict is not ReviewVerdict.REFUTED]
     rules = [{"id": category.value, "shortDescription": {"text": text}} for category, text in _RULES.items()]
@@ -231,7 +231,7 @@ def render_sarif(findings: Sequence[ReviewFinding], *, version: str, name: str) 
 
 def _render_result(finding: ReviewFinding) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file, errors="surrogateescape")}}
-    place["region"] = {"startLine": finding.line or 1}  # code hosts show none without a line
+    place["region"] = {"startLine": finding.line or 1}  # code hosts hide results without a line
     said = f"{finding.category.value}\n{finding.file}\n{finding.summary}".encode("utf-8", "backslashreplace")
     return {
         "ruleId": finding.category.value,
@@ -246,42 +246,42 @@ def _render_result(finding: ReviewFinding) -> dict[str, Any]:
 TakenT = TypeVar("TakenT")
 _REASONS = {
     REPORT_FINDINGS.name: "A fresh session looks for faults in the change.",
-    JUDGE_FINDINGS.name: "Another one tries to refute what was found.",
+    JUDGE_FINDINGS.name: "Another fresh session tries to refute the findings.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewers:
-    """Who reviews, and where."""
+    """The sessions of a review, and their surroundings."""
 
     sessions: Sessions
-    """On the plan's account, with the reviewer's model."""
+    """With the reviewer's model; their cost counts for the plan."""
     workspace: Workspace
-    """Its sandbox is read-only."""
+    """With a read-only sandbox."""
     runner: str
-    """Who is wished to run the sessions; empty where the settings say it."""
+    """The runner that the phase names; empty for the one of the settings."""
     rules: str
-    """The repository's, for the model."""
+    """The repository's rules (AGENTS.md), for the model."""
     secret_values: tuple[str, ...]
     new_id: Callable[[], str]
     phase_id: str
-    """Of the phase that is reviewed; empty for another range."""
+    """The reviewed phase; empty for another range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incomplete:
-    """A review that came to no end."""
+    """A review without a result."""
 
     end: SessionEnd
     detail: str
     """One line for the user."""
     retry_at: float | None = None
-    """As `SessionOutcome` has it."""
+    """As in `SessionOutcome`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HandIn:
-    """How a session of a review ended; a `relay.setup.session.SessionResult`."""
+    """The end of a review's session; a `relay.setup.session.SessionResult`."""
 
     kind: str
     end: SessionEnd
@@ -290,10 +290,10 @@ class _HandIn:
 
 
 def review(reviewers: Reviewers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
-    """Have a change looked at, and what is found refuted where that can be done.
+    """Have a change reviewed, and the findings refuted if possible.
 
     Returns:
-        The findings with what was made of each, in the order they were reported.
+        The findings with their verdicts, in the order of the report.
     """
     system = render_reviewer_system(reviewers.rules)
     message = render_reviewer_message(briefing)
@@ -317,7 +317,7 @@ def _ask(  # two private callers
     tool: ToolSpec,
     read: Callable[[Mapping[str, Any]], TakenT],
 ) -> TakenT | Incomplete:
-    """Have one session hand something in; what it hands in last counts."""
+    """Run one session; return the last value that it hands in."""
     taken: list[TakenT] = []
 
     def take(given: Mapping[str, Any]) -> ToolAnswer:

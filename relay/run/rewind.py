@@ -1,8 +1,8 @@
-"""Going back to the green tree before a phase, without losing any work.
+"""Goes back to the green tree before a phase, without losing any work.
 
-A new branch is the default: it moves nothing. A revert commit goes on top of the branch, so that what it undoes stays
-in its history. Either way the old tip is also kept under ``refs/relay/rewound/<branch>/<n>``, so that not even
-deleting the branch loses what came after.
+By default relay makes a new branch and moves nothing. With --revert it makes a commit on top of the branch, so that
+the undone commits stay in its history. Either way ``refs/relay/rewound/<branch>/<n>`` keeps the old tip, so that not
+even deleting the branch loses later work.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,31 +42,31 @@ from relay.store.plan_versions import find_phases, parse_at
 from relay.store.refs import get_branch, next_ref
 
 _MESSAGE_HOOKS = frozenset({"prepare-commit-msg", "commit-msg"})
-"""Those that `git revert` runs."""
+"""Hooks that `git revert` runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """What going back would mean."""
+    """The effect of going back."""
 
     branch: str
     phase_id: str
     plan_path: str
     head: str
     target: str
-    """The commit before the first one of the phase."""
+    """The commit before the first commit of the phase."""
     undone: tuple[CommitText, ...]
-    """What lies between, newest first."""
+    """The commits after it, newest first."""
     foreign: tuple[CommitText, ...]
-    """Those of them that are not relay's work on this plan: a revert would undo them too, so it is refused."""
+    """Those that are not relay's work on this plan. A revert would undo them too, so relay refuses it."""
 
 
 def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
-    """Return what going back to before a phase would mean.
+    """Return the effect of going back to before a phase.
 
     Raises:
-        RepoError: Nothing of the phase is committed on this branch, there is nothing before it, or the work tree has
-            changes that are not committed.
+        RepoError: No commit of the phase is on this branch, nothing comes before it, or the work tree has uncommitted
+            changes.
     """
     if words := check_state(repo):
         raise RepoError(words)
@@ -75,7 +75,7 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     if head is None or not own:
         raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=STATUS)
     _require_clean(repo)
-    # Where it was merged, before that: what landed while it was worked on stays.
+    # For a merged phase, go back to before the merge: phases that landed meanwhile stay.
     landed = {text.commit for text in read_texts(repo.git, "--first-parent", head, f"^{own[-1].commit}^@", "--")}
     first = next((commit for commit in reversed(own) if commit.commit in landed), own[-1])
     if not first.parents:
@@ -123,7 +123,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
     """Make a branch at the tree before the phase and return its name; nothing else moves.
 
     Raises:
-        RepoError: A branch of each name that relay would take exists.
+        RepoError: All names that relay tries exist.
     """
     keep_tip(repo, rewind)
     base = f"{rewind.branch}-before-{rewind.phase_id}"
@@ -145,10 +145,10 @@ def keep_tip(repo: Repo, rewind: Rewind) -> str:
 
 
 def require_revert(repo: Repo, rewind: Rewind) -> None:
-    """Make sure that a revert commit would undo relay's work and nothing else.
+    """Check that a revert commit would undo only relay's work.
 
     Raises:
-        RepoError: Others' commits or a submodule lie between, or an untracked file is in the way.
+        RepoError: Others' commits or a submodule's change lie between, or an untracked file is in the way.
     """
     if rewind.foreign:
         names = list_some([f"{text.commit[:8]} {text.message.subject}" for text in rewind.foreign], joint="; ")
@@ -164,15 +164,15 @@ def require_revert(repo: Repo, rewind: Rewind) -> None:
 
 
 Judge = Callable[[Message, tuple[str, ...]], bytes]
-"""Given a message, and other subjects for it: the bytes that the user's hooks let through. Raises RepoError."""
+"""Given a message and alternative subjects, returns the message that the user's hooks accept. Raises RepoError."""
 
 
 @contextmanager
 def open_judge(request: RunRequest) -> Iterator[Judge]:
-    """Yield what has a revert's message judged: by the user's message hooks, where there are any, as git does.
+    """Yield a judge that runs the user's message hooks, if there are any, as git does for a revert.
 
     Raises:
-        RelayError: There are, and no sandbox that they could run in.
+        RelayError: There are hooks, and no sandbox to run them in.
     """
     repo, settings = request.repo, request.settings
     config = guard(repo).config
@@ -193,24 +193,24 @@ def open_judge(request: RunRequest) -> Iterator[Judge]:
 
 
 def take_as_it_is(message: Message, _: tuple[str, ...]) -> bytes:
-    """Let a message through; a `Judge`."""
+    """Accept a message without hooks; a `Judge`."""
     return render_message(message)
 
 
 def rewind_by_commit(
     repo: Repo, rewind: Rewind, settings: Settings | None = None, judge: Judge = take_as_it_is
 ) -> tuple[str, tuple[str, ...]]:
-    """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
+    """Commit the tree before the phase on top of the branch, with the current plan and its boxes open again.
 
     Args:
-        settings: Say how relay's subjects are worded; None for the defaults.
-        judge: Has its message judged.
+        settings: Give the form of relay's subjects; None for the defaults.
+        judge: Judges the message.
 
     Returns:
-        The commit, and a sentence for each file, or the index, that could not be updated.
+        The commit, and a message for each file, or the index, that could not be updated.
 
     Raises:
-        RepoError: `require_revert`, a hook's refusal, or the branch moved meanwhile.
+        RepoError: See `require_revert`; or a hook refused, or the branch moved meanwhile.
     """
     require_revert(repo, rewind)
     identity, settings = get_identity(repo).environment, settings or Settings()
@@ -229,7 +229,7 @@ def rewind_by_commit(
     )
     text = judge(message, list_other_subjects(words, settings))
     keep_tip(repo, rewind)
-    # The old tip has a ref by now: nothing from here on can lose it.
+    # A ref keeps the old tip from here on.
     tree = _write_tree(repo, rewind)
     draft = Draft(tree=tree, parents=(rewind.head,), message=text, identity=identity)
     commit = write_user_commit(repo, guard(repo), draft)
@@ -246,7 +246,7 @@ def _find_changes(repo: Repo, rewind: Rewind) -> tuple[PathChange, ...]:
 
 
 def _write_tree(repo: Repo, rewind: Rewind) -> str:
-    """Store the tree before the phase, with the plan as HEAD has it but for the boxes ticked since."""
+    """Store the tree before the phase, with HEAD's plan in which later ticks are removed."""
     entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
     mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else FILE
     plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
@@ -256,7 +256,7 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
 
 
 def _find_done(repo: Repo, rewind: Rewind, plan: Plan) -> frozenset[str]:
-    """Return the items of the plan that were ticked before the phase; none where there was no plan yet."""
+    """Return the items of the plan that were ticked before the phase."""
     try:
         before = parse_plan(find_text(repo, rewind.target, rewind.plan_path) or "")
     except PlanError:

@@ -1,4 +1,4 @@
-"""Which phase a run works on next, of those that the user asked for. Pure."""
+"""Selects the next phase of those that the user requested. Pure."""
 
 from relay.base.errors import PlanError
 from relay.base.hints import RUN, WHY, Command
@@ -14,17 +14,17 @@ _SHOWN_HEADINGS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the user asked to have run."""
+    """The phases that the user requested."""
 
     phase_id: str = ""
-    """One phase; empty for the next one in turn."""
+    """The id of one phase; empty for the next one."""
     all: bool = True
     """Whether to go on after a phase is done."""
     unchecked: bool = False
-    """Whether phases may be ticked that nothing checks: no verify command, or tests that the sandbox makes red."""
+    """Whether to tick phases that nothing checks: without a verify command, or with tests that the sandbox breaks."""
 
     def list_phases(self, plan: Plan) -> tuple[Phase, ...]:
-        """Return the open phases that may be worked on."""
+        """Return the open phases of the request."""
         if self.phase_id:
             return tuple(phase for phase in plan.phases if phase.id == self.phase_id and not phase.done)
         if self.all:
@@ -34,19 +34,19 @@ class Selection:
 
 
 def choose_phase(situation: Situation, selection: Selection, plan_path: str) -> Phase | None:
-    """Return the phase to work on; None when nothing that was asked for is left.
+    """Return the phase to work on; None if nothing of the request is left.
 
     Args:
-        situation: Where the plan stands; a run can go on from there.
-        plan_path: As errors name it.
+        situation: The state of the plan; a run can go on from it.
+        plan_path: The plan's path in error messages.
 
     Raises:
-        PlanError: The phase that was asked for does not exist, waits for others, or another one is open; or no phase
-            can have its turn.
+        PlanError: The requested phase does not exist, waits for others, or another phase is open; or no phase can
+            begin.
     """
     plan, point = situation.plan, situation.get_point()
     if not selection.phase_id:
-        # What is left of a leg is settled first.
+        # An open leg is settled first.
         is_stuck = not (point.phase_id or plan.done) and point.case is ResumeCase.NOTHING_OPEN
         if is_stuck and (error := find_disorder(plan, plan_path)):
             raise error
@@ -68,7 +68,7 @@ def get_phase(plan: Plan, phase_id: str) -> Phase:
     """Return a phase of the plan.
 
     Raises:
-        PlanError: There is none with this id.
+        PlanError: There is no phase with this id.
     """
     phase = plan.find_phase(phase_id)
     if phase is None:
@@ -80,7 +80,7 @@ def get_phase(plan: Plan, phase_id: str) -> Phase:
 
 
 def describe_headings(plan: Plan, phase_id: str) -> str:
-    """Say which phases the headings are that say an id, where relay counts them otherwise; empty where none does."""
+    """Return which phases have headings that say `phase_id`, where relay counts differently; empty without one."""
     said = (
         f"the heading `{shorten(phase.heading, _SHOWN_CHARS)}` is phase {phase.id}"
         for phase in plan.list_saying(phase_id)
@@ -89,6 +89,6 @@ def describe_headings(plan: Plan, phase_id: str) -> str:
 
 
 def describe_choice(plan: Plan, phase_id: str) -> str:
-    """Say what was asked for, where a heading says that number too and is another phase; else empty."""
+    """Return which phase was requested if another phase's heading says the same number; else empty."""
     phase, said = plan.find_phase(phase_id), describe_headings(plan, phase_id)
     return f"phase {phase_id} is `{shorten(phase.title, _SHOWN_CHARS)}`; {said}" if phase and said else ""

@@ -106,7 +106,7 @@ def test_a_limit_is_kept_in_git_and_the_next_run_says_until_when(stage):
 
     assert again.exit_code == ExitCode.STOPPED
     assert "resets at" in again.reason
-    assert "RELAY_MAX_WAIT_S=0 asks at once" in again.reason
+    assert "RELAY_MAX_WAIT_S=0 tries at once" in again.reason
     assert [r.path for r in stage.server.requests if r.path == "/v1/messages"] == []
     assert stage.waits == []
 
@@ -121,7 +121,7 @@ def test_a_run_waits_for_a_limit_that_resets_soon(stage):
     (retry,) = stage.seen(RetryScheduled)
     assert stage.waits == [retry.wait_s]
     assert 540 < retry.wait_s <= 600
-    assert "usage limit that the last session met resets at" in retry.reason
+    assert "usage limit of the last session resets at" in retry.reason
     assert stage.git("show", "HEAD:log.txt") == "once\n"
     assert [leg.leg for leg in stage.seen(LegStarted)] == [1]  # a limit is not a leg of the phase
 

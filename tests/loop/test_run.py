@@ -98,7 +98,7 @@ def test_conditions_of_the_whole_are_left_to_the_user(stage):
 
     ended = stage.run(HELLO + WORLD)
 
-    words = "2 of 2 phases, for you to look at: Success criteria"
+    words = "2 of 2 phases, for you to check: Success criteria"
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, words)
     assert stage.git("show", "HEAD:PLAN.md").endswith("\n## Success criteria\n- [ ] it is friendly\n")
     stage.write("PLAN.md", stage.git("show", "HEAD:PLAN.md").replace("- [ ] it is", "- [x] it is"))

@@ -75,7 +75,7 @@ def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
     assert (stage.root / "mine.txt").read_text() == "one\ntwo\n"
     assert (stage.root / "since.txt").read_text() == "since then\n"
     words = next(words for words in told(stage) if "put back" in words)
-    assert words.startswith("1 file(s) put back to the last checkpoint of session ")
+    assert words.startswith("restored from the last checkpoint of session ")
     found = words.partition("git show ")[2].replace("<file>", "hello.txt")
     assert stage.git("show", found) == ""
     assert any(words.startswith("left as found") and "mine.txt, since.txt" in words for words in told(stage))
