@@ -6,7 +6,7 @@ are known to work.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -65,9 +65,7 @@ def open_run(
         observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # First: what runners need is loaded in the background, while git works and the sandbox is proven.
-        get_runner = _open_runners(runners, given, stack)
-        for name in request.runners:
-            get_runner(name)
+        get_runner = _open_runners(request.runners, runners, given, stack)
         meter, left = stack.enter_context(take_repository(request))
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
@@ -98,8 +96,10 @@ def open_run(
         yield ctx
 
 
-def _open_runners(known: Mapping[str, RunnerKind], given: Surroundings, stack: ExitStack) -> Callable[[str], Runner]:
-    """Return a function that opens a runner at the first use of its name; an edit of the plan may name a new one."""
+def _open_runners(
+    names: Sequence[str], known: Mapping[str, RunnerKind], given: Surroundings, stack: ExitStack
+) -> Callable[[str], Runner]:
+    """Open some runners; return a function that opens others at first use: an edit of the plan may name one."""
 
     @cache
     def get_runner(name: str) -> Runner:
@@ -107,6 +107,8 @@ def _open_runners(known: Mapping[str, RunnerKind], given: Surroundings, stack: E
         kind.get_key(given.environ)
         return stack.enter_context(kind.open(given))
 
+    for name in names:
+        get_runner(name)
     return get_runner
 
 
