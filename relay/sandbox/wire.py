@@ -74,11 +74,13 @@ class Wire:
     Args:
         put: Given everything that comes, in order, on a thread of the wire's own; `Gone` is the last. While it waits
             nothing is read, and the other side waits as well.
+        skips_long: Whether a line of `MAX_LINE_BYTES` or more is passed over; else it is the end.
     """
 
-    def __init__(self, peer: Peer, put: Callable[[Incoming | Gone], object]) -> None:
+    def __init__(self, peer: Peer, put: Callable[[Incoming | Gone], object], *, skips_long: bool = True) -> None:
         self._peer = peer
         self._put = put
+        self._skips_long = skips_long
         self._asked = 0
         threading.Thread(target=self._read, name="relay-agent", daemon=True).start()
 
@@ -102,6 +104,8 @@ class Wire:
     def _read(self) -> None:
         with self._peer.output as output:
             for line in split_lines(output):
+                if len(line) >= MAX_LINE_BYTES and not self._skips_long:
+                    break
                 if found := parse_incoming(line):
                     self._put(found)
         self._put(Gone())

@@ -38,7 +38,7 @@ from relay.sandbox.child import Child, Intake, start_child
 from relay.sandbox.output import render_output
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
-from relay.sandbox.wire import MAX_LINE_BYTES, Question, load_json, render_answer, split_lines
+from relay.sandbox.wire import MAX_LINE_BYTES, Answered, Gone, Incoming, Question, Wire, parse_incoming
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools.toolbox import Toolbox
@@ -60,24 +60,27 @@ class ServerError(Exception):
 class ServerLink(Protocol):
     """A way to one server."""
 
-    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
-        """Send a message; return its answer, None for a notification.
+    def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
+        """Ask for something; return the result.
 
         Raises:
-            ServerError: There is none in time, or none that can be read.
+            ServerError: No usable answer came in time, or the server refused.
         """
 
+    def tell(self, method: str, until: float) -> None:
+        """Send a notification."""
+
     def close(self) -> None:
-        """End it."""
+        """End the server, or forget it."""
 
 
 class ProgramLink:
-    """A program in the sandbox. Mutable: it runs.
+    """A server's program in the sandbox. Mutable: it runs.
 
     Args:
-        should_stop: Polled while it is waited for.
-        advise: Given why it has ended, adds what helps.
-        leave: Called when it is gone.
+        should_stop: Polled while relay waits for an answer.
+        advise: Given why the program has ended, adds what helps.
+        leave: Called when the program is gone.
     """
 
     def __init__(
@@ -89,55 +92,41 @@ class ProgramLink:
     ) -> None:
         self._child, self._should_stop = child, should_stop
         self._advise, self._leave = advise, leave
-        self._lines: Intake[bytes] = Intake()
-        self._thread = threading.Thread(target=self._read, name="mcp", daemon=True)
-        self._thread.start()
+        self._heard: Intake[Incoming | Gone] = Intake()
+        self._wire = Wire(child, self._heard.put, skips_long=False)
 
-    def _read(self) -> None:
-        for line in split_lines(self._child.output):
-            if len(line) >= MAX_LINE_BYTES:
-                break
-            if line.strip():  # an empty one is the end
-                self._lines.put(line)
-        self._lines.put(b"")
-
-    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
-        """Send a message and take what comes until it is answered; a ping is answered, other requests are refused."""
-        self._send(message)
-        if "id" not in message:
-            return None
+    def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
+        """Wait for the answer; meanwhile answer a ping of the program, and refuse its other requests."""
+        number = self._wire.ask(method, params)
         while time.monotonic() < until and not self._should_stop():
-            line = self._lines.take(_LOOK_S)
-            if line is None:
-                continue
-            if not line:
-                raise ServerError(f"its program has ended{self._find_words()}")
-            said = _read_message(line)
-            if said.get("id") == message["id"] and "method" not in said:
-                return said
-            if "method" in said and "id" in said:
-                asked = Question(id=said["id"], method=str(said["method"]), params={})
-                answer = render_answer(asked, {} if asked.method == "ping" else None)
-                self._child.send(_render(answer))  # a program that has ended is noticed by its streams
-        if words := self._child.check_memory():
-            raise ServerError(words)
-        raise ServerError("no answer in time")
+            match self._heard.take(_LOOK_S):
+                case Gone():
+                    words = find_reason(render_output(self._child.read_errors().encode()))
+                    raise ServerError(f"its program has ended{f': {self._advise(words)}' if words else ''}")
+                case Answered(id=answered) as said if answered == number:
+                    return _get_result(said)
+                case Question() as asked:
+                    self._wire.answer(asked, {} if asked.method == "ping" else None)
+                case _:
+                    pass
+        raise ServerError(self._child.check_memory() or "no answer in time")
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        if not self._child.send(_render(message)):
-            raise ServerError(f"its program does not listen{self._find_words()}")
-
-    def _find_words(self) -> str:
-        words = find_reason(render_output(self._child.read_errors().encode()))
-        return f": {self._advise(words)}" if words else ""
+    def tell(self, method: str, until: float) -> None:
+        """Send a notification."""
+        del until
+        self._wire.tell(method, {})
 
     def close(self) -> None:
-        """End the program and all it started."""
-        self._lines.close()
+        """End the program and all that it started."""
+        self._heard.close()
         self._child.end()
-        self._thread.join()
-        self._child.output.close()
         self._leave()
+
+
+def _get_result(said: Answered) -> Mapping[str, Any]:
+    if said.error:
+        raise ServerError(render_output(said.error.encode("utf-8", "replace")))
+    return said.result
 
 
 def find_reason(said: str) -> str:
@@ -150,21 +139,33 @@ def find_reason(said: str) -> str:
 
 
 class AddressLink:
-    """An address. Mutable: the server names its session.
+    """A server at an address. Mutable: counts requests, and the server names its session.
 
     Args:
         url: The only place that is asked.
         headers: With secrets.
-        should_stop: Polled while it is waited for.
+        should_stop: Polled while relay waits for an answer.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], should_stop: Callable[[], bool]) -> None:
         self._url, self._should_stop = url, should_stop
         self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._asked = 0
 
-    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
-        """Post a message; what answers a byte at a time, or never, is left to its thread."""
-        answers: queue.SimpleQueue[Mapping[str, Any] | ServerError | None] = queue.SimpleQueue()
+    def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
+        """Post a request; one that is answered a byte at a time, or never, is left to its thread."""
+        self._asked += 1
+        said = self._send({"id": self._asked, "method": method, "params": params}, until)
+        if said is None:
+            raise ServerError("said nothing that answers")
+        return _get_result(said)
+
+    def tell(self, method: str, until: float) -> None:
+        """Post a notification."""
+        self._send({"method": method}, until)
+
+    def _send(self, message: Mapping[str, Any], until: float) -> Answered | None:
+        answers: queue.SimpleQueue[Answered | ServerError | None] = queue.SimpleQueue()
 
         def post() -> None:
             try:
@@ -181,11 +182,11 @@ class AddressLink:
                 return said
         raise ServerError("no answer in time")
 
-    def _post(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
-        """Return the answer, which is JSON or an event of a stream."""
+    def _post(self, message: Mapping[str, Any], until: float) -> Answered | None:
+        """Return the answer, which is JSON or an event of a stream; None where there is none."""
         opener = urllib.request.build_opener(_Straight)
         request = urllib.request.Request(  # noqa: S310  # http and https only, as the settings are read
-            self._url, data=json.dumps(message).encode(), headers=self._headers, method="POST"
+            self._url, data=json.dumps({"jsonrpc": "2.0", **message}).encode(), headers=self._headers, method="POST"
         )
         try:
             with opener.open(request, timeout=max(1.0, until - time.monotonic())) as answer:
@@ -195,16 +196,13 @@ class AddressLink:
                     return None
                 streams = "text/event-stream" in answer.headers.get("Content-Type", "")
                 lines = _read_events(answer, until) if streams else [answer.read(MAX_LINE_BYTES)]
-                for line in lines:
-                    said = _read_message(line)
-                    if said.get("id") == message["id"] and "method" not in said:
-                        return said
+                said = (found for line in lines if isinstance(found := parse_incoming(line), Answered))
+                return next((found for found in said if found.id == message["id"]), None)
         except urllib.error.HTTPError as error:
             error.close()
             raise ServerError(f"answered with {error.code}") from None
         except (OSError, ValueError) as error:
             raise ServerError(f"cannot be reached: {getattr(error, 'reason', error)}") from None
-        raise ServerError("said nothing that answers")
 
     def close(self) -> None:
         """Forget the session; the server lets go of it by itself."""
@@ -231,18 +229,6 @@ def _read_events(answer: Any, until: float) -> Iterator[bytes]:
         elif not line.strip() and data:
             yield data
             data = b""
-
-
-def _render(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
-
-
-def _read_message(line: bytes) -> Mapping[str, Any]:
-    try:
-        said = load_json(line)
-    except (ValueError, RecursionError):
-        return {}  # a program's own chatter
-    return said if isinstance(said, dict) else {}
 
 
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
@@ -367,7 +353,6 @@ class ToolServer:
         self.name, self.settings = name, settings
         self._open_link, self._secrets = open_link, tuple(filter(None, secrets))
         self._link: ServerLink | None = None
-        self._number = 0
 
     @property
     def may_write(self) -> bool:
@@ -429,23 +414,13 @@ class ToolServer:
         text = render_output("\n".join(parts).encode("utf-8", "replace")).strip("\n") or "(no output)"
         return ToolAnswer(text=self._clean(text), is_error=found.get("isError") is True, changed_paths=changed)
 
-    def _ask(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
+    def _ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
         if self._link is None:
             self._link = self._open_link()
             client = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "relay", "version": "1"}}
-            self._exchange("initialize", client, until)
-            self._link.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, until)
-        return self._exchange(method, params, until)
-
-    def _exchange(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
-        assert self._link is not None  # noqa: S101  # opened by the only caller
-        self._number += 1
-        said = self._link.ask({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, until) or {}
-        result, error = said.get("result"), said.get("error")
-        if isinstance(result, dict):
-            return result
-        words = error.get("message") if isinstance(error, dict) else "no result"
-        raise ServerError(render_output(str(words)[:500].encode("utf-8", "replace")))
+            self._link.ask("initialize", client, until)
+            self._link.tell("notifications/initialized", until)
+        return self._link.ask(method, params, until)
 
     def _clean(self, text: str) -> str:
         for secret in self._secrets:

@@ -35,7 +35,7 @@ def program(kind, **more):
 
 def test_a_name_that_is_too_long_with_its_servers_is_left_out():
     rows = [{**QUERY, "name": "x" * length} for length in (32, 33)]
-    link = SimpleNamespace(ask=lambda said, _: {"id": said.get("id"), "result": {"tools": rows}}, close=lambda: None)
+    link = SimpleNamespace(ask=lambda *_: {"tools": rows}, tell=lambda *_: None, close=lambda: None)
     server = ToolServer("a" * 30, ServerSettings(), lambda: link, ())
     assert [len(spec.name) for spec in server.list_tools()] == [64]
 
@@ -271,7 +271,7 @@ def test_an_address_that_answers_a_byte_at_a_time_ends_with_the_time_or_the_run(
         for within_s, stopped in ((0.3, False), (3600.0, True)):
             link = AddressLink(f"http://127.0.0.1:{server.server_address[1]}/mcp", {}, partial(bool, stopped))
             with pytest.raises(ServerError, match="no answer in time"):
-                link.ask({"id": 1, "method": "tools/list"}, time.monotonic() + within_s)
+                link.ask("tools/list", {}, time.monotonic() + within_s)
     finally:
         done.set()
         server.shutdown()
@@ -334,7 +334,7 @@ def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
     [
         (answer("application/json", 302), "answered with 302"),
         (answer("application/json", 401), "answered with 401"),
-        (lambda _: (200, "application/json", ["nonsense"]), "no result"),
+        (lambda _: (200, "application/json", ["nonsense"]), "it has no tool that can be offered"),
     ],
 )
 def test_an_address_that_is_no_use_is_left_out(workspace, answers, words):
