@@ -20,7 +20,7 @@ from relay.session.events import Noticed
 def _open_api(given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection, make_dialect
-    from relay.runners.messages.conversation import ApiRunner, Continuous
+    from relay.runners.messages.conversation import ApiRunner
 
     settings = given.settings
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
@@ -31,8 +31,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
             max_wait_s=settings.max_wait_s,
             dialect=make_dialect(settings.find_model(settings.model).compat),
         )
-        runner = ApiRunner(connection=connection, find_own=settings.find_model)
-        yield runner if settings.strategy == "reset" else Continuous(runner=runner, strategy=settings.strategy)
+        yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
 
 
 def make_kind(profile: Profile) -> RunnerKind:

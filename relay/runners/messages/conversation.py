@@ -3,7 +3,7 @@
 The loop is the same for every end: an answer is accounted for, then handled by its stop reason. It never raises for
 what a model or an endpoint does.
 
-relay hands over at the reset line. `Continuous` instead goes on with one conversation from phase to phase:
+relay hands over at the reset line (`reset`). Other strategies go on with one conversation from phase to phase:
 
 ``none``     Nothing is done about the context until the model's window is full.
 ``compact``  At the reset line the model writes a summary; a new conversation begins with the task, the summary and the
@@ -33,7 +33,6 @@ from relay.prompts.texts import render_summary_request
 from relay.runners.base import (
     LoopDetector,
     ModelInfo,
-    Session,
     SessionSpec,
     end_at_hard_line,
     end_by_turns,
@@ -61,20 +60,26 @@ _NO_CALL = "relay: you stopped to use a tool but called none. Go on."
 _CUT = "Not executed: the answer was cut at the output limit. Write long files in several smaller steps."
 
 
+Shorten = Callable[[ContextWindow], tuple[str, bool] | SessionOutcome]
+"""Called at the reset line. Shortens the history that is sent from there on; returns a message for the user, and False
+if nothing could be shortened and the session has to hand over. Or returns how the session ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRunner:
     """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`.
 
-    Mutable: it remembers what it has asked.
+    Mutable: remembers the models it asked for, and the conversation of the leg before where a strategy continues it.
     """
 
     connection: ApiConnection
     find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
     """What the user's settings say of a model; it counts more than what the endpoint says."""
+    strategy: str = "reset"
+    """``reset``; or ``none``, ``compact`` or ``prune``: one conversation goes on from leg to leg."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
-    """What has been asked already."""
+    kept: "list[tuple[SessionSpec, Conversation]]" = field(default_factory=list)
     agent: str = ""
-    """It is none."""
     metering: str = ""
 
     def get_model(self, model: str) -> ModelInfo:
@@ -85,9 +90,26 @@ class ApiRunner:
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
-        """Return a fresh session; nothing is sent yet."""
-        conversation = Conversation(self.connection, spec, self.get_model(spec.model))
+        """Return a fresh session, or the open one where the strategy continues it; nothing is sent yet."""
+        spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
+        conversation = self._find_kept(spec) or self._open(spec)
         yield conversation
+        if self.strategy != "reset" and conversation.end in _ENDED_WELL:
+            self.kept.append((spec, conversation))
+
+    def _find_kept(self, spec: SessionSpec) -> "Conversation | None":
+        before, conversation = self.kept.pop() if self.kept else (None, None)
+        if before is None or conversation is None:
+            return None
+        if (before.system, before.tools, before.model) != (spec.system, spec.tools, spec.model):
+            return None
+        conversation.go_on_for(spec)
+        return conversation
+
+    def _open(self, spec: SessionSpec) -> "Conversation":
+        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune}
+        model = self.get_model(spec.model)
+        return Conversation(self.connection, spec, model, shorten=ways.get(self.strategy))
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""
@@ -98,19 +120,6 @@ class ApiRunner:
             max_output_tokens=info.max_output_tokens,
             compat=self.connection.dialect.say_learnt(),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortened:
-    """What became of a history at the reset line."""
-
-    words: str
-    made_room: bool
-    """False: nothing could be done, and the session hands over instead."""
-
-
-Shorten = Callable[[ContextWindow], Shortened | SessionOutcome]
-"""Decides at the reset line what of the history is sent from here on, and begins it; or how the session ends."""
 
 
 class Conversation:
@@ -190,13 +199,13 @@ class Conversation:
         found = shorten(self._context)
         if isinstance(found, SessionOutcome):
             return found
-        if found.made_room:
-            fill = self._context.gauge.least_tokens
-            words = f"{found.words}: {before.least_tokens:,} → about {fill:,} tokens"
+        words, made_room = found
+        if made_room:
+            words = f"{words}: {before.least_tokens:,} → about {self._context.gauge.least_tokens:,} tokens"
         else:
             self._shorten = None
-            words = f"{found.words}; the session hands over instead"
-        self._connection.observe(Noticed(text=words, warning=not found.made_room))
+            words = f"{words}; the session hands over instead"
+        self._connection.observe(Noticed(text=words, warning=not made_room))
         return None
 
     def _handle(self, answer: Answer) -> SessionOutcome | None:
@@ -370,58 +379,16 @@ _ENDED_WELL = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
 _WHOLE_WINDOW = parse_reset_at("100%")
 
 
-@dataclass(slots=True, kw_only=True)
-class Continuous:
-    """Gives every leg the conversation of the leg before; a `relay.runners.base.Runner`.
-
-    Mutable: keeps the conversation of the leg before.
-    """
-
-    runner: ApiRunner
-    strategy: str
-    """``none``, ``compact`` or ``prune``."""
-    agent: str = ""
-    """It is none."""
-    metering: str = ""
-    _kept: tuple[SessionSpec, Conversation] | None = None
-
-    def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits of a model."""
-        return self.runner.get_model(model)
-
-    def describe_model(self, model: str) -> ModelSettings:
-        """Return what is known of a model by now."""
-        return self.runner.describe_model(model)
-
-    @contextmanager
-    def open_session(self, spec: SessionSpec) -> Iterator[Session]:
-        """Return the session that is open, or a fresh one where there is none or it cannot go on."""
-        spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
-        conversation = self._continue(spec)
-        yield conversation
-        self._kept = (spec, conversation) if conversation.end in _ENDED_WELL else None
-
-    def _continue(self, spec: SessionSpec) -> Conversation:
-        if self._kept is not None:
-            before, conversation = self._kept
-            if (before.system, before.tools, before.model) == (spec.system, spec.tools, spec.model):
-                conversation.go_on_for(spec)
-                return conversation
-        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune}
-        model = self.runner.get_model(spec.model)
-        return Conversation(self.runner.connection, spec, model, shorten=ways.get(self.strategy))
-
-
-def prune(context: ContextWindow) -> Shortened:
+def prune(context: ContextWindow) -> tuple[str, bool]:
     """Clear old tool results where that frees enough to be worth a new cache."""
     before = context.gauge
     keep_tokens = int(KEPT_RESULTS_SHARE * before.soft_tokens)
     history, freed = clear_results(context.history.messages, keep_tokens=keep_tokens)
     if freed < LEAST_FREED_SHARE * before.soft_tokens:
-        return Shortened(words=f"clearing old tool results would free about {freed:,} tokens only", made_room=False)
+        return f"clearing old tool results would free about {freed:,} tokens only", False
     context.begin(history)
     context.gauge = before.release(freed)
-    return Shortened(words="old tool results cleared", made_room=True)
+    return "old tool results cleared", True
 
 
 @dataclass(slots=True)
@@ -431,11 +398,11 @@ class _Compaction:
     _asked_at: int = 0
     _thrashed: int = 0
 
-    def __call__(self, context: ContextWindow) -> Shortened | SessionOutcome:
+    def __call__(self, context: ContextWindow) -> tuple[str, bool] | SessionOutcome:
         before, messages, task_at = context.gauge, tuple(context.history.messages), context.history.task_at
         self._thrashed = self._thrashed + 1 if context.turn - self._asked_at <= SHORT_RESPITE else 0
         if self._thrashed >= SHORT_RESPITE:
-            return Shortened(words="the context fills again right behind every summary", made_room=False)
+            return "the context fills again right behind every summary", False
         summary = ask_for_summary(context)
         if isinstance(summary, SessionOutcome):
             return summary
@@ -444,10 +411,9 @@ class _Compaction:
         if not summary or context.gauge.zone is not Zone.UNKNOWN:
             context.begin(History(messages))
             context.gauge = before
-            words = "the conversation could not be summarised below the reset line"
-            return Shortened(words=words, made_room=False)
+            return "the conversation could not be summarised below the reset line", False
         self._asked_at = context.turn
-        return Shortened(words="compacted", made_room=True)
+        return "compacted", True
 
 
 def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
