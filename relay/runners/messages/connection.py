@@ -32,41 +32,41 @@ from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 MAX_BACKOFF_S = 60.0
-"""Longest wait between two tries when the endpoint names none."""
+"""Longest wait between two tries when the endpoint names no time."""
 
 
 class FaultKind(StrEnum):
-    """Who has to do something about a fault."""
+    """Who has to act on a fault."""
 
     INFRA = "infra"
-    """Nobody: overload, a dropped connection, a stall. Tried again, not counted against the phase."""
+    """Nobody: overload, a dropped connection, a stall. Sent again, and not counted against the phase."""
     LIMIT = "limit"
-    """Time: a usage limit that resets."""
+    """Nobody: a usage limit that resets with time."""
     OVERFLOW = "overflow"
-    """The leg: the prompt is too long for the model."""
+    """The session: the prompt is too long for the model."""
     REQUEST = "request"
     """relay: the endpoint refuses the request as malformed. Sending it again cannot work."""
     USER = "user"
     """The user: key, permission, billing, spending cap, unknown model."""
     INTERRUPTED = "interrupted"
-    """Nobody: the user asked to stop now."""
+    """Nobody: the user asked relay to stop now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A request that gave no usable answer."""
+    """A request that got no usable answer."""
 
     kind: FaultKind
     message: str
     """One line, with the endpoint's own words and its request id."""
     retry_after_s: float | None = None
-    """What the endpoint asked for; None when it named no time."""
+    """How long the endpoint asked relay to wait; None if it named no time."""
     usage: Usage | None = None
-    """What an answer that broke off had reported; it is billed all the same."""
+    """What a broken-off answer had reported; it is billed all the same."""
     may_be_billed: bool = False
-    """The endpoint may have worked on the request: what `usage` does not say counts as the most that it can be."""
+    """The endpoint may have worked on the request. Tokens that `usage` does not report then count at their maximum."""
     lasting: bool = False
-    """It will most likely be the same again: sent again a few times only."""
+    """The same fault is likely to come again, so the request is only sent again a few times."""
 
 
 _OVERFLOW = re.compile(
@@ -101,10 +101,10 @@ _BARE_OVERFLOWS = frozenset({400, 413})
 _SPEND_LIMIT = re.compile(
     r"\AYou have reached your specified API usage limits|\AYour credit balance is too low|\AAPI key not valid"
 )
-"""Words of errors that are not told from others by anything else, and that only the user can end."""
+"""Messages of errors that nothing else identifies, and that only the user can end."""
 _REDIRECTS = range(300, 400)
 _READ_CHARS = 4_000
-"""Of an error's text: the patterns are tried at each place of it, so a long one would take minutes."""
+"""Length of an error's text that is matched: patterns are tried at each position, so long texts would take minutes."""
 _SPEND_CODE = "enforced_spend_limit_reached"
 
 _KIND_BY_TYPE = {
@@ -125,7 +125,7 @@ _KIND_BY_CODE = {
     "server_is_overloaded": FaultKind.INFRA,
     "slow_down": FaultKind.INFRA,
 }
-"""Of ``error.code``; but for the first, those of OpenAI's API."""
+"""Kinds by ``error.code``. All codes but the first are those of OpenAI's API."""
 _KIND_BY_STATUS = {
     401: FaultKind.USER,
     402: FaultKind.USER,
@@ -139,13 +139,13 @@ _KIND_BY_STATUS = {
 
 
 def classify_error(*, status: int, error_type: str | None, error_code: str | None, text: str) -> FaultKind:
-    """Say whose an error response is.
+    """Return who has to act on an error response.
 
     Args:
         status: HTTP status; 200 for an ``error`` event in a stream.
         error_type: ``error.type`` of the body.
         error_code: ``error.details.error_code`` of the body, or ``error.code``.
-        text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
+        text: The body's message, empty without a body. It only helps to recognise an overflow or a spending cap.
     """
     if _SPEND_LIMIT.match(text) or status in _REDIRECTS:
         return FaultKind.USER
@@ -162,11 +162,11 @@ def classify_error(*, status: int, error_type: str | None, error_code: str | Non
 
 
 def is_overflow(*, status: int, text: str) -> bool:
-    """Say whether an error means that the prompt does not fit the model.
+    """Return whether an error means that the prompt does not fit the model.
 
     Args:
-        status: HTTP status; 429 is never an overflow, whatever it says about tokens.
-        text: Everything that the body says; empty when there was no body.
+        status: HTTP status; 429 is never an overflow, whatever the text says about tokens.
+        text: All text of the body; empty without a body.
     """
     if status == 429 or _NOT_OVERFLOW.search(text):  # noqa: PLR2004  # HTTP's own number
         return False
@@ -174,7 +174,7 @@ def is_overflow(*, status: int, text: str) -> bool:
 
 
 def find_wait_s(fault: Fault, *, attempt: int, jitter: float) -> float:
-    """Return how long to wait before the next try: no less than the endpoint asks for, and longer every time.
+    """Return how long to wait before the next try: at least as long as the endpoint asks, and longer each time.
 
     Args:
         attempt: 1 after the first failure.
@@ -187,7 +187,7 @@ def find_wait_s(fault: Fault, *, attempt: int, jitter: float) -> float:
 
 
 MAX_SAME = 3
-"""Tries in a row with a fault that will most likely be the same again: each may be billed."""
+"""Tries in a row with a lasting fault: each may be billed."""
 _NO_RETRY = {
     FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
     FaultKind.REQUEST: SessionEnd.API_FAILED,
@@ -196,7 +196,7 @@ _NO_RETRY = {
 }
 _RESET = re.compile(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
 _EXHAUSTED = frozenset({"0", "rejected"})
-"""What ``-remaining`` and, of the limits of a subscription, ``-status`` say of a limit that is reached."""
+"""Values of ``-remaining``, and of a subscription's ``-status``, that mean the limit is reached."""
 _LONGEST_WAIT_S = 366 * 86_400.0
 
 
@@ -208,16 +208,14 @@ class Wait:
     """1 after the first failure."""
     wait_s: float
     until: float | None
-    """Seconds since the epoch at which the endpoint said that it goes on; None when it named no time."""
+    """When the endpoint said it would be ready, in seconds since the epoch; None if it named no time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long one request has been tried.
+    """How often and how long one request has been tried. Mutable: counts tries and time.
 
-    Time is added up from what requests took and what was waited, so it runs on no clock but theirs.
-
-    Mutable: counts tries and time.
+    The time is the sum of what requests took and what relay waited, so the policy reads no clock.
     """
 
     max_wait_s: float
@@ -226,7 +224,7 @@ class RetryPolicy:
     _lasting: int = 0
 
     def judge(self, fault: Fault, *, duration_s: float, jitter: float, now: float) -> Wait | SessionOutcome:
-        """Say how long to wait before the next try, or how the session ends because there is none.
+        """Return how long to wait before the next try, or how the session ends because there is none.
 
         Args:
             duration_s: How long the request took to fail.
@@ -258,7 +256,7 @@ class RetryPolicy:
 
 
 def describe_reset(until: float, *, now: float, max_wait_s: float) -> str:
-    """Say when a limit resets and why relay does not wait for it."""
+    """Write when a limit resets, and why relay does not wait for it."""
     return (
         f"It resets at {render_moment(until, now=now)}, in {render_span(until - now)}; relay waits "
         f"{render_span(max_wait_s)} at most (max_wait_s). Run it again then."
@@ -266,12 +264,14 @@ def describe_reset(until: float, *, now: float, max_wait_s: float) -> str:
 
 
 def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float | None:
-    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits; None if nothing.
+    """Return how many seconds the endpoint asks relay to wait; None if it does not ask.
 
-    Where no limit is called exhausted, the first reset of those of which nothing is said.
+    That is ``retry-after``, else the latest reset among the exhausted limits. If no limit is called exhausted, it is
+    the
+    first reset among the limits without a state.
 
     Args:
-        details: Of its body, as Google has them: a list in which one names a ``retryDelay``.
+        details: ``error.details`` of the body. Google's is a list in which one entry names a ``retryDelay``.
     """
     if (wait_s := _find_delay(details)) is not None:
         return wait_s
@@ -301,7 +301,7 @@ def _find_delay(details: Any) -> float | None:
 
 
 def _parse_seconds(value: str) -> float | None:
-    """Read seconds or an HTTP date; None when it is neither, or no time that anybody can mean."""
+    """Read seconds or an HTTP date; None if the value is neither, or further away than any limit can be."""
     try:
         seconds = float(value)
     except ValueError:
@@ -313,7 +313,7 @@ def _parse_seconds(value: str) -> float | None:
 
 
 def _seconds_until(moment: str) -> float | None:
-    """Seconds until an RFC 3339 time, or one in seconds since the epoch; None when it is neither."""
+    """Return the seconds until an RFC 3339 time, or a time in seconds since the epoch; None if the text is neither."""
     try:
         if moment.isdecimal():
             return _seconds_from_now(datetime.fromtimestamp(int(moment), UTC))
@@ -323,29 +323,29 @@ def _seconds_until(moment: str) -> float | None:
 
 
 def _seconds_from_now(moment: datetime) -> float:
-    """Return how far away a moment is, 0 when it is past; a time without a zone is UTC."""
+    """Return how far away a moment is, 0 if it is past; a time without a zone counts as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return min(_LONGEST_WAIT_S, max(0.0, (aware - datetime.now(UTC)).total_seconds()))
 
 
 LEAST_BUDGET_TOKENS = 1_024
-"""Of thinking, where it has a budget."""
+"""Smallest budget for thinking, on models where thinking has a budget."""
 _THINKING = "thinking"
 
 
 class RequestPart(StrEnum):
-    """A part of a request that relay can do without."""
+    """A part of a request that relay can leave out."""
 
     SYSTEM_MESSAGE = "system messages in mid-conversation"
-    """The notice is text of the user's then, which every endpoint takes."""
+    """Without it, relay's notices are sent as the user's text, which every endpoint accepts."""
     DISPLAY = "thinking.display"
     THINKING = "thinking"
     UNSIGNED = "thinking without a signature"
     EARLIER = "thinking of earlier answers"
-    """It was signed by another, where a gateway changes whom it asks."""
+    """Another endpoint signed it, where a gateway changes the endpoint it asks."""
     HOUR = "cache_control.ttl"
     AUTOMATIC_CACHE = "cache_control of the request"
-    """The last block is marked instead."""
+    """Without it, relay marks the last block itself."""
     MARKS = "cache_control"
 
 
@@ -357,32 +357,32 @@ _NAMED = (
     ("cache_control", RequestPart.AUTOMATIC_CACHE),
     ("cache_control", RequestPart.MARKS),
 )
-"""Words of a refusal, and what is left out for them, the least first."""
+"""Words of a refusal and the part to leave out for them, the least important part first."""
 
 
 @dataclass(slots=True)
 class EndpointDialect:
-    """What an endpoint takes. Mutable: learns from what it refuses."""
+    """What an endpoint accepts. Mutable: learns from refusals."""
 
     left_out: frozenset[RequestPart] = frozenset()
     answered: bool = False
-    """It has taken a request of this process: whatever it refuses now is not the form that all of them have."""
+    """Whether the endpoint has answered a request of this process. A later refusal is not about the common form."""
     compat: Compat = AS_KNOWN
     """What the user has set."""
 
     def takes(self, part: RequestPart) -> bool:
-        """Say whether a request may have a part."""
+        """Return whether a request may have this part."""
         return part not in self.left_out
 
     def takes_system(self, model: str) -> bool:
-        """Say whether a system message may stand in mid-conversation."""
+        """Return whether the model accepts system messages in mid-conversation."""
         limits = find_limits(model)
         known = self.compat.system_messages
         said = known if known is not None else limits is not None and limits.system_messages
         return said and self.takes(RequestPart.SYSTEM_MESSAGE)
 
     def choose_thinking(self, model: str, max_tokens: int) -> dict[str, Any]:
-        """Return the request's ``thinking`` as a field, empty where nothing is to be said of it."""
+        """Return the ``thinking`` field of a request; empty if the field is left out."""
         limits = find_limits(model)
         known = "adaptive" if limits is not None and limits.adaptive_thinking else "off"
         kind = self.compat.thinking or known
@@ -395,7 +395,7 @@ class EndpointDialect:
         return {_THINKING: {"type": "adaptive", **shown}}
 
     def learn(self, fault: Fault, request: Mapping[str, Any]) -> RequestPart | None:
-        """Return what is to be left out from here on, because it may be what was refused; None where nothing is."""
+        """Return the part to leave out from now on, because the refusal may be about it; None if there is none."""
         if fault.kind is not FaultKind.REQUEST:
             return None
         part = self._find_part(fault.message.lower(), request)
@@ -416,7 +416,7 @@ class EndpointDialect:
         return next((part for word, part in _NAMED if word in words and part in sent), None)
 
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages as the endpoint takes them."""
+        """Return the messages without the parts that the endpoint refuses."""
         if not self.takes(RequestPart.EARLIER):
             return _drop(_is_thinking, messages)
         return messages if self.takes(RequestPart.UNSIGNED) else _drop(_is_unsigned, messages)
@@ -442,7 +442,7 @@ class EndpointDialect:
 
 
 def make_dialect(compat: Compat) -> EndpointDialect:
-    """Return the dialect that a user has described."""
+    """Return the dialect that the user's settings describe."""
     said = {
         RequestPart.SYSTEM_MESSAGE: compat.system_messages is False,
         RequestPart.DISPLAY: compat.thinking_display is False,
@@ -460,7 +460,6 @@ def _choose(said: Mapping[RequestPart, bool]) -> frozenset[RequestPart]:
 
 
 def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
-    """Return what a request has of the parts that it could do without."""
     thinking = request.get(_THINKING) or {}
     marks = request["system"][0].get("cache_control") or {}
     return _choose({
@@ -475,7 +474,7 @@ def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
 def _drop(
     is_dropped: Callable[[Mapping[str, Any]], bool], messages: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return messages without some of their thinking; something always follows it."""
+    """Remove some thinking blocks. No message ends up empty: other content always follows thinking."""
     return [
         {**message, "content": [block for block in message["content"] if not is_dropped(block)]} for message in messages
     ]
@@ -490,14 +489,14 @@ def _is_unsigned(block: Mapping[str, Any]) -> bool:
 
 
 NOTED_WAIT_S = 60.0
-"""A wait for a limit that is longer than this is written down first, so that a restart does not ask too early."""
+"""relay notes a longer wait before it begins, so that a restart does not ask too early."""
 
 
 class Api(Protocol):
     """The endpoint as a session needs it; `relay.runners.messages.api.MessagesApi` is the real one."""
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
-        """Return window and limits, the user's own first, or a fault that may pass by itself."""
+        """Return window and limits, the user's settings first; or a fault that may pass by itself."""
 
     def send(
         self,
@@ -510,7 +509,8 @@ class Api(Protocol):
         """Send one request, and keep what goes over the wire.
 
         Contract: never raises for what an endpoint or a signal does. `meanwhile` is called on the caller's thread, at
-        most once, when there is nothing to do but to wait for the answer.
+        most
+        once, while relay waits for the answer.
         """
 
 
@@ -522,7 +522,7 @@ class ApiConnection:
     observe: Observe
     interrupts: Interrupts
     max_wait_s: float
-    """Longest time to keep trying one request; a reset further away ends the session."""
+    """Longest time to keep trying one request. A limit that resets later than that ends the session."""
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
@@ -537,7 +537,7 @@ class ApiConnection:
 
         Args:
             duration_s: How long the request took to fail.
-            note: Told until when (seconds since the epoch) a long wait for a limit lasts, before it begins.
+            note: Called before a long wait for a limit, with its end (seconds since the epoch).
 
         Returns:
             None to try again; else how the session ends.
@@ -546,7 +546,7 @@ class ApiConnection:
         if isinstance(wait, SessionOutcome):
             return wait
         if wait.until is not None and wait.wait_s > NOTED_WAIT_S:
-            # Before the wait: whoever kills relay meanwhile leaves the note for the next run.
+            # Before the wait: if relay is killed meanwhile, the next run finds the note.
             note(wait.until)
         self.observe(RetryScheduled(attempt=wait.attempt, wait_s=wait.wait_s, reason=fault.message))
         if self.interrupts.wait(wait.wait_s):
@@ -555,10 +555,10 @@ class ApiConnection:
 
 
 def get_model(connection: ApiConnection, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo:
-    """Ask the endpoint for a model, again and again while it is only overloaded.
+    """Ask the endpoint for a model; ask again while it is only overloaded.
 
     Raises:
-        RunnerError: Something that the user has to change, or the endpoint stayed unavailable.
+        RunnerError: The user has to change something, or the endpoint stayed unavailable.
         Interrupted: The user asked to stop.
     """
     policy = RetryPolicy(max_wait_s=connection.max_wait_s)

@@ -32,9 +32,9 @@ LONG_TTL_S = 3_600.0
 
 
 def wants_long(cache_ttl: str, turn_s: float) -> bool:
-    """Say whether a session should ask for entries of one hour.
+    """Return whether a session should ask for cache entries of one hour.
 
-    An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost when an
+    An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost if an
     answer and the pause behind it take longer than that together. One such miss writes the whole context again at 1.25
     times the price of input; entries of one hour cost 0.75 times more to write, each token once. So a run that has come
     that close before asks for the hour in its next session.
@@ -48,7 +48,7 @@ def wants_long(cache_ttl: str, turn_s: float) -> bool:
 
 @dataclass(slots=True)
 class CacheWatch:
-    """Compares what each response read from the cache with what the one before it had left there.
+    """Compares what each response read from the cache with what the one before had left there.
 
     Mutable: remembers the response before.
     """
@@ -61,13 +61,14 @@ class CacheWatch:
     _messages: list[str] = field(default_factory=list)
 
     def check(self, usage: Usage | None, request: Mapping[str, Any], *, model: str, at: float) -> CacheBroken | None:
-        """Take one response.
+        """Check one response.
 
         Args:
-            usage: None is skipped: nothing is known.
-            request: What was sent.
-            at: When the request was sent, in seconds on any steady clock. After a pause longer than the lifetime of
-                an entry a miss is expected.
+            usage: None if nothing is known; the response is then skipped.
+            request: The request as sent.
+            at: When the request was sent, in seconds on any steady clock. After a pause longer than an entry lives, a
+                miss is
+            expected.
         """
         if usage is None:
             return None
@@ -96,7 +97,7 @@ def _is_break(expected: int, read: int) -> bool:
 
 
 def _digest_parts(request: Mapping[str, Any], model: str) -> Iterator[tuple[str, str]]:
-    """Yield what stands in front of the messages: names for people, and what tells two versions apart."""
+    """Yield each part in front of the messages: its name for people, and a hash."""
     yield "system", _digest(_strip_marks(request["system"]))
     yield "model", model
     yield "settings", _digest([request.get("thinking"), request.get("output_config")])
@@ -120,14 +121,14 @@ Block = dict[str, Any]
 Message = dict[str, Any]
 
 LOOK_BACK_BLOCKS = 20
-"""How far the cache looks back from a marker, the marked block included. Source: prompt-caching docs, 2026-08."""
+"""How many blocks the cache looks back from a marker, the marked block included (prompt-caching docs, 2026-08)."""
 
 
 class History:
-    """The messages of one session.
+    """The messages of one session. Mutable: grows at its end.
 
     Args:
-        messages: What the conversation begins with.
+        messages: The beginning of the conversation.
     """
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
@@ -136,7 +137,7 @@ class History:
         self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
         self._cached_messages = self._cached_blocks = 0
         self.task_at = 0
-        """Where the message stands that the leg began with."""
+        """Index of the message that the leg began with."""
 
     def begin_task(self) -> None:
         """Note that the next message begins a leg."""
@@ -148,7 +149,7 @@ class History:
         return self._messages
 
     def estimate_tokens(self) -> int:
-        """Estimate what all messages take, as `relay.session.gauge` does; 0 when there are none."""
+        """Estimate the tokens of all messages, as `relay.session.gauge` does."""
         return sum(estimate_block(block) for message in self._messages for block in message["content"])
 
     @property
@@ -158,13 +159,13 @@ class History:
 
     @property
     def ends_in_notice(self) -> bool:
-        """Whether a ``system`` message stands last: only an answer, or another of its kind, may follow it."""
+        """Whether a ``system`` message stands last: only an answer or another ``system`` message may follow it."""
         return bool(self._messages) and self._messages[-1]["role"] == "system"
 
     def say(self, text: str) -> None:
-        """Append something that relay says to the model.
+        """Append a message from relay to the model.
 
-        It is a message of its own even behind another of the user's: what has been sent is never extended.
+        It is a message of its own even behind another of the user's: a message that was sent is never extended.
         """
         role = "system" if self.ends_in_notice else "user"
         self._messages.append({"role": role, "content": [{"type": "text", "text": _make_sendable(text)}]})
@@ -173,18 +174,18 @@ class History:
         """Append a notice after tool results.
 
         Args:
-            as_system: Whether the model takes ``system`` messages in mid-conversation; else it is user text.
+            as_system: Whether the model accepts ``system`` messages in mid-conversation; else the notice is user text.
         """
         block: Block = {"type": "text", "text": _make_sendable(text)}
         if as_system:
             self._messages.append({"role": "system", "content": [block]})
         elif self._messages[-1]["role"] == "user":
-            self._messages[-1]["content"].append(block)  # not yet sent: still the same turn
+            self._messages[-1]["content"].append(block)  # not sent yet, so it is still the same turn
         else:
             self._messages.append({"role": "user", "content": [block]})
 
     def demote_notice(self) -> None:
-        """Make the ``system`` message that stands last text of the user's: it was refused, and nobody has seen it."""
+        """Turn the ``system`` message at the end into user text: the endpoint refused it, so no model has seen it."""
         *_, before, notice = self._messages
         if before["role"] == "user":
             before["content"].extend(notice["content"])
@@ -193,7 +194,7 @@ class History:
             notice["role"] = "user"
 
     def add_answer(self, content: Iterable[Block]) -> None:
-        """Append what the model answered, blocks untouched; an answer without any is no message."""
+        """Append the model's answer, blocks untouched; an answer without blocks is no message."""
         blocks = list(content)
         if blocks:
             self._messages.append({"role": "assistant", "content": blocks})
@@ -211,12 +212,13 @@ class History:
     def render(self, ttl: Mapping[str, str], *, marks_last: bool = False) -> list[Message]:
         """Return the messages for a request.
 
-        The endpoint marks the last block by itself. Where more blocks than its look-back were added since the last
-        request, one more marker goes within reach of what was cached then.
+        The endpoint marks the last block by itself. If more blocks than its look-back were added since the last
+        request, relay
+        sets one more marker within reach of what was cached then.
 
         Args:
             ttl: The ``ttl`` field of this session's cache markers; empty for the default.
-            marks_last: The endpoint does not mark the last block: that is done here.
+            marks_last: Whether relay marks the last block, because the endpoint does not.
         """
         control = {"type": "ephemeral", **ttl}
         total = self._count_blocks()
@@ -227,16 +229,16 @@ class History:
         return _mark(messages, reach, control)
 
     def note_cached(self) -> None:
-        """Remember that everything up to here was in a request that was answered."""
+        """Note that a request with all messages so far was answered."""
         self._cached_messages, self._cached_blocks = len(self._messages), self._count_blocks()
 
     def _count_blocks(self) -> int:
-        """Count the blocks of all messages; what was sent does not change, and is not counted again."""
+        """Count the blocks of all messages. Sent messages do not change and are not counted again."""
         return self._cached_blocks + sum(len(message["content"]) for message in self._messages[self._cached_messages :])
 
 
 def estimate_block(block: Block) -> int:
-    """Estimate the tokens of a block: its text where it has one, else its JSON."""
+    """Estimate the tokens of a block by its text, else by its JSON."""
     text = block.get("text") or block.get("content")
     if isinstance(text, str):
         return estimate_tokens(text)
@@ -244,7 +246,7 @@ def estimate_block(block: Block) -> int:
 
 
 def _make_sendable(text: str) -> str:
-    """Return text as the endpoint takes it: not blank, and without halves of characters (from odd file names)."""
+    """Return text that the endpoint accepts: not blank, and without lone surrogates (from odd file names)."""
     return text.encode(errors="replace").decode() if text.strip() else "(no output)"
 
 
@@ -265,16 +267,16 @@ def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -
 
 
 DEFAULT_OUTPUT_TOKENS = 32_000
-"""First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
+"""First output limit of a request. A cut answer is asked for again with the model's own limit."""
 LEAST_READY_S = 0.03
-"""A model that took less for its last answer leaves no time to make a command's sandbox."""
+"""If the model's last answer took less, there is no time to prepare a command's sandbox while it answers."""
 LEAST_BELIEVED = 1 / 3
-"""Of relay's own count of a prompt: an endpoint that reports less has not counted all of it. Estimates by size are
-never that far off."""
+"""Share of relay's own count of a prompt: an endpoint that reports less has not counted all of it. Estimates by size
+are never that far off."""
 
 
 class ContextWindow:
-    """A history, its gauge and the way to the endpoint."""
+    """A history, its gauge and the way to the endpoint. Mutable: all three change with each turn."""
 
     def __init__(self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo) -> None:
         self.spec = spec
@@ -284,13 +286,13 @@ class ContextWindow:
         self.turn = 0
         self._answered_s = 0.0
         self._doubted = False
-        self._others: dict[str, Price | None] = {}  # unasked ones that answered
+        self._others: dict[str, Price | None] = {}  # models that answered in place of the session's
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens
         self.begin(History())
 
     def begin(self, history: History) -> None:
-        """Go on with this history: to the endpoint a new conversation, of which nothing is measured yet."""
+        """Go on with this history. For the endpoint it is a new conversation, so nothing of it is measured yet."""
         self.history = history
         self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
         gauge = open_gauge(
@@ -307,13 +309,13 @@ class ContextWindow:
             self.gauge = self.gauge.append(tokens)
 
     def raise_output_limit(self) -> bool:
-        """Allow answers as long as the model can give; False when they were allowed already."""
+        """Allow answers as long as the model can give; return False if that was allowed already."""
         raised = self.max_output_tokens < self._model.max_output_tokens
         self.max_output_tokens = self._model.max_output_tokens
         return raised
 
     def ask(self) -> Answer | SessionOutcome:
-        """Send the conversation until there is an answer or no point in trying again."""
+        """Send the conversation until there is an answer, or no point in trying again."""
         self.turn += 1
         policy = RetryPolicy(max_wait_s=self._connection.max_wait_s)
         while True:
@@ -347,20 +349,20 @@ class ContextWindow:
             self.spec.sandbox.make_ready()
 
     def check_budget(self) -> SessionOutcome | None:
-        """Say why the next request must not be sent; None when it may.
+        """Return how the session ends because of a cap; None if the next request may be sent.
 
-        Where the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
+        If the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
         """
         fit = fit_answer(self.spec.check_budget, self.gauge.least_tokens, self.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens if isinstance(fit, str) else fit
         return SessionOutcome(end=SessionEnd.BUDGET, detail=fit) if isinstance(fit, str) else None
 
     def check_longest(self) -> str | None:
-        """Say why a request for the longest answer must not be sent; None when it may."""
+        """Return why a request for the longest answer must not be sent; None if it may."""
         return self.spec.check_budget(self.gauge.least_tokens, self.max_output_tokens)
 
     def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
-        """Leave out what the endpoint refuses and relay can do without; False where there is nothing of the kind."""
+        """Leave out a part that the endpoint refuses and relay can do without; return False if there is none."""
         part = self._connection.dialect.learn(fault, request)
         if part is None:
             return False
@@ -370,7 +372,7 @@ class ContextWindow:
         return True
 
     def _refuse_first(self, fault: Fault) -> SessionOutcome | None:
-        """Return how a session ends whose first request is refused as it is: a fresh one would send the same."""
+        """Return how a session ends whose first request is refused: a fresh session would send the same."""
         if self.turn > 1 or fault.kind not in {FaultKind.OVERFLOW, FaultKind.REQUEST}:
             return None
         size = f"the first prompt of a session has about {self.gauge.least_tokens:,} tokens: "
@@ -401,13 +403,13 @@ class ContextWindow:
         return request
 
     def _charge(self, fault: Fault, duration_s: float) -> None:
-        """Account for a request that gave no answer, where the endpoint may have worked on it."""
+        """Account for a request without an answer, if the endpoint may have worked on it."""
         if fault.usage is not None or fault.may_be_billed:
             spent = self._settle(self.spec.model, fault.usage, least_output=1)
             self._emit(self.spec.model, spent, "cut" if fault.usage else "lost", duration_s)
 
     def _settle(self, model: str, said: Usage | None, *, least_output: int) -> Spent:
-        """Return what the request that was just sent counts as."""
+        """Return what the last request counts as."""
         return charge_request(
             said,
             self._find_price(model),
@@ -417,7 +419,7 @@ class ContextWindow:
         )
 
     def _account(self, answer: Answer, duration_s: float) -> None:
-        """Measure and observe an answer before anything of it is used."""
+        """Measure and observe an answer before its content is used."""
         self._look_at_model(answer.model)
         seen = sum(map(_estimate_seen, answer.content))
         least = max(int(LEAST_BELIEVED * seen), bool(answer.content))
@@ -427,7 +429,7 @@ class ContextWindow:
         self._emit(answer.model, spent, answer.stop_reason, duration_s, streamed=answer.streamed)
 
     def _measure(self, answer: Answer, counted: Usage, seen_tokens: int) -> None:
-        """Tell the gauge of an answer: what the endpoint said of it that is believed, else what relay sees."""
+        """Update the gauge by the endpoint's numbers as far as they are plausible, else by relay's estimates."""
         said = answer.usage
         if said is None or not said.prompt_tokens:
             self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
@@ -441,7 +443,7 @@ class ContextWindow:
         self.gauge = self.gauge.measure(Usage(input_tokens=prompt, output_tokens=output))
 
     def _doubt(self, prompt_tokens: int) -> None:
-        """Say once that the endpoint's count of a prompt is not believed."""
+        """Warn once that the endpoint's count of a prompt is not plausible."""
         if not self._doubted:
             words = (
                 f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
@@ -451,7 +453,7 @@ class ContextWindow:
         self._doubted = True
 
     def _look_at_model(self, model: str) -> None:
-        """Say once that another model answers than the one that was asked; its price is the one that counts."""
+        """Warn once per model if another model answers than the one asked; the answering model's price counts."""
         if model in self._others or not model or normalize_model(model) == normalize_model(self.spec.model):
             return
         self._others[model] = self.spec.find_price(model)
@@ -467,7 +469,6 @@ class ContextWindow:
             self._connection.observe(broken)
 
     def _find_price(self, model: str) -> Price | None:
-        """Return the price of the model that answers."""
         return self._others.get(model) or self.spec.price
 
     def _emit(self, model: str, spent: Spent, stop_reason: str, duration_s: float, *, streamed: bool = True) -> None:
@@ -495,7 +496,7 @@ class ContextWindow:
 
 
 def _estimate_seen(block: Mapping[str, Any]) -> int:
-    """Estimate what a block of an answer adds to the next prompt; what is not shown of it counts as nothing."""
+    """Estimate what a block of an answer adds to the next prompt; content that is not shown counts as nothing."""
     if block.get("type") == "tool_use":
         return estimate_tokens(json.dumps(block["input"], default=str))
     text = block.get("text") or block.get("thinking")

@@ -52,7 +52,7 @@ from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResul
 MAX_CUT_ANSWERS = 2
 """Answers in a row that may be cut at the model's own output limit before the session ends."""
 MAX_IDLE_ANSWERS = 3
-"""Answers in a row that may do nothing: empty ones, pauses, a stop for tools without a call."""
+"""Answers in a row that may do nothing: empty answers, pauses, a stop for tools without a call."""
 
 _EMPTY = "relay: your answer was empty. Go on with your task, or end your turn with a last line of text."
 _PAUSED = "relay: your turn was paused. Go on where you stopped."
@@ -61,7 +61,7 @@ _CUT = "Not executed: the answer was cut at the output limit. Write long files i
 
 
 Shorten = Callable[[ContextWindow], tuple[str, bool] | SessionOutcome]
-"""Called at the reset line. Shortens the history that is sent from there on; returns a message for the user, and False
+"""Called at the reset line. Shortens the history that is sent from then on; returns a message for the user, and False
 if nothing could be shortened and the session has to hand over. Or returns how the session ends."""
 
 
@@ -69,12 +69,12 @@ if nothing could be shortened and the session has to hand over. Or returns how t
 class ApiRunner:
     """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`.
 
-    Mutable: remembers the models it asked for, and the conversation of the leg before where a strategy continues it.
+    Mutable: remembers the models it asked for, and the last leg's conversation where a strategy continues it.
     """
 
     connection: ApiConnection
     find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
-    """What the user's settings say of a model; it counts more than what the endpoint says."""
+    """The user's settings for a model; they take precedence over what the endpoint says."""
     strategy: str = "reset"
     """``reset``; or ``none``, ``compact`` or ``prune``: one conversation goes on from leg to leg."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class ApiRunner:
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
-        """Return a fresh session, or the open one where the strategy continues it; nothing is sent yet."""
+        """Return a fresh session, or the open one if the strategy continues it; nothing is sent yet."""
         spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
         conversation = self._find_kept(spec) or self._open(spec)
         yield conversation
@@ -123,10 +123,10 @@ class ApiRunner:
 
 
 class Conversation:
-    """One session; a `relay.runners.base.Session`.
+    """One session; a `relay.runners.base.Session`. Mutable.
 
     Args:
-        shorten: Goes on at the reset line; None hands over there, which is what relay does.
+        shorten: Shortens the history at the reset line; None hands over there, which is what relay does.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Conversation:
         self.go_on_for(spec)
 
     def go_on_for(self, spec: SessionSpec) -> None:
-        """Serve a leg in this conversation, whatever was said in it before; system and tools must be the same."""
+        """Serve a further leg in this conversation; system and tools must be the same."""
         self._context.spec = spec
         self._context.history.begin_task()
         self._stuck = LoopDetector()
@@ -149,9 +149,9 @@ class Conversation:
         self._first_turn = self._context.turn
 
     def advance(self, message: str) -> SessionOutcome:
-        """Say something to the model and work until it stops or must be stopped."""
+        """Send a message to the model and work until the model stops or must be stopped."""
         if self._context.history.ends_in_notice:
-            return self._stop_idle()  # a message may not follow a notice that was never answered
+            return self._stop_idle()  # no message may follow an unanswered notice
         self._say(message)
         outcome = None
         while outcome is None:
@@ -177,7 +177,7 @@ class Conversation:
         return self._context.check_budget()
 
     def _check_size(self) -> SessionOutcome | None:
-        """Stop a session whose first prompt is over the hard line, and one that has gone on for too long."""
+        """End a session whose first prompt is over the hard line, or that has had too many turns."""
         gauge, turns = self._context.gauge, self._context.turn - self._first_turn
         if turns >= self._context.spec.max_turns:
             return end_by_turns(turns)
@@ -209,7 +209,7 @@ class Conversation:
         return None
 
     def _handle(self, answer: Answer) -> SessionOutcome | None:
-        """Act on a complete answer; None means: go on."""
+        """Act on a complete answer; return None to go on."""
         if answer.stop_reason == "max_tokens":
             return self._handle_cut(answer)
         self._cut_answers = 0
@@ -233,7 +233,7 @@ class Conversation:
 
     def _finish(self, answer: Answer) -> SessionOutcome | None:
         if not answer.content:
-            # Known to happen right after tool results; a new message helps, the same request again does not.
+            # Known to happen right after tool results. A new message helps; the same request again does not.
             ended = self._go_on(answer, _EMPTY)
             return ended and SessionOutcome(end=SessionEnd.FINISHED, detail=ended.detail)
         self._idle_answers = 0
@@ -255,10 +255,10 @@ class Conversation:
         return SessionOutcome(end=SessionEnd.STUCK, detail=f"{self._idle_answers} answers in a row did nothing")
 
     def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
-        """Ask again with more room once; after that keep what is whole, run nothing and say so."""
+        """Ask again with more room once. After that keep the whole blocks, run nothing, and tell the model."""
         if self._context.allowed_tokens < self._context.max_output_tokens:
             words = f"an answer was cut at {self._context.allowed_tokens:,} tokens, the most that the caps leave"
-            why = self._context.check_longest()  # and what would be enough is known
+            why = self._context.check_longest()  # so that the cap knows what would be enough
             return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}", text=answer.text)
         if self._context.raise_output_limit():
             limit = self._context.max_output_tokens
@@ -276,7 +276,7 @@ class Conversation:
         return None
 
     def _answer_unrun(self, answer: Answer, words: str) -> bool:
-        """Answer calls that are not run, because every call must be answered; False when there are none."""
+        """Answer calls that relay does not run: the API requires a result for each. Return False if there are none."""
         ids = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
         if ids:
             self._add_results([(call_id, ToolResult(text=words, is_error=True)) for call_id in ids])
@@ -318,7 +318,7 @@ class Conversation:
     def _say(self, text: str) -> None:
         self._context.history.say(text)
         self._context.append(text)
-        if self._context.turn > self._first_turn:  # what a leg begins with is told when it begins
+        if self._context.turn > self._first_turn:  # the first message of a leg is reported when the leg begins
             self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _notify(self, text: str) -> None:
@@ -332,9 +332,9 @@ class Conversation:
         self._context.append(*(result.text for _, result in results))
 
     def _look_at_gauge(self) -> SessionOutcome | None:
-        """After tool results: the hard line stops, the soft line is told once."""
+        """Stop at the hard line; tell the model once at the soft line."""
         if self._shorten is not None:
-            return None  # room is made before the next request
+            return None  # the history is shortened before the next request
         gauge = self._context.gauge
         if gauge.zone is Zone.HARD:
             return self._cross_hard_line()
@@ -362,15 +362,15 @@ class Conversation:
 
 
 KEPT_TURNS_SHARE = 0.2
-"""Of the reset line, for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
+"""Share of the reset line kept for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
 KEPT_RESULTS_SHARE = 0.4
-"""Of the reset line, for the newest tool results when old ones are cleared: OpenCode protects 40k."""
+"""Share of the reset line kept for the newest tool results when old ones are cleared: OpenCode protects 40k."""
 LEAST_FREED_SHARE = 0.2
-"""Of the reset line, that clearing must free to be worth a new cache: OpenCode's 20k."""
+"""Share of the reset line that clearing must free to be worth a new cache: OpenCode's 20k."""
 SUMMARY_CHARS = 16_000
-"""Most of a summary that is kept; Cline's 4,096 tokens."""
+"""Longest summary that is kept; Cline's is 4,096 tokens."""
 SHORT_RESPITE = 3
-"""Requests between two compactions that are too few; after as many such compactions in a row it is given up."""
+"""So few requests between two compactions are too few; after as many such compactions in a row, relay gives up."""
 CLEARED = "[old tool result cleared to save context; call the tool again if you need it]"
 
 _CLEARED_TOKENS = estimate_tokens(CLEARED)
@@ -380,7 +380,7 @@ _WHOLE_WINDOW = parse_reset_at("100%")
 
 
 def prune(context: ContextWindow) -> tuple[str, bool]:
-    """Clear old tool results where that frees enough to be worth a new cache."""
+    """Clear old tool results if that frees enough to be worth a new cache."""
     before = context.gauge
     keep_tokens = int(KEPT_RESULTS_SHARE * before.soft_tokens)
     history, freed = clear_results(context.history.messages, keep_tokens=keep_tokens)
@@ -393,7 +393,7 @@ def prune(context: ContextWindow) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Compaction:
-    """Replaces what was said by a summary of it. Mutable: counts the summaries that did not help for long."""
+    """Replaces the conversation by a summary of it. Mutable: counts the summaries that did not help for long."""
 
     _asked_at: int = 0
     _thrashed: int = 0
@@ -417,7 +417,7 @@ class _Compaction:
 
 
 def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
-    """Ask behind the whole conversation, which is read from the cache; the question is no part of what follows."""
+    """Ask for a summary at the end of the whole, cached conversation; the question itself is dropped afterwards."""
     if outcome := context.check_budget():
         return outcome
     context.history.say(render_summary_request())
@@ -426,13 +426,13 @@ def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
 
 
 def compact(messages: Sequence[Message], task_at: int, summary: str, *, keep_tokens: int) -> History:
-    """Begin a conversation with the task, a summary and the last turns of an old one.
+    """Begin a conversation with the task, a summary and the last turns of the old one.
 
-    A turn is an answer and everything up to the next one, so a call is never cut from its result. The last turn is
-    kept whatever its size, because the model has not seen its results yet.
+    A turn is an answer and everything up to the next one, so a call is never cut from its result. The last turn is kept
+    whatever its size, because the model has not seen its results yet.
 
     Args:
-        task_at: Index of the message that the leg began with; what came before it is not kept.
+        task_at: Index of the message that the leg began with; older messages are dropped.
         keep_tokens: Most of the turns before the last, by estimate.
     """
     starts = [at for at, message in enumerate(messages) if at > task_at and message["role"] == "assistant"]
@@ -451,7 +451,8 @@ def clear_results(messages: Sequence[Message], *, keep_tokens: int) -> tuple[His
     """Clear old tool results.
 
     Args:
-        keep_tokens: Of the newest results, by estimate; those that the model has not seen yet stay in any case.
+        keep_tokens: How many tokens of the newest results stay, by estimate. Results the model has not seen yet always
+            stay.
 
     Returns:
         The conversation without them, and about how many tokens that saves.
