@@ -1,27 +1,29 @@
-"""The one error boundary: whatever a command raises becomes words on standard error and an exit code.
+"""The one error boundary: turns whatever a command raises into words on standard error and an exit code.
 
 ======================================  ====  ==========================================================
 raised                                  exit  shown
 ======================================  ====  ==========================================================
 `RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``; with
                                               ``--json`` the same as one JSON document
-the disk is full, not ours to write     1     the same, in the system's words
+full disk, no permission                1     the same, in the system's words
 click's usage errors                    2     usage line and what is allowed
 Ctrl-C, `Interrupted`                   130   one line: the next run resumes
 a closed pipe                           1     nothing
-anything else                           3     that it is a bug, and a log file ready to paste
+anything else                           3     that relay has a bug, and a log file ready to paste
 ======================================  ====  ==========================================================
 """
 
 import errno
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from relay import __version__
 from relay.base.errors import ConfigError, ExitCode, RelayError
 from relay.base.hints import AT_ROOT, RUN, Caller
 from relay.base.interrupts import Interrupted
@@ -30,13 +32,14 @@ from relay.cli.screen import JSON_VERSION, complain
 if TYPE_CHECKING:
     from relay.setup.place import Place
 
+
 _ENVIRONMENT_ERRNOS = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE
 })  # fmt: skip
 
 
 class Asked:
-    """How relay was called: a command notes it as soon as it knows, for the words of an error."""
+    """How the user called relay, for the words of an error. Mutable: the command notes it."""
 
     def __init__(self) -> None:
         self.caller = AT_ROOT
@@ -179,7 +182,6 @@ def _say_system(error: OSError) -> int:
 
 def _say_bug(error: Exception, argv: list[str]) -> int:
     from relay.base.redaction import redact_for_strangers
-    from relay.cli.buglog import save_bug_report
 
     words = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
     _say_block("Error", redact_for_strangers(f"relay failed, and it is relay's fault: {words}", os.environ))
@@ -206,3 +208,54 @@ def _close_pipe() -> int:
     finally:
         os.close(null)
     return ExitCode.USER
+
+
+def save_bug_report(error: Exception, argv: list[str], environ: Mapping[str, str]) -> Path | None:
+    """Write a bug report for a maintainer: command line, versions and the traceback, without the values of variables.
+
+    It leaves out the environment, and replaces keys and the values of variables that look like secrets.
+
+    Returns:
+        The file, in the user's state directory or else in the temporary one; None if neither can be written.
+    """
+    import tempfile
+
+    from relay.base.redaction import redact_for_strangers
+
+    text = redact_for_strangers(_render_bug_report(error, argv), environ)
+    for folder in (_find_state_dir(environ), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            handle, name = tempfile.mkstemp(prefix=f"relay-bug-{stamp}-", suffix=".log", dir=folder)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return Path(name)
+        except OSError:
+            continue
+    return None
+
+
+def _render_bug_report(error: Exception, argv: list[str]) -> str:
+    import platform
+    import traceback
+
+    frames = "".join(traceback.format_exception(error, limit=-50))
+    return (
+        f"relay {__version__} bug report\n\n"
+        f"command:  {' '.join(['relay', *argv])}\n"
+        f"time:     {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
+        f"python:   {platform.python_version()} ({sys.implementation.name})\n"
+        f"platform: {platform.platform()}\n\n"
+        f"{frames}"
+    )
+
+
+def _find_state_dir(environ: Mapping[str, str]) -> Path:
+    """Return ``$XDG_STATE_HOME/relay``, else ``~/.local/state/relay``, else the temporary directory."""
+    import tempfile
+
+    state, home = Path(environ.get("XDG_STATE_HOME", "")), Path(environ.get("HOME", ""))
+    if state.is_absolute():
+        return state / "relay"
+    return home / ".local/state/relay" if home.is_absolute() else Path(tempfile.gettempdir())

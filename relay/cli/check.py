@@ -1,4 +1,4 @@
-"""`relay check`: what is wrong with a plan, and what each phase will roughly take."""
+"""`relay check`: find mistakes in a plan and estimate each phase."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from relay.session.prices import Price
 
 ASSUMED_WINDOW_TOKENS = 200_000
-"""For a model that neither the settings nor the table know: the smallest window of any of them."""
+"""Window of a model that neither the settings nor relay's table know: the smallest window in the table."""
 _TITLE_CHARS = 44
 _NARROW = 60
-"""Columns that the table of sizes has at least."""
+"""Least width of the table of sizes, in columns."""
 _FIGURE_CHARS = len("  10/10  about 100k, ~$100.00")
 _SHOWN_CHARS = 260
 _PATH_CHARS = 60
@@ -40,64 +40,64 @@ _SIDE_BY_SIDE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """What is wrong, and where."""
+    """A mistake, and its place."""
 
     path: str
-    """Empty when it is no file's fault."""
+    """Empty if no file is at fault."""
     line: int
-    """1-based; 0 when it concerns the whole file."""
+    """1-based; 0 for the whole file."""
     message: str
     warning: bool = False
     hint: str = ""
-    """What to do about it; may be empty."""
+    """The remedy; may be empty."""
 
     @property
     def where(self) -> str:
-        """``path:line: `` with what is known of it."""
+        """``path:line: ``, without unknown parts."""
         path = f"{self.path}:{self.line}" if self.line else self.path
         return f"{path}: " if path else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A plan and everything found out about it."""
+    """A plan with the results of the check."""
 
     place: Place
     plan: "Plan | None"
-    """None when it could not be parsed."""
+    """None if the plan could not be parsed."""
     remarks: tuple[Remark, ...]
     sizes: "tuple[PhaseSize, ...]" = ()
-    """One for each phase; empty where the settings do not hold."""
+    """One size per phase; empty if the settings are invalid."""
     price: "Price | None" = None
-    """None when the model's price is unknown."""
+    """None if the model's price is unknown."""
     runners: tuple[str, ...] = ()
-    """One for each phase, in the same way."""
+    """One runner per phase; empty if the settings are invalid."""
     waves: "Waves | None" = None
-    """Which open phases can be side by side, weighed by their sizes; in the same way."""
+    """The open phases that can run side by side, weighed by their sizes; None if the settings are invalid."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 when anything but warnings was found."""
+        """1 if there is an error, not only warnings."""
         errors = any(not remark.warning for remark in self.remarks)
         return ExitCode.USER if errors else ExitCode.DONE
 
 
-@click.command("check", short_help="Say what is wrong with a plan, and what each phase will take.")
-@click.argument("plan", required=False, help="The plan file; from the settings (PLAN.md) when left out.")
-@click.option("--fix", is_flag=True, help="Put a box below each heading of work, and a phase above each <task>.")
+@click.command("check", short_help="Check a plan for mistakes and estimate each phase.")
+@click.argument("plan", required=False, help="Plan file; default: that of the settings (PLAN.md).")
+@click.option("--fix", is_flag=True, help="Add a checkbox below each heading of work, and a phase above each <task>.")
 @json_option
 def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
-    """Say what is wrong with a plan, and roughly what each phase will take.
+    """Check a plan for mistakes, and estimate the size and cost of each phase.
 
-    Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
-    sizes are estimates: see `relay/run/planning/submission.py` for the formula. --fix puts lines in where work of the
-    plan holds no box, and changes no line that is there.
+    relay prints each mistake with its line (PLAN.md:12), what it found and what is allowed. Warnings do not fail the
+    check. `relay/run/planning/submission.py` has the formula of the estimates. --fix adds lines where work has no
+    checkbox, and changes no existing line.
     """
     place = note_place(plan, needs_repo=False)
     if fix:
         count_added = save_boxes(place)
         if not as_json:
-            say(f"{place.plan_name}: {count(count_added, 'line')} put in")
+            say(f"{place.plan_name}: {count(count_added, 'line')} added")
     checked = check_file(place, os.environ)
     if as_json:
         say_document(render_json(checked))
@@ -107,7 +107,7 @@ def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
 
 
 def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
-    """Parse, check and size a plan; whatever is wrong with it or with the settings becomes a remark.
+    """Parse, check and size a plan. A mistake in the plan or in the settings becomes a remark.
 
     Raises:
         PlanError: There is no such file.
@@ -149,7 +149,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
 
 
 def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]) -> Iterator[Remark]:
-    """Yield the phases that wish for a runner that there is not, and those whose runner is missing on this machine."""
+    """Yield a remark for each phase whose runner is unknown, and a warning for each runner missing on this machine."""
     from relay.runners.registry import check_runners, list_runners
 
     known, wished = list_runners(settings), dict[str, int]()
@@ -167,10 +167,10 @@ def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Ma
 
 
 def save_boxes(place: Place) -> int:
-    """Put boxes into the plan's file where its work has none; return how many lines were put in.
+    """Add checkboxes to the plan's file where its work has none; return the number of new lines.
 
     Raises:
-        PlanError: There is no such file, or what it says cannot be read.
+        PlanError: There is no such file, or it cannot be read.
         LockedError: Another relay is at work there.
     """
     from contextlib import nullcontext
@@ -203,7 +203,10 @@ def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
 
 
 def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
-    """Yield the phases that a run refuses for what git ignores, unless one of their items may let it in."""
+    """Yield a warning for each phase that a run refuses because git ignores its files.
+
+    A phase with an item about ``.gitignore`` may change that, and gets none.
+    """
     from relay.git.names import list_paths
     from relay.git.status import find_unwelcome
     from relay.plan.model import Violation
@@ -247,7 +250,7 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
 
 
 def find_line_tokens(settings: "Settings") -> int:
-    """Return the reset line of the configured model without asking an endpoint."""
+    """Return the reset line of the configured model, without asking an endpoint."""
     from relay.session.gauge import open_gauge
     from relay.session.prices import find_limits
 
@@ -258,14 +261,14 @@ def find_line_tokens(settings: "Settings") -> int:
 
 
 def _count_rules(root: Path) -> int:
-    """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
+    """Return the size of the root's AGENTS.md, within the rules budget; the estimate leaves nested files out."""
     from relay.run.planning.submission import iter_sizes
 
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
 
 def render_json(checked: Checked) -> dict[str, object]:
-    """Return the plan and its violations as JSON has them."""
+    """Return the plan and its violations as JSON."""
     phases = checked.plan.phases if checked.plan else ()
     return {
         "phases": [_render_phase(phase) for phase in phases],
@@ -275,7 +278,7 @@ def render_json(checked: Checked) -> dict[str, object]:
 
 
 def _render_waves(waves: "Waves") -> dict[str, object]:
-    """``time`` is what one after the other would take as 1, with ``jobs`` side by side."""
+    """Return the waves as JSON; ``time`` is that of ``jobs`` side by side, relative to one after the other."""
     return {
         "waves": [list(wave) for wave in waves.waves],
         "longest": list(waves.longest),
@@ -302,7 +305,7 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
 
 
 def show_checked(checked: Checked) -> None:
-    """Print violations, sizes and the verdict."""
+    """Print mistakes, sizes and the verdict."""
     for found in checked.remarks:
         word = "warning: " if found.warning else ""
         say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
@@ -320,7 +323,7 @@ def show_checked(checked: Checked) -> None:
 
 
 def _propose(checked: Checked) -> None:
-    """Name the repository's own test command where an open phase has no gate."""
+    """Propose the repository's own test command if an open phase has no gate."""
     if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
         return
     from relay.gate.proposal import find_test_command
@@ -349,7 +352,7 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
 
 
 def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
-    """Say what could run side by side; nothing where all phases wait for one another anyway."""
+    """Print which phases can run side by side; nothing if each phase waits for the one before it."""
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
     if waves.widest >= _SIDE_BY_SIDE:

@@ -1,42 +1,49 @@
-"""`relay doctor`: what is there, what is missing, and what to do about it."""
+"""`relay doctor`, `relay agents` and `relay notify`: check this machine, the agents on it, and notifications."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from relay.base.errors import ExitCode
-from relay.base.hints import Caller
-from relay.cli.completion import offer_models, offer_runners
-from relay.cli.options import json_option
+from relay.base.errors import ConfigError, ExitCode
+from relay.base.hints import AT_ROOT, Caller
+from relay.cli.boundary import note_place
+from relay.cli.options import json_option, offer_models, offer_runners
 from relay.cli.screen import complain, say, say_document
 from relay.setup.doctor import Report
+from relay.setup.place import find_settings
 from relay.setup.preconditions import Finding, State
+
+if TYPE_CHECKING:
+    from relay.config import Settings
+    from relay.setup.preconditions import Finding
+    from relay.setup.trials import AgentFound
+
 
 _MARKS = {State.OK: "ok", State.MISSING: "PROBLEM", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
 
 
-@click.command("doctor", short_help="Show what relay finds here and what is missing.")
+@click.command("doctor", short_help="Check this machine and say what is missing.")
 @click.option(
     "--model",
     metavar="ID",
     shell_complete=offer_models,
-    help="Try this model instead, with two or three small requests, which cost.",
+    help="Try this model instead, with two or three small paid requests.",
 )
-@click.option("--runner", metavar="NAME", shell_complete=offer_runners, help="Who would run the sessions.")
-@click.option("--settings", "with_settings", is_flag=True, help="Show each setting too, and where it comes from.")
+@click.option("--runner", metavar="NAME", shell_complete=offer_runners, help="Check for this runner of sessions.")
+@click.option("--settings", "with_settings", is_flag=True, help="Also show each setting and where it comes from.")
 @json_option
 def command(*, model: str | None, runner: str | None, with_settings: bool, as_json: bool) -> int:
-    """Show what relay finds here and what is missing: git, identity, key, model, sandbox, rules.
+    """Check what relay needs: git, identity, key, model, sandbox, rules.
 
-    What is missing stands first, then what is doubtful, then what is there. The sandbox is judged by what it really
-    refuses: acts that it must refuse, or allow, have just been tried. The key itself is never shown. Exit status 1
-    when something that `relay run` needs is missing.
+    Missing things come first, then warnings, then the rest. To check the sandbox, relay tries acts that it must refuse
+    and acts that it must allow. It never shows the key. Exit status 1 if something that `relay run` needs is missing.
 
-    With --model it tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and says
-    what was used. It prints the model's table for your settings. That is a paid request; what it costs is said first.
+    With --model relay tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and
+    reports usage. It names the price first, and prints the model's table for your settings.
     """
     if model is not None:
         return _try_model({"model": model, "runner": runner}, as_json=as_json)
@@ -75,7 +82,7 @@ def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
 
 
 def show_report(report: Report, *, with_settings: bool) -> None:
-    """Print the report, one finding per line."""
+    """Print the findings, then the settings, then the verdict."""
     for finding in report.findings:
         show_finding(finding, report.caller.write(finding.hint))
     if with_settings and report.settings:
@@ -90,7 +97,7 @@ def show_report(report: Report, *, with_settings: bool) -> None:
 
 
 def show_finding(finding: Finding, hint: str) -> None:
-    """Print a finding, with what to do about it."""
+    """Print a finding, its details and its hint."""
     say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
     for detail in finding.details if finding.state is not State.OK else ():
         say(f"{'':<21}{detail}", style="dim")
@@ -100,7 +107,7 @@ def show_finding(finding: Finding, hint: str) -> None:
 
 
 def render_check(finding: Finding, caller: Caller) -> dict[str, object]:
-    """Return a finding as JSON has it."""
+    """Return a finding as JSON."""
     return {
         "name": finding.name,
         "state": finding.state.value,
@@ -111,7 +118,163 @@ def render_check(finding: Finding, caller: Caller) -> dict[str, object]:
 
 
 def render_json(report: Report) -> dict[str, object]:
-    """Return the report as JSON has it."""
+    """Return the report as JSON."""
     findings = [render_check(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
     return {"ready": not report.missing, "findings": findings, "settings": settings}
+
+
+_ALL = "all"
+_SHOWN = ("name", "title", "version", "tested", "usage", "steering", "tools", "login")
+_COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
+
+
+@click.command("agents", short_help="List the agents that can run sessions, or try them.")
+@click.option(
+    "--try",
+    "tried",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value=_ALL,
+    help="Try one agent, or all that are installed, in a sandboxed session with a scripted model; free.",
+)
+@json_option
+def agents_command(*, tried: str | None, as_json: bool) -> int:
+    """List the agents that can run sessions (--runner NAME): installed version, tested version, abilities.
+
+    Each agent runs inside relay's sandbox and never sees the key. Exit status 1 if no agent is installed; with --try,
+    if the named agent, or every agent, fails here.
+    """
+    from relay.setup.place import find_settings, get_place
+    from relay.setup.trials import examine_agents
+
+    place = get_place(plan=None, environ=os.environ, needs_repo=False)
+    settings = find_settings({}, os.environ, place.root, plan=None)
+    found = examine_agents(settings, os.environ)
+    if tried is not None:
+        return _try(found, tried, settings, as_json=as_json)
+    if as_json:
+        say_document({"agents": [_render(agent) for agent in found]})
+    else:
+        _show(found)
+    return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
+
+
+def _render(agent: "AgentFound") -> dict[str, str]:
+    profile = agent.profile
+    return {
+        "name": profile.name,
+        "title": profile.title,
+        "program": agent.program,
+        "version": agent.version,
+        "tested": profile.tested,
+        "engine": agent.engine,
+        "engine_tested": profile.engine.tested if profile.engine else "",
+        "usage": profile.usage,
+        "steering": "yes",
+        "tools": profile.tools,
+        "login": agent.login,
+        "missing": agent.missing,
+        "install": profile.package,
+    }
+
+
+def _show(found: "tuple[AgentFound, ...]") -> None:
+    head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
+    say(head, style="dim")
+    for agent in found:
+        row = _render(agent) | {"version": "-" if agent.missing else agent.version or "unknown"}
+        say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
+        if agent.missing:
+            say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.way}", style="dim")
+        elif engine := agent.profile.engine:
+            whose = "of its own" if engine.variable else "on PATH"
+            words = (
+                f"runs the {engine.program} {whose}: {agent.engine or 'version unknown'}, tested with {engine.tested}"
+            )
+            say(f"{'':<10}{words}", style="dim")
+    say()
+    say("usage: exact, counted by relay's gateway; ~ as the agent reports it. `relay agents --try NAME` is free.")
+
+
+def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
+    chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
+    if not chosen:
+        raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.profile.name for agent in found)}")
+    works, rows = False, []
+    for agent in chosen:
+        findings = _run_trial(agent, settings)
+        ready = all(finding.state is not State.MISSING for finding in findings)
+        works = works or ready
+        rows.append(
+            {"name": agent.profile.name, "ready": ready, "findings": [render_check(f, AT_ROOT) for f in findings]}
+        )
+        if not as_json:
+            _show_trial(agent, findings, ready=ready)
+    if as_json:
+        say_document({"trials": rows})
+    return ExitCode.DONE if works else ExitCode.USER
+
+
+def _run_trial(agent: "AgentFound", settings: "Settings") -> "tuple[Finding, ...]":
+    from relay.runners.registry import list_runners
+    from relay.sandbox.bwrap import find_bwrap
+    from relay.sandbox.memory import prepare_process
+    from relay.setup.trials import try_agent
+
+    prepare_process()
+    kind = list_runners(settings)[agent.profile.name]
+    return try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap())
+
+
+def try_for_use(agent: "AgentFound", settings: "Settings") -> tuple[bool, bool]:
+    """Try an agent and print the findings; return whether it can run sessions here, and whether it needs its login."""
+    findings = _run_trial(agent, settings)
+    missing = {finding.name for finding in findings if finding.state is State.MISSING}
+    uses_login = missing == {"key"} and agent.has_login
+    _show_trial(agent, findings, ready=not missing or uses_login)
+    return not missing or uses_login, uses_login
+
+
+def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:
+    profile = agent.profile
+    say(f"{profile.title} ({profile.name})", style="bold")
+    for finding in findings:
+        show_finding(finding, AT_ROOT.write(finding.hint))
+    say(f"relay run --runner {profile.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
+    say()
+
+
+_WAIT_S = 20.0
+
+
+@click.command("notify", short_help="Show whom a run notifies, or send a test message.")
+@click.option("--test", "is_test", is_flag=True, help="Send a message to each recipient and show the answers.")
+def notify_command(*, is_test: bool) -> int:
+    """Show whom a run notifies and of which events, by the `notify` setting in your own file (docs/news.md).
+
+    With --test relay sends each recipient a message, whatever events it wants, and shows the answers. Exit status 1 if
+    a recipient cannot be reached.
+    """
+    from relay.news.notifier import TRIAL, Notifier, Sender
+
+    place = note_place(needs_repo=False)
+    channels = find_settings({}, os.environ, place.root, plan=None).notify
+    if not channels:
+        raise ConfigError("runs notify nobody", hint="set `notify` in your own settings; docs/news.md has examples")
+    sender = Sender()
+    notifier = Notifier(channels, os.environ, str, sender)
+    for channel in channels:
+        if is_test:
+            notifier.tell(channel, TRIAL)
+        else:
+            say(channel.text)
+            notifier.check(channel)
+    sender.close(_WAIT_S)
+    answers = sender.take_ends()
+    for answer in answers:
+        say(f"{answer.name}: {answer.words}", style="green" if answer.reached else "red")
+    odd = notifier.take_failures()
+    for event in odd:
+        say(event.text, style="red")
+    return ExitCode.USER if odd or not all(answer.reached for answer in answers) else ExitCode.DONE

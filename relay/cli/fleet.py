@@ -1,4 +1,4 @@
-"""`relay fleet`: a queue of phases for workers on many machines."""
+"""`relay fleet`: a queue of phases for workers on many machines. `relay work`: one worker without a queue."""
 
 import math
 import os
@@ -6,54 +6,63 @@ import secrets
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import RelayError
+from relay.base.errors import ExitCode, RelayError
 from relay.cli.boundary import note_place
-from relay.cli.options import plan_option
+from relay.cli.options import SectionedCommand, offer_phases, plan_option, session_options, setup_option
+from relay.cli.run import parse_selection
 from relay.cli.screen import complain, say, say_now
+from relay.cli.sessions import ask_for_setup, find_left_questions, make_request
+from relay.session.values import SessionKind
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from relay.base.interrupts import Interrupts
     from relay.fleet.engine import Engine, Ticket
-    from relay.fleet.work import WorkTask
+    from relay.fleet.work import WorkEnd, WorkTask
     from relay.git.remote import Remote
+    from relay.session.events import Observe
+    from relay.setup.context import RunRequest
+
 
 _TEMPLATES = {"actions": "actions.yml", "slurm": "slurm.sh", "k8s": "k8s.yaml", "nomad": "nomad.hcl"}
 _URL = "RELAY_FLEET_URL"
 _DATABASE_PLACE = "database"
 _LOOK_S = 2.0
 _DATABASE = click.option(
-    "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
+    "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; default: {_URL}, else that of relay fleet up."
 )
-_REMOTE = click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Where the plan is.")
+_REMOTE = click.option(
+    "--remote", metavar="NAME", default="origin", show_default=True, help="Git remote that has the plan."
+)
 
 
 def _require_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     if value is not None and math.isnan(value):
-        raise click.BadParameter("an amount is a number")
+        raise click.BadParameter("an amount must be a number")
     return value
 
 
-@click.group("fleet", short_help="Place the phases of plans on many machines.")
+@click.group("fleet", short_help="Queue phases for workers on many machines.")
 def command() -> None:
-    """Place the phases of plans on many machines.
+    """Queue phases for workers on many machines.
 
-    The queue only says who works on what: claims, money and results are on the git remote (relay work). What is lost
-    with it is submitted again.
+    The queue only distributes phases: claims, spending and results are on the git remote (relay work). If you lose the
+    queue, submit its phases again.
     """
 
 
 @command.command("up", short_help="Run a database for the queue on this machine.")
-@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Where it keeps its files.")
+@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Directory of the database.")
 def up(data: Path | None) -> None:
-    """Run PostgreSQL for this machine's workers until Ctrl-C; for many machines use one of your own.
+    """Run PostgreSQL for this machine's workers until Ctrl-C; for many machines use a server of your own.
 
-    Its files stay. Only you can reach it: by a socket in its directory.
+    The database keeps its files. Only you can reach it, by a socket in its directory.
     """
     from relay.base.interrupts import Interrupts
     from relay.fleet.engine import is_up, run_database
@@ -72,9 +81,9 @@ def up(data: Path | None) -> None:
 @command.command("submit", short_help="Queue the phases that can begin now.")
 @_DATABASE
 @_REMOTE
-@click.argument("plans", nargs=-1, metavar="[PLAN]...", help="Plan files; from the settings (PLAN.md) when left out.")
+@click.argument("plans", nargs=-1, metavar="[PLAN]...", help="Plan files; default: that of the settings (PLAN.md).")
 def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
-    """Queue the phases of plans that can begin now; a worker that is done with one queues what waited for it."""
+    """Queue the phases that can begin now. A worker that finishes a phase queues the phases that waited for it."""
     from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
     from relay.store.refs import get_branch
 
@@ -86,19 +95,19 @@ def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
         tickets = find_tickets(there, plan_path)
         new = engine.submit(tickets)
         for ticket in tickets:
-            say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'is queued already'}")
+            say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'already queued'}")
         if not tickets:
-            say(f"{plan_path}: no phase can begin now; relay fleet status --why says what each waits for")
+            say(f"{plan_path}: no phase can begin now; relay fleet status --why explains each")
 
 
-@command.command("worker", short_help="Work on what is queued, one phase after the other.")
+@command.command("worker", short_help="Work on queued phases, one after the other.")
 @_DATABASE
-@click.option("--place", metavar="DIR", type=click.Path(path_type=Path), help="Where this worker keeps its clones.")
-@click.option("--once", is_flag=True, help="End when nothing is queued.")
+@click.option("--place", metavar="DIR", type=click.Path(path_type=Path), help="Directory of this worker's clones.")
+@click.option("--once", is_flag=True, help="End when the queue is empty.")
 def worker(database: str | None, place: Path | None, *, once: bool) -> None:
-    """Work on what is queued; Ctrl-C hands over what is in hand and ends.
+    """Work on queued phases. Ctrl-C hands over the present phase and ends the worker.
 
-    It ends too when the database goes away: have it started again by whoever starts it.
+    The worker also ends when it loses the database: have your service manager restart it.
     """
     from relay.cli.views.shapes import make_view
     from relay.fleet.queue_worker import QueueWorker
@@ -122,9 +131,9 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
 @_DATABASE
 @_REMOTE
 @plan_option
-@click.option("--why", is_flag=True, help="Say of each open phase why it is not worked on.")
+@click.option("--why", is_flag=True, help="Explain for each open phase why nobody works on it.")
 def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
-    """Show where the plan stands on the remote: what is done, who has claimed what, and what is queued."""
+    """Show the plan's state on the remote: phases that are done, claimed and queued."""
     from relay.fleet.engine import Engine
     from relay.fleet.overview import describe_fleet
 
@@ -133,10 +142,10 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
     try:
         placed = Engine(url).list_placed() if url else None
     except RelayError as error:
-        complain(f"{error}: what is queued is not known ({error.hint})")
+        complain(f"{error}: the queue is unknown ({error.hint})")
         placed = None
     if why and not url:
-        complain("no database is named, and none is up here: what is queued is not known")
+        complain("no database is named, and none runs here: the queue is unknown")
     for line in describe_fleet(there, plan_path, placed, why=why):
         say(line)
 
@@ -144,22 +153,22 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
 @command.command("cancel", short_help="Take queued phases back.")
 @_DATABASE
 @click.argument(
-    "numbers", nargs=-1, required=True, type=int, metavar="NUMBER...", help="As relay fleet status shows it."
+    "numbers", nargs=-1, required=True, type=int, metavar="NUMBER...", help="Number from relay fleet status."
 )
 def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
-    """Take phases back by the number that relay fleet status shows; one that is worked on hands over.
+    """Take phases out of the queue. A worker hands over a phase that it is working on.
 
-    Workers queue none of them again; relay fleet submit does.
+    Workers do not queue these phases again; relay fleet submit does.
     """
     engine = open_engine(database)
     busy = {one.number for one in engine.list_placed() if one.status == "doing"}
     gone = engine.cancel(numbers)
     for number in numbers:
-        end = "the worker that has it hands over" if number in busy else "taken back"
-        say(f"{number}  {end if number in gone else 'is not queued'}")
+        end = "its worker hands over" if number in busy else "taken back"
+        say(f"{number}  {end if number in gone else 'not queued'}")
 
 
-@command.command("reap", short_help="Hand on what dead workers had.")
+@command.command("reap", short_help="Requeue the phases of dead workers.")
 @_DATABASE
 @_REMOTE
 @plan_option
@@ -168,20 +177,20 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
     metavar="USD",
     type=click.FloatRange(0, 1_000_000),
     callback=_require_number,
-    help="What lost workers have spent unseen, by the bill: that is booked, and what was set aside is free again.",
+    help="Book this amount (from the bill) as the spending of lost workers, and free their reserved shares.",
 )
 def reap(database: str | None, remote: str, plan: str | None, *, lost: float | None) -> None:
-    """Hand on what workers had that show no sign of life; every worker does so by itself."""
+    """Requeue the phases of workers that show no sign of life. Every worker also does this by itself."""
     if lost is not None:
         for words in _book_lost(*get_remote(plan, remote), lost):
             say(words)
         return
     reaped = open_engine(database).reap()
-    say(f"{', '.join(map(str, reaped))}: handed on" if reaped else "every worker that has something is alive")
+    say(f"{', '.join(map(str, reaped))}: requeued" if reaped else "every worker with a phase is alive")
 
 
 def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[str]":
-    """Book what lost workers have spent, and free what is set aside for them; yield a sentence for each of them."""
+    """Book the spending of lost workers and free their reserved shares; yield a sentence for each worker."""
     from relay.base.words import render_usd
     from relay.fleet.exchange import keep_booked
     from relay.fleet.overview import fetch_plan, open_registry
@@ -193,33 +202,33 @@ def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[
     registry = open_registry(remote, branch, plan_path)
     tip, _ = fetch_plan(remote, branch, plan_path, registry.refspec)
     if not registry.recall().find_lost(registry.now()):
-        yield "nothing is set aside for a lost worker"
+        yield "no lost worker has a reserved share"
         return
     own = Whose(plan_path=plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
     booked = [keep_booked(remote.repo, branch, own, Spent(cost_usd=spent_usd))] if spent_usd else []
     for one in registry.free_lost(*booked):
-        yield f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: free again"
-    yield f"{render_usd(spent_usd)} are booked"
+        yield f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: freed"
+    yield f"{render_usd(spent_usd)} booked"
 
 
 def get_data(name: str = _DATABASE_PLACE) -> Path:
-    """Return where the fleet's files of this user are; root's database is another user's, kept out of a home."""
+    """Return the directory of this user's fleet files. Root's database, which another user runs, is in no home."""
     base = os.environ.get("XDG_DATA_HOME", "")
     home = Path("/var/lib") if os.geteuid() == 0 and name == _DATABASE_PLACE else Path.home() / ".local/share"
     return (Path(base) if Path(base).is_absolute() else home) / "relay/fleet" / name
 
 
-@command.command("template", short_help="Print a job file for a scheduler that you have.")
-@click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="The scheduler that reads it.")
+@command.command("template", short_help="Print a job file for your scheduler.")
+@click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="Your scheduler.")
 def template(kind: str) -> None:
-    """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad: each runs relay work, and is yours to change."""
+    """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad. It runs relay work; change it as you like."""
     from relay.prompts.package_data import get_shipped
 
     click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
 
 
 def find_database(url: str | None) -> str | None:
-    """Return the address of the queue's database; None when none is named and none is up here."""
+    """Return the address of the queue's database; None if none is named and none runs here."""
     from relay.fleet.engine import find_url
 
     return url or find_url(get_data())
@@ -229,13 +238,13 @@ def open_engine(url: str | None) -> "Engine":
     """Return the queue.
 
     Raises:
-        RelayError: No database is named, and none is up here.
+        RelayError: No database is named, and none runs here.
     """
     from relay.fleet.engine import Engine
 
     found = find_database(url)
     if found is None:
-        raise RelayError("no database is named, and none is up here", hint=f"relay fleet up, or {_URL}=postgresql://…")
+        raise RelayError("no database is named, and none runs here", hint=f"relay fleet up, or {_URL}=postgresql://…")
     return Engine(found)
 
 
@@ -252,7 +261,7 @@ def get_remote(plan: str | None, name: str) -> "tuple[Remote, str]":
 
 
 def make_work_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
-    """Return what to do for a ticket, by the settings that hold in its clone."""
+    """Return the task of a ticket, with the settings of its clone."""
     from relay.fleet.overview import fetch_plan
     from relay.fleet.work import WorkTask
 
@@ -267,3 +276,159 @@ def make_work_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
         environ=dict(os.environ),
         phase_id=ticket.phase_id,
     )
+
+
+_SILENT_S = 3_600.0
+"""A worker retries a remote that answered before for so long."""
+_LOST_S = 300.0
+"""A worker retries a remote that has lost an object of a claim for so long: the claim's worker may push another."""
+_MOST_CUT_OFF = 3
+"""A worker goes on after so many kills in a row, by the system, of its git or its run."""
+_POLL_S = 20.0
+"""Seconds between two looks at the remote for a phase that can begin."""
+
+
+@click.command("work", cls=SectionedCommand, short_help="Work on a phase of a plan that many machines share.")
+@click.option(
+    "--phase",
+    metavar="next|all|N",
+    default="next",
+    show_default=True,
+    shell_complete=offer_phases,
+    help="The next free phase, all phases one by one until the plan is done, or phase N.",
+)
+@click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Git remote of plan and results.")
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    default=300,
+    type=click.IntRange(15, 3_600),
+    show_default=True,
+    help="Lifetime of a claim without renewal.",
+)
+@setup_option
+@session_options
+def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_setup: bool, **options: Any) -> int:
+    """Claim a phase on the remote, work on it in its own work tree, merge it and push it.
+
+    Any number of machines can do this at once. One machine claims a phase, together with its share of the cap. If that
+    machine dies, another one goes on from the work that it had pushed. relay pushes only its own refs and, forward
+    only, the plan's branch.
+    """
+    from relay.base.interrupts import Interrupts
+    from relay.cli.run import make_job_words
+    from relay.cli.views.shapes import make_view
+    from relay.sandbox.memory import prepare_process
+    from relay.session.events import RunEnded
+    from relay.setup.preconditions import check_repository, require
+    from relay.store.spend import read_plan_cost
+
+    request, place = make_request(SessionKind.RUN, options)
+    require(check_repository(request.repo))
+    ask_for_setup(request, approved=approve_setup, as_json=as_json)
+    task = _make_task(request, remote, make_job_words(request, options), phase, lease)
+    prepare_process()
+    interrupts = Interrupts()
+    view = make_view(json=as_json, stream=sys.stdout)
+    try:
+        with interrupts.installed(view.note_stop), view:
+            end = work_on(task, view.observe, interrupts, goes_on=phase == "all")
+            spent = read_plan_cost(task.main, task.plan_path).spent
+            ended = RunEnded(
+                exit_code=end.exit_code,
+                reason=end.reason,
+                next_command=place.caller.write(end.next_command),
+                spent_usd=spent.cost_usd,
+                estimated=spent.estimated,
+                questions=find_left_questions(request.files),
+            )
+            view.observe(ended)
+    finally:
+        interrupts.close()
+    return end.exit_code
+
+
+def _make_task(request: "RunRequest", remote: str, words: tuple[str, ...], phase: str, lease_s: int) -> "WorkTask":
+    from relay.fleet.work import WorkTask
+    from relay.git.remote import Remote
+
+    return WorkTask(
+        main=request.repo,
+        remote=Remote(repo=request.repo, name=remote, environ=os.environ),
+        plan_path=request.plan_path,
+        settings=request.settings,
+        words=words,
+        environ=dict(os.environ),
+        phase_id=parse_selection(phase).phase_id,
+        lease_s=lease_s,
+    )
+
+
+def work_on(
+    task: "WorkTask", observe: "Observe", interrupts: "Interrupts", *, goes_on: bool, poll_s: float = _POLL_S
+) -> "WorkEnd":
+    """Work on one phase, or on one phase after the other until the plan is done or needs a person.
+
+    Raises:
+        RelayError: The remote cannot be reached, or the user must change something first.
+    """
+    import time
+
+    from relay.fleet.work import work
+    from relay.git.command import CutOffError
+    from relay.git.remote import RemoteError
+    from relay.session.events import Noticed
+
+    silent_s: float | None = None
+    told = ""
+    has_worked = False
+    cut_off = 0
+    while True:
+        try:
+            end = work(task, observe, interrupts)
+        except (RemoteError, CutOffError) as error:
+            now = time.monotonic()
+            silent_s = now if silent_s is None else silent_s
+            cut_off += isinstance(error, CutOffError)
+            most_s = _find_patience_s(error, goes_on=goes_on, has_worked=has_worked)
+            if now - silent_s > most_s or cut_off > _MOST_CUT_OFF or interrupts.wait(poll_s):
+                raise
+            observe(Noticed(text=f"{error}; relay tries again", warning=True))
+            continue
+        has_worked, silent_s = True, None
+        if not goes_on or interrupts.finish_turn:
+            return end
+        is_cut_off = bool(end.phase_id) and end.exit_code == ExitCode.INTERRUPTED  # by the system: no user asked
+        cut_off = cut_off + 1 if is_cut_off else 0
+        if end.is_over or cut_off > _MOST_CUT_OFF:
+            return end
+        told = "" if end.phase_id else _tell_wait(end.reason, told, observe, poll_s)
+        if not end.phase_id and interrupts.wait(poll_s):
+            return end
+
+
+def _find_patience_s(error: Exception, *, goes_on: bool, has_worked: bool) -> float:
+    """Return for how many seconds the worker retries after an error; below 0 for no retry."""
+    from relay.fleet.claims import ContentionError
+    from relay.git.command import CutOffError
+    from relay.git.remote import LostObjectError
+
+    match error:
+        case ContentionError() | CutOffError():  # if many workers begin at once, some lose every race at first
+            return math.inf
+        case LostObjectError():
+            return _LOST_S if goes_on else -1.0
+        case _:
+            return _SILENT_S if goes_on and has_worked else -1.0
+
+
+def _tell_wait(reason: str, told: str, observe: "Observe", poll_s: float) -> str:
+    """Report why no phase can begin, unless this is the last reason reported; return that reason."""
+    import re
+
+    from relay.session.events import Noticed
+
+    words = re.sub(r"[0-9]+ s\b", "", reason)  # the remaining time always differs
+    if words != told:
+        observe(Noticed(text=f"{reason}; relay looks again every {poll_s:g} s"))
+    return words

@@ -1,4 +1,4 @@
-"""`relay gate`: a phase's verify commands in the sandbox, now, without a key."""
+"""`relay gate`: run a phase's verify commands in the sandbox, without a key."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.errors import ExitCode, PlanError, within
-from relay.cli.options import plan_option
+from relay.cli.options import events_option, network_option, plan_option, sandbox_option
 from relay.cli.screen import say, say_document
 from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from relay.store.last_run import LastGate
 
 
-@click.command("gate", short_help="Run a phase's verify commands in the sandbox now, without a key.")
-@click.argument("phase", required=False, help="The phase; the next one when left out.")
-@click.option("--hooks", is_flag=True, help="Run the commit hooks too, on what is staged.")
-@click.option("--last", is_flag=True, help="Run nothing; show what the last gate said, of a run or of this command.")
-@click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
+@click.command("gate", short_help="Run a phase's verify commands now; this needs no key.")
+@click.argument("phase", required=False, help="Phase to check; default: the next open one.")
+@click.option("--hooks", is_flag=True, help="Also run the commit hooks, on the staged files.")
+@click.option("--last", is_flag=True, help="Run nothing; show the last result of a run's gate or of this command.")
+@events_option
 @plan_option
-@click.option("--network/--no-network", default=None, help="As for `relay run`.")
-@click.option("--sandbox", type=click.Choice(["auto", "container", "off"]), help="As for `relay run`.")
+@network_option
+@sandbox_option
 def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **options: Any) -> int:
-    """Run the verify commands of PHASE, or of the next open one, as a run would: same sandbox, variables and limits.
+    """Run the verify commands of PHASE on your files, as a run does: same sandbox, variables and limits.
 
-    They work on your files as they are. What fails is explained with what the sandbox kept from it and the setting
-    that would give it. Where there is no verify command, the repository's own test command is tried. Exit status: 0
-    green, 4 red.
+    If a command fails because of the sandbox, relay names what was blocked and the setting that allows it. If the phase
+    has no verify command, relay tries the repository's own test command. Exit status: 0 green, 4 red.
     """
     request, place = make_request(SessionKind.RUN, options)
     if last:
@@ -43,10 +42,10 @@ def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **opti
 
 
 def show_last(request: "RunRequest", *, as_json: bool) -> int:
-    """Show what the last gate said.
+    """Show the result of the last gate.
 
     Raises:
-        PlanError: None has run in this work tree.
+        PlanError: No gate has run in this work tree.
     """
     from relay.base.words import count, render_moment
     from relay.cli.views.last_run import say_lines, tell_gate
@@ -69,7 +68,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 
 
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
-    """Run the gate, and the hooks where asked for."""
+    """Run the gate and, with `hooks`, the commit hooks."""
     from relay.cli.views.shapes import make_view
     from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.memory import prepare_process
@@ -90,10 +89,9 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
         for gate in ended:
             _show(request, gate, as_json=as_json)
     if not as_json:
-        _tell_seen("seen with what no commit has", seen)
+        _tell_seen("the gate saw uncommitted files", seen)
         _tell_seen(
-            "seen, and not by the gate of a run, because git ignores it and it is not as it was before the session",
-            unshown,
+            "the gate of a run would not see files that git ignores and that changed since the session began", unshown
         )
         if changed:
             say(changed)
@@ -101,7 +99,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
 
 
 def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
-    """Try a command as a gate; None where that cannot be, which a run says in full."""
+    """Try a command as a gate; None if the gate cannot run here, which a run explains in full."""
     from relay.base.errors import RelayError
     from relay.run.commit.hooks import try_gate
     from relay.sandbox.memory import prepare_process
@@ -123,10 +121,10 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
 def choose_commands(
     request: "RunRequest", place: "Place", phase_id: str | None, *, as_json: bool
 ) -> "tuple[Phase, tuple[str, ...]]":
-    """Return a phase and its gate; where it has none, what the repository proposes.
+    """Return a phase and its verify commands or, if it has none, the repository's own test command.
 
     Raises:
-        PlanError: There is no such phase, or nothing that could be run.
+        PlanError: There is no such phase, or no command to run.
     """
     from relay.gate.proposal import find_test_command
     from relay.run.commit.readiness import get_commands, require_gates
@@ -142,13 +140,13 @@ def choose_commands(
         return phase, commands
     found = find_test_command(place.root)
     if found is None:
-        words = f"phase {phase.id} has no verify command, and nothing here says how this repository is tested"
+        words = f"phase {phase.id} has no verify command, and relay finds no test command in this repository"
         raise PlanError(
-            words, path=place.plan_name, line=phase.line, hint="put a line Verify: `command` below its heading"
+            words, path=place.plan_name, line=phase.line, hint="add a line Verify: `command` below its heading"
         )
     if not as_json:
-        words = f"phase {phase.id} has no verify command; {found.source} speaks for `{found.command}`, which is tried"
-        say(f"{words}. Verify: `{found.command}` below the heading makes it the gate")
+        words = f"phase {phase.id} has no verify command; trying `{found.command}` from {found.source}"
+        say(f"{words}. A line Verify: `{found.command}` below the heading makes it the gate")
     return phase, (found.command,)
 
 
@@ -173,5 +171,5 @@ def _tell_seen(words: str, paths: tuple[str, ...]) -> None:
         say(f"{words}: {list_paths(paths)}")
 
 
-def _find_code(passed: bool) -> int:  # noqa: FBT001  # the one thing it says
+def _find_code(passed: bool) -> int:  # noqa: FBT001  # its only argument
     return ExitCode.DONE if passed else ExitCode.STOPPED

@@ -1,4 +1,4 @@
-"""`relay init`: a project's first files, and how a provider's models or an agent's login are reached."""
+"""`relay init`: create a project's first files, or the user's settings for a provider or an agent."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def read_providers() -> Mapping[str, Mapping[str, Any]]:
 
 
 def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
-    """Print how to reach a provider's model, and begin the user's own settings where there are none.
+    """Print how to reach a provider's model, and create the user's own settings file if there is none.
 
     Raises:
         RelayError: There is no such provider, or the file cannot be written.
@@ -36,7 +36,7 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     if name not in providers:
         raise RelayError(
             f"relay knows no provider {name!r}",
-            hint=f"known: {', '.join(providers)}; any other endpoint needs ANTHROPIC_BASE_URL and its key",
+            hint=f"known: {', '.join(providers)}; for another endpoint set ANTHROPIC_BASE_URL and its key",
         )
     provider = providers[name]
     for note in provider["notes"]:
@@ -61,22 +61,22 @@ def _set_up_model(model: str, known: ModelSettings, environ: Mapping[str, str]) 
 
 
 def _begin_user_settings(text: str, environ: Mapping[str, str], *, is_complete: bool) -> None:
-    """Write the user's own settings where there are none; else print them for the user to add."""
+    """Write the user's own settings file if there is none; else print the settings for the user to add."""
     folder = find_user_dir(environ)
     if is_complete and folder is not None and _write_new(folder / "config.toml", text):
         say(f"# written to {show_user_file(environ)}:", style="green")
     else:
-        say(f"# into {show_user_file(environ)}, which is yours and is not changed:")
+        say(f"# for {show_user_file(environ)}; relay does not change that file, please add:")
     say(text.rstrip(), exact=True)
 
 
 def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
-    """Try an agent for nothing, and begin the user's own settings that have it run the sessions; return the exit code.
+    """Try an agent without cost, and create the user's own settings file with it as the runner; return the exit code.
 
     Raises:
         click.UsageError: relay knows no such agent.
     """
-    from relay.cli.agents import try_for_use
+    from relay.cli.doctor import try_for_use
     from relay.runners.registry import list_profiles
     from relay.setup.place import find_settings, get_place
     from relay.setup.preconditions import list_login_settings
@@ -88,17 +88,17 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
         raise click.UsageError(f"--agent: found {name!r}; allowed: {', '.join(profiles)}")
     ready, uses_login = try_for_use(examine_agent(profiles[name], environ), settings)
     if not ready:
-        say(f"nothing is written; relay init --agent {name} again, when that is done")
+        say(f"relay wrote nothing; fix this, then run relay init --agent {name} again")
         return ExitCode.USER
     lines = [f'runner = "{name}"', *(list_login_settings(profiles[name], settings) if uses_login else ())]
     _begin_user_settings("\n".join(lines) + "\n", environ, is_complete=all("…" not in line for line in lines))
     if uses_login:
-        say("it asks its vendor with your login: what it used is what it tells, marked ~ (docs/agents.md)")
+        say("the agent uses your login; its usage is what the agent itself reports, marked ~ (docs/agents.md)")
     return ExitCode.DONE
 
 
 def _write_new(path: Path, text: str) -> bool:
-    """Create a file; False when anything of that name is there."""
+    """Create a file; return False if anything of that name exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -112,48 +112,39 @@ def _write_new(path: Path, text: str) -> bool:
 
 
 TRIAL_S = 60.0
-"""How long the repository's own tests may take when they are only proposed."""
+"""Seconds for a trial of the repository's own tests."""
 _SHOWN_LINES = 8
 _RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""relay reads the first of them by itself, so `init` adds no other one."""
+"""relay reads the first of these files by itself, so `init` adds no other one."""
 _SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
-"""Where Claude Code, and where Codex and others, look for a project's skills."""
+"""Paths of a project's skills for Claude Code, and for Codex and others."""
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
 WORKFLOWS = {"github": ".github/workflows/relay.yml", "gitlab": ".gitlab-ci.yml"}
-"""Where each forge looks for one."""
+"""Path of each forge's workflow."""
 _OWN_MARK = b"relay init --ci"
-"""Stands in those that relay wrote."""
+"""Text in the workflows that relay wrote."""
 
 
-@click.command("init", short_help="Put AGENTS.md, PLAN.md and relay.toml here.")
-@click.option(
-    "--provider", metavar="NAME", help="Say how this provider's models are reached instead: ollama, openrouter …"
-)
+@click.command("init", short_help="Create AGENTS.md, PLAN.md and relay.toml here.")
+@click.option("--provider", metavar="NAME", help="Instead, show how to reach a provider's models: ollama, openrouter …")
 @click.option("--model", metavar="ID", help="With --provider: the model.")
-@click.option(
-    "--ci", type=click.Choice(list(WORKFLOWS)), help="Write a workflow that checks and runs the plan instead."
-)
-@click.option(
-    "--agent", metavar="NAME", help="Try this agent instead, and have it run the sessions: claude, codex, opencode …"
-)
-@click.option(
-    "--skill", is_flag=True, help="Write a skill instead, with which an agent of yours plans for relay and steers it."
-)
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of relay.toml instead, for editors.")
+@click.option("--ci", type=click.Choice(list(WORKFLOWS)), help="Instead, write a CI workflow that runs the plan.")
+@click.option("--agent", metavar="NAME", help="Instead, try an agent and make it your runner: claude, codex …")
+@click.option("--skill", is_flag=True, help="Instead, write a skill that teaches your agent to plan for relay.")
+@click.option("--schema", is_flag=True, help="Instead, print the JSON Schema of relay.toml, for editors.")
 def command(
     *, provider: str | None, model: str | None, ci: str | None, agent: str | None, skill: bool, schema: bool
 ) -> int | None:
-    """Put AGENTS.md, PLAN.md, relay.toml and .gitattributes into the repository; what exists is kept as it is.
+    """Create AGENTS.md, PLAN.md, relay.toml and .gitattributes in the repository. Existing files stay unchanged.
 
-    AGENTS.md says how the project is set up, tested and checked, as its files have it. Where there is a CLAUDE.md or a
-    GEMINI.md, relay reads that, and init writes no AGENTS.md.
+    relay reads your project's files and writes into AGENTS.md how to set it up, test it and check its style. It writes
+    no AGENTS.md beside a CLAUDE.md or GEMINI.md, because sessions read those.
 
-    With --provider, --agent, --ci, --skill or --schema, init does that alone. --provider prints the variables that lead
-    to the provider, and the settings of the model. --agent tries the agent on a rehearsed model, which costs nothing.
-    Both write to your own config.toml where there is none yet.
+    --provider prints the variables for the provider, and the settings of the model. --agent tries the agent with a
+    scripted model, without cost. Both write the settings to your own config.toml if that file does not exist yet.
     """
     if model is not None and provider is None:
-        raise click.UsageError("--model goes with --provider")
+        raise click.UsageError("--model needs --provider")
     if schema:
         from relay.config.schema import render_schema
 
@@ -213,18 +204,18 @@ def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
     if missing:
         say(f"  {missing}")
     if is_unfinished(made.get("AGENTS.md", "")):
-        say("  edit AGENTS.md      fill in the places marked …: how your project is built and tested")
-    say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
-    say("  relay doctor        see what is still missing to run it")
+        say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
+    say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
+    say("  relay doctor        see what is still missing")
     if not missing and (shared := [name for name in made if name != "PLAN.md"]):  # a run commits the plan by itself
         say(f"  git add {' '.join(shared)} && git commit")
-        say("                      what no commit has, no clone and no gate has")
+        say("                      clones and gates see committed files only")
     if on_main:
-        say("  relay run --branch  build it on a branch of its own, not on the one that you are on")
+        say("  relay run --branch  build on a new branch, not on the one that you are on")
 
 
 def _propose_gate(root: Path) -> str:
-    """Try the repository's own test command in the sandbox; return it where it passes, else nothing."""
+    """Try the repository's own test command in the sandbox; return it if it passes, else an empty text."""
     from relay.gate.proposal import find_test_command
 
     found = find_test_command(root)
@@ -233,12 +224,12 @@ def _propose_gate(root: Path) -> str:
     from relay.cli.gate import try_proposal
     from relay.cli.views.last_run import say_lines, tell_failures
 
-    say(f"{found.source} says how this is tested: {found.command}; trying it in the sandbox …")
+    say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
     if gate is not None:
         say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
         say(
-            "it passes there" if gate.passed else "it does not pass there yet",
+            "it passes" if gate.passed else "it does not pass yet",
             style="green" if gate.passed else "yellow",
         )
     say()
@@ -246,7 +237,10 @@ def _propose_gate(root: Path) -> str:
 
 
 def _find_root(cwd: Path) -> tuple[Path, str, bool]:
-    """Return the repository's root, or the current directory and what to do about that; and whether it is on main."""
+    """Return the repository's root, the step that a missing repository needs, and whether HEAD is a main branch.
+
+    Without a repository the root is the current directory.
+    """
     from relay.git.repository import open_repo
 
     try:
@@ -257,7 +251,7 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
 
 
 def write_workflow(root: Path, forge: str) -> None:
-    """Put a forge's workflow into the repository, and say what it needs; what exists is kept as it is.
+    """Create a forge's workflow in the repository, and say what it needs. An existing workflow stays unchanged.
 
     Raises:
         RelayError: The directory cannot be written.
@@ -269,18 +263,18 @@ def write_workflow(root: Path, forge: str) -> None:
     if forge == "gitlab" and there is not None and _OWN_MARK not in there:
         place, include = ".gitlab/relay.yml", f"add to {place}:  include: [{{local: .gitlab/relay.yml}}]"
     _say_written(place, is_new=write_template(root, place, f"ci/{forge}.yml"))
-    say("it looks at PLAN.md; its first lines say which variables it needs")
+    say("it reads PLAN.md; its first lines name the variables that it needs")
     if include:
         say(include, exact=True)
-        say("its jobs are in the stage test: where yours is none of that name, give .relay in there another stage:")
+        say("its jobs use the stage test; if yours has another name, set it as the stage: of .relay in that file")
 
 
 def write_template(root: Path, name: str, source: str = "") -> bool:
-    """Create one file from `templates/`; False when anything of that name is there, a dangling link included.
+    """Create a file from `templates/`; return False if anything of that name exists, even a dangling link.
 
     Args:
-        name: Of the file in there; folders are made, links are not followed.
-        source: The template, where it has another name.
+        name: Path of the file below the root; folders are created, links are not followed.
+        source: The template's name, if it differs.
 
     Raises:
         RelayError: The directory cannot be written.
@@ -293,7 +287,7 @@ def _read_template(name: str) -> bytes:
 
 
 def write_file(root: Path, name: str, content: bytes) -> bool:
-    """Create one file; False when anything of that name is there, a dangling link included.
+    """Create a file; return False if anything of that name exists, even a dangling link.
 
     Raises:
         RelayError: The directory cannot be written.

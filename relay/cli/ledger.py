@@ -1,4 +1,4 @@
-"""`relay ledger`: what sessions and people have claimed about the project, whether it still holds, and why."""
+"""`relay ledger`: claims of sessions and people about the project, whether they still hold, and why."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 BUDGET_TOKENS = 1_500
 LOCK_WAIT_S = 3.0
-"""For another command that writes at the same time."""
+"""Seconds to wait for another command that is writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A ledger as the work tree has it."""
+    """The ledger in the work tree, judged."""
 
     repo: "Repo"
     path: str
     plan_path: str
     ledger: "Ledger"
     changed: "dict[Source, str]"
-    """What has become of sources that are not as they were."""
+    """Sources that have changed, each with a description of its change."""
     judgement: "Judgement"
 
     def require(self, name: str) -> "Claim":
         """Return a claim.
 
         Raises:
-            LedgerError: There is none of this id.
+            LedgerError: No claim has this id.
         """
         claim = self.ledger.claims.get(name)
         if claim is None:
@@ -52,21 +52,22 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     return plan_option(json_option(function))
 
 
-_because = click.option("--because", required=True, metavar="TEXT", help="The reason.")
+_because = click.option("--because", required=True, metavar="TEXT", help="Your reason.")
+_claim_id = click.argument("claim_id", metavar="ID", help="Claim id from `relay ledger list`.")
 
 
-@click.group("ledger", short_help="What sessions have claimed, whether it still holds, and why.")
+@click.group("ledger", short_help="Show what sessions recorded, and whether it still holds.")
 def command() -> None:
     """Show and change the ledger beside the plan: claims with reasons and sources, and whether they still hold.
 
-    What is written goes to the file; the next run commits it.
+    Changes go to the ledger's file; the next run commits it.
     """
 
 
-@command.command("list", short_help="All claims and where they stand.")
+@command.command("list", short_help="List all claims with their status.")
 @_options
 def list_claims(plan: str | None, *, as_json: bool) -> None:
-    """Show every claim: what it is, where it stands, and what took it out or into doubt."""
+    """List every claim with its kind, its status, and the reason if it is out or in doubt."""
     from relay.ledger.snapshot import describe_belief, describe_nogood
 
     found = _open(plan)
@@ -83,11 +84,11 @@ def list_claims(plan: str | None, *, as_json: bool) -> None:
         say(f"{found.path}: no claims")
 
 
-@command.command("show", short_help="One claim in full.")
-@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
+@command.command("show", short_help="Show a claim in full.")
+@_claim_id
 @_options
 def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
-    """Show one claim with its whole text, its reason and its sources."""
+    """Show a claim with its text, reason and sources."""
     found = _open(plan)
     claim = found.require(claim_id)
     known = _render(found, claim)
@@ -100,11 +101,11 @@ def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
             say(f"{key:<10} {words}")
 
 
-@command.command("why", short_help="Why a claim holds or not, down to its sources.")
-@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
+@command.command("why", short_help="Explain why a claim holds or not.")
+@_claim_id
 @_options
 def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
-    """Show why a claim holds or not: what it rests on, what replaced it, who said it, and what its sources say now."""
+    """Explain why a claim holds or not: its premises, its replacement, its author, and its sources as they are now."""
     from relay.ledger.snapshot import render_why
 
     found = _open(plan)
@@ -116,12 +117,12 @@ def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
         say(text)
 
 
-@command.command("check", short_help="What of the ledger has to be looked at again.")
+@command.command("check", short_help="List the claims that need another look.")
 @_options
 def check_ledger(plan: str | None, *, as_json: bool) -> int:
-    """Say which claims are stale, in doubt or contradict each other, and which ids are of no entry.
+    """List claims that are stale, in doubt or contradictory, and ids that no entry has.
 
-    The exit status is 1 when there is any.
+    The exit status is 1 if there are any.
     """
     found = _open(plan)
     remarks = list(_iter_remarks(found))
@@ -148,18 +149,18 @@ def _iter_remarks(found: Open) -> Iterable[str]:
                 yield f"{getattr(entry, 'id', 'an entry')} names {name}, which is not in the ledger"
 
 
-@command.command("compact", short_help="What matters most, within a budget of tokens.")
+@command.command("compact", short_help="Print the most important claims within a token budget.")
 @click.option(
     "--budget",
     type=click.IntRange(min=0),
     default=BUDGET_TOKENS,
     metavar="TOKENS",
     show_default=True,
-    help="What it may take up.",
+    help="Limit, in estimated tokens.",
 )
 @_options
 def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
-    """Show what sessions are shown of the ledger, in at most that many tokens as the gauge estimates them."""
+    """Print the ledger as sessions see it, within a token budget."""
     from relay.ledger import render_snapshot
     from relay.session.usage import estimate_tokens
 
@@ -171,10 +172,10 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
         say(text.rstrip("\n"))
 
 
-@command.command("graph", short_help="What rests on what, as a Mermaid flowchart.")
+@command.command("graph", short_help="Draw the claims as a Mermaid flowchart.")
 @_options
 def draw_ledger(plan: str | None, *, as_json: bool) -> None:
-    """Write what rests on what, what replaces what and what contradicts as a Mermaid flowchart."""
+    """Draw which claims rest on, replace or contradict others, as a Mermaid flowchart."""
     from relay.ledger.snapshot import render_graph
 
     found = _open(plan)
@@ -186,17 +187,17 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
 
 
 @command.command("add", short_help="Add a claim.")
-@click.argument("text", help="What you claim, in a sentence.")
+@click.argument("text", help="Your claim, in a sentence.")
 @_because
-@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What it is.")
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of claim.")
 @click.option(
-    "--source", "places", multiple=True, metavar="PATH[:10-20|::NAME]", help="Where it was read; may be repeated."
+    "--source", "places", multiple=True, metavar="PATH[:10-20|::NAME]", help="Source of the claim; repeatable."
 )
-@click.option("--rests-on", multiple=True, metavar="ID", help="A claim it was concluded from; may be repeated.")
-@click.option("--replaces", multiple=True, metavar="ID", help="A claim it takes the place of; may be repeated.")
+@click.option("--rests-on", multiple=True, metavar="ID", help="Claim that this one follows from; repeatable.")
+@click.option("--replaces", multiple=True, metavar="ID", help="Claim that this one replaces; repeatable.")
 @_options
 def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **given: Any) -> None:
-    """Add a claim of your own; sessions are shown it before their own of the same kind."""
+    """Add a claim of your own. Sessions see it before their own claims of the same kind."""
     from relay.ledger import Claim, Kind, Stamp
 
     def make(found: Open) -> "Claim":
@@ -217,12 +218,12 @@ def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **giv
     _write(plan, make, as_json=as_json)
 
 
-@command.command("retract", short_help="Take a claim back, and with it what rests on it.")
-@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
+@command.command("retract", short_help="Retract a claim, and with it claims that rest on it.")
+@_claim_id
 @_because
 @_options
 def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
-    """Take a claim back. What rests on it alone is out then too; `confirm` brings all of it back."""
+    """Retract a claim. Claims that rest on it alone are out then too; `confirm` restores all of them."""
     from relay.ledger import Retraction, Stamp
 
     def make(found: Open) -> "Entry":
@@ -233,12 +234,12 @@ def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
     _write(plan, make, as_json=as_json)
 
 
-@command.command("confirm", short_help="Say that a claim holds, with its sources as they are now.")
-@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
+@command.command("confirm", short_help="Confirm a claim, with its sources as they are now.")
+@_claim_id
 @_because
 @_options
 def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
-    """Say that you looked again and a claim holds: it is no longer stale, nor taken back."""
+    """Confirm that a claim holds: it is then neither stale nor retracted."""
     from relay.ledger import Confirmation, Stamp
 
     def make(found: Open) -> "Entry":
@@ -249,12 +250,12 @@ def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
     _write(plan, make, as_json=as_json)
 
 
-@command.command("nogood", short_help="Say that claims cannot all hold.")
-@click.argument("claim_ids", metavar="ID...", nargs=-1, required=True, help="As `relay ledger list` shows it.")
+@command.command("nogood", short_help="Record that claims contradict each other.")
+@click.argument("claim_ids", metavar="ID...", nargs=-1, required=True, help="Claim ids from `relay ledger list`.")
 @_because
 @_options
 def note_nogood(plan: str | None, claim_ids: tuple[str, ...], because: str, *, as_json: bool) -> None:
-    """Say that claims cannot all hold: the least entrenched premise counts as out until one of them is retracted."""
+    """Record that claims cannot all hold. The least entrenched premise counts as out until you retract one of them."""
     from relay.ledger import Nogood, Stamp
 
     def make(found: Open) -> "Entry":
@@ -271,7 +272,7 @@ def _open(plan: str | None) -> Open:
     """Read the ledger of a plan from the work tree, and judge it.
 
     Raises:
-        LedgerError: It cannot be read as one.
+        LedgerError: The file is not a valid ledger.
     """
     place = note_plan(plan)
     return _read(place.repo, place.plan_name)
@@ -293,7 +294,7 @@ def _read(repo: "Repo", plan_path: str) -> Open:
 
 
 def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
-    """Append an entry to the file, which no session may be about to commit meanwhile."""
+    """Append an entry to the ledger's file, under the lock that sessions hold while they commit it."""
     from relay.base.tree import replace_file
     from relay.git.trees import FILE
     from relay.ledger import append_entry
@@ -302,7 +303,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
 
     found = _open(plan)
     with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):
-        found = _read(found.repo, found.plan_path)  # as whoever held the lock left it
+        found = _read(found.repo, found.plan_path)  # the former holder of the lock may have changed it
         entry = make(found)
         replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, entry).text), FILE)
     name = getattr(entry, "id", "") or getattr(entry, "of", "")
@@ -313,10 +314,10 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
 
 
 def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
-    """Return sources as they are now.
+    """Return sources with their present content.
 
     Raises:
-        RepoError: One is no file of the repository that may be shown.
+        RepoError: A source is no file of the repository that may be shown.
     """
     from relay.ledger.citation import parse_place
     from relay.store.staleness import cite_sources
@@ -329,7 +330,7 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
 
 
 def _find_fault(repo: "Repo", source: "Source") -> str:
-    """Say why a source cannot be cited; empty when it can."""
+    """Return why a source cannot be cited; empty if it can."""
     from relay.base.tree import read_file
     from relay.ledger.citation import explain_missing
 
@@ -347,7 +348,7 @@ def _now() -> str:
 
 
 def _render(found: Open, claim: "Claim") -> dict[str, Any]:
-    """Return a claim as JSON has it, with where it stands."""
+    """Return a claim with its status as JSON."""
     belief = found.judgement[claim.id]
     sources = [
         {

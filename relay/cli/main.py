@@ -1,4 +1,4 @@
-"""The `relay` command: its group and the modules behind each name, imported when they are asked for."""
+"""The `relay` command: its groups of commands. Each command's module is imported when the command is called."""
 
 from importlib import import_module
 
@@ -8,60 +8,60 @@ from relay import __version__
 from relay.cli.screen import complain, say
 
 GROUPS = {
-    "A plan and its run": {
-        "init": "init",
-        "plan": "plan",
-        "check": "check",
+    "Plan": {"plan": "plan", "check": "check"},
+    "Run": {
         "run": "run",
+        "gate": "gate",
+        "review": "plan:review_command",
+        "rewind": "rewind",
+        "pr": "pr",
+    },
+    "Watch and steer": {
         "status": "status",
         "watch": "watch",
+        "say": "watch:say_command",
+        "pause": "watch:pause_command",
+        "resume": "watch:resume_command",
+        "stop": "watch:stop_command",
     },
-    "While it runs": {
-        "say": "steer:say_command",
-        "pause": "steer:pause_command",
-        "resume": "steer:resume_command",
-        "stop": "steer:stop_command",
-    },
-    "What was done": {
+    "Understand": {
         "report": "report",
-        "gate": "gate",
-        "review": "review",
-        "pr": "pr",
         "ledger": "ledger",
-        "rewind": "rewind",
+        "inspect": "inspect",
+        "replay": "inspect:replay_command",
+        "tune": "report:tune_command",
     },
-    "Several machines": {"work": "work", "fleet": "fleet"},
-    "This machine": {
+    "Many machines": {"work": "fleet:work_command", "fleet": "fleet"},
+    "Set up": {
+        "init": "init",
         "doctor": "doctor",
-        "agents": "agents",
+        "agents": "doctor:agents_command",
         "sandbox": "sandbox",
-        "notify": "notify",
-        "gc": "gc",
-        "completion": "completion",
+        "notify": "doctor:notify_command",
+        "completion": "options:completion_command",
+        "gc": "rewind:gc_command",
     },
-    "A closer look": {"replay": "replay", "tune": "tune", "inspect": "inspect"},
-    "Without a model": {"demo": "demo", "rehearse": "rehearse"},
+    "Try without a model": {"demo": "rehearsal:demo_command", "rehearse": "rehearsal:rehearse_command"},
 }
-"""What each command is for, and its name to its module of `relay.cli`, and to its name there where that is not
-``command``."""
+"""Commands by group. The value is the module in `relay.cli`, and the command's name there if it is not ``command``."""
 OLD_NAMES = {
     "converge": ("review", "--whole-plan"),
     "help": (),
     "otel": ("report", "--otel"),
 }
-"""Names that are options of another command by now, and what to type instead. They go with the next release."""
+"""Former commands and their replacements. They go with the next release."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported by name, so that each command pays for its own imports only."""
+    """A group that imports a command when it is called, so that each command pays for its own imports only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names as the help has them."""
+        """Return the names in the order of the help."""
         return [*COMMANDS, *super().list_commands(ctx)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does, below what it is for."""
+        """Write the commands with their short help, group by group."""
         width = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             known = ((name, self.get_command(ctx, name)) for name in group)
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a name: an old one to what it became; an unknown one gets the names it resembles."""
+        """Resolve a name. A former name gives its replacement; the error for an unknown name lists similar names."""
         if args[0] in OLD_NAMES:
             args = _replace_old_name(ctx, args)
         try:
@@ -97,7 +97,7 @@ def _replace_old_name(ctx: click.Context, args: list[str]) -> list[str]:
     words = [*rest, "--help"] if name == "help" else [*OLD_NAMES[name], *rest]
     if not ctx.resilient_parsing:  # which is how a shell asks for completions
         now = " ".join(words if name == "help" else OLD_NAMES[name])
-        complain(f"relay {name} is now `relay {now}`; the old name goes with the next release")
+        complain(f"relay {name} is now `relay {now}`; the next release drops the old name")
     if words == ["--help"]:
         say(ctx.get_help())
         ctx.exit()
@@ -110,14 +110,14 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
         ctx.exit()
 
 
-HELP = """Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
+HELP = """Build a long plan with a relay of fresh LLM sessions. The plan file is the memory, git is the state.
 
 \b
 relay plan "add org-scoped API keys"   a read-only session writes PLAN.md
-relay run                              one green commit per phase, until the plan is done
+relay run                              one green commit per phase, until done
 relay demo                             see all of it without a key
 
-Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of relay's; 4 stopped with work left;
+Exit status: 0 all requested work is done; 1 you must act; 2 wrong usage; 3 a bug in relay; 4 stopped with work left;
 130 interrupted.
 """
 
@@ -126,7 +126,13 @@ Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of 
     cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.option(
-    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
 )
 def relay() -> None:
-    """Run a long build as a relay of fresh sessions."""
+    """Build a long plan with a relay of fresh sessions."""

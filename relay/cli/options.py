@@ -1,52 +1,155 @@
-"""The options that many commands have, those of every command with sessions, and the settings that they stand for."""
+"""The options that many commands share, their sections in a command's help, and the shell's completion of their values.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+A shell asks for completions at every press of a key: the values that are offered are read with as few imports as can
+be, and a file that cannot be read offers none.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.completion import offer_models, offer_plans, offer_runners
+from relay.base.tree import read_start
+from relay.cli.screen import say
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHELLS = ("bash", "zsh", "fish")
+_PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
+_MAX_BYTES = 1024 * 1024
+_VARIABLE = "_RELAY_COMPLETE"
+
+
+def offer_plans(_ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Offer files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the numbered phases of the plan."""
+    plan = Path(ctx.params.get("plan") or os.environ.get("RELAY_PLAN") or "PLAN.md")
+    found = [number.decode() for number in _PHASE.findall(_read(plan))]
+    return _fit([*found, *(("next", "all") if ctx.info_name == "run" else ())], incomplete)
+
+
+def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the models of the settings and of relay's table."""
+    from relay.session.prices import MODEL_LIMITS
+
+    return _fit([*_list_named("models"), *MODEL_LIMITS], incomplete)
+
+
+def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer relay's own loop, and the agents that relay and the settings know."""
+    from relay.runners.agents.profiles import PROFILES
+
+    return _fit(["api", *_list_named("agents"), *PROFILES], incomplete)
+
+
+def _list_named(key: str) -> Iterable[str]:
+    """Yield the names of the tables below a key of the repository's settings and the user's own."""
+    from relay.base.toml_text import parse_toml
+    from relay.config.sources import find_user_dir
+
+    own = find_user_dir(os.environ)
+    for file in (Path("relay.toml"), *([own / "config.toml"] if own else [])):
+        try:
+            tables = parse_toml(_read(file).decode()).get(key, {})
+        except ValueError:
+            continue
+        yield from tables if isinstance(tables, dict) else ()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return read_start(file, _MAX_BYTES) or b""
+    except OSError:
+        return b""
+
+
+def _fit(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
+
 
 plan_option = click.option(
     "--plan",
     metavar="FILE",
     shell_complete=offer_plans,
-    help="The plan file; from the settings (PLAN.md) when left out.",
+    help="Plan file; default: that of the settings (PLAN.md).",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+events_option = click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")
+network_option = click.option(
+    "--network/--no-network",
+    default=None,
+    help="Give commands the network, this machine's services included (default: no).",
+)
+sandbox_option = click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "container", "off"]),
+    metavar="MODE",
+    help="auto (bubblewrap), container (trust the container around it) or off; noted in each commit.",
+)
+setup_option = click.option(
+    "--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later."
+)
 _OPTIONS = (
     plan_option,
     click.option(
         "--runner",
         metavar="NAME",
         shell_complete=offer_runners,
-        help="Who runs the sessions: api, or an agent of relay agents.",
+        help="Runner of the sessions: api or an agent (relay agents).",
     ),
-    click.option("--model", metavar="ID", shell_complete=offer_models, help="The model; any that the endpoint knows."),
-    click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
+    click.option("--model", metavar="ID", shell_complete=offer_models, help="Model; any ID that the endpoint knows."),
+    click.option("--reset-at", metavar="LINE", help="Hand over at this context size: 45%, 80k, 100000, min(45%,100k)."),
     click.option(
         "--max-cost",
         "max_cost_usd",
         metavar="USD",
-        help="Stop before the plan has cost more than this; 0 sends nothing, none: no cap.",
+        help="Cap on the plan's cost; 0 sends nothing, none: no cap.",
     ),
-    click.option(
-        "--network/--no-network",
-        default=None,
-        help="Let commands reach the network, this machine's own services included; off by default.",
-    ),
-    click.option(
-        "--sandbox",
-        type=click.Choice(["auto", "container", "off"]),
-        help="container: the container is the wall; off: commands do whatever you may do. Noted in every commit.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="One event per line on standard output."),
+    network_option,
+    sandbox_option,
+    events_option,
 )
 _SETTINGS = ("runner", "model", "reset_at", "max_cost_usd", "max_legs", "context", "jobs", "network", "sandbox")
+_SESSION_OPTIONS = ("plan", "runner", "model", "reset_at", "max_cost_usd", "network", "sandbox", "as_json")
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows its options in titled sections.
+
+    Args:
+        sections: Names of parameters by title. Parameters without a section come first, under "Options".
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Collection[str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections = sections or {"Options for sessions": _SESSION_OPTIONS}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        title_of = {name: title for title, names in self._sections.items() for name in names}
+        found: dict[str, list[tuple[str, str]]] = {"Options": [], **{title: [] for title in self._sections}}
+        for param in self.get_params(ctx):
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
+            if record is not None:
+                found[title_of.get(param.name or "", "Options")].append(record)
+        for title, records in found.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the shared options to a command, above its own."""
+    """Add the options that every command with sessions has, above the command's own."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -55,3 +158,29 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings among a command's options by key; None was not typed."""
     return {key: options.get(key) for key in _SETTINGS}
+
+
+COMPLETION_HELP = """Print a script that completes relay's commands, options and values in your shell.
+
+Values are plan files, phases, models and runners. How to install the script:
+
+\b
+bash  eval "$(relay completion bash)"                             in ~/.bashrc
+zsh   eval "$(relay completion zsh)"                              in ~/.zshrc
+fish  relay completion fish > ~/.config/fish/completions/relay.fish
+"""
+
+
+@click.command("completion", help=COMPLETION_HELP, short_help="Print the completion script for your shell.")
+@click.argument("shell", type=click.Choice(SHELLS), help="Your shell.")
+def completion_command(shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    from relay.cli.main import relay
+
+    kind = get_completion_class(shell)
+    if kind is not None:
+        # Filled in here: click's own `source` starts a bash to ask for its version.
+        completion = kind(relay, {}, "relay", _VARIABLE)
+        say(completion.source_template % completion.source_vars(), exact=True)

@@ -1,28 +1,32 @@
-"""`relay plan`: have a plan written, changed or split."""
+"""`relay plan` writes, changes or splits a plan. `relay review` reviews a phase, a range of commits or the plan."""
 
+import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import ExitCode
-from relay.cli.options import session_options
+from relay import __version__
+from relay.base.errors import ExitCode, RelayError
+from relay.cli.options import SectionedCommand, offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.run.planning.planner import PlanTask
+    from relay.setup.context import RunContext, RunEnd
     from relay.setup.place import Place
 
 
-@click.command("plan", short_help="Have PLAN.md written by a session that can only read.")
-@click.argument("feature", required=False, help="What is to be built, in a sentence or several.")
-@click.option("--revise", metavar="TEXT", help="Change the existing plan as said; what is ticked stays.")
-@click.option("--split", metavar="N", help="Split open phase N into smaller ones.")
-@click.option("--force", is_flag=True, help="Write a new plan over an unfinished one.")
+@click.command("plan", cls=SectionedCommand, short_help="Write PLAN.md in a session that can only read.")
+@click.argument("feature", required=False, help="What to build, in one or more sentences.")
+@click.option("--revise", metavar="TEXT", help="Change the existing plan as TEXT says; ticked items stay.")
+@click.option("--split", metavar="N", help="Split the open phase N into smaller ones.")
+@click.option("--force", is_flag=True, help="Replace an unfinished plan by a new one.")
 @click.option("-e", "--edit", is_flag=True, help="Open the plan in your editor afterwards.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: the default of each question holds.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing; answer each question by its default.")
 @session_options
 def command(  # one parameter for each option of its own
     feature: str | None,
@@ -34,11 +38,11 @@ def command(  # one parameter for each option of its own
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Have PLAN.md written by a session that explores the repository and can change nothing.
+    """Write PLAN.md in a session that explores the repository and cannot change it.
 
-    The plan is checked, written and shown (of a changed one what is different), not committed: read it, change it, then
-    `relay run`. What only you can decide you are asked: your answers become constraints of the plan. Without a terminal
-    the default of each question holds, and stands in the plan under Assumptions.
+    relay checks, writes and shows the plan, or its changes. It does not commit the plan: read it, edit it, then
+    `relay run`. The planner asks you what only you can decide, and your answers become constraints of the plan. Without
+    a terminal it takes the default answers and lists them under Assumptions.
     """
     from relay.run.planning.planner import plan_feature, read_existing
 
@@ -56,23 +60,23 @@ def command(  # one parameter for each option of its own
 
 
 def make_task(feature: str | None, *, revise: str | None, split: str | None, force: bool) -> "PlanTask":
-    """Make the one thing that was asked for.
+    """Return the task that the user typed.
 
     Raises:
-        click.UsageError: Nothing or more than one thing was asked for.
+        click.UsageError: The user typed no task, or several.
     """
     from relay.run.planning.planner import PlanTask
 
     asked = [text for text in (feature, revise, split) if text is not None]
     if len(asked) != 1 or not asked[0].strip():
-        raise click.UsageError('say one thing: relay plan "what you want", or --revise TEXT, or --split N')
+        raise click.UsageError('choose one: relay plan "what you want", --revise TEXT or --split N')
     if force and feature is None:
-        raise click.UsageError("--force goes with a new plan only; --revise and --split never drop what is done")
+        raise click.UsageError("--force is for a new plan only; --revise and --split never drop finished work")
     return PlanTask(feature=feature or "", revise=revise or "", split=split or "", force=force)
 
 
 def show_plan(place: "Place", before: str) -> None:
-    """Print the plan as it was written, or how it differs from the text before, and what its phases will take."""
+    """Print the new plan, or its difference from the text `before`, and then the check of the plan."""
     from relay.cli.check import check_file, show_checked
 
     say()
@@ -91,3 +95,76 @@ def _show_changes(before: str, after: str) -> None:
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=2):
         say(line, style=styles.get(line[:1], ""))
+
+
+def require_place(file: Path) -> None:
+    """Require, before relay spends anything, that a file can be written.
+
+    Raises:
+        RelayError: The file cannot be written.
+    """
+    place = file if file.exists() else file.absolute().parent
+    if not (place.is_dir() or place == file) or not os.access(place, os.W_OK):
+        raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
+
+
+@click.command("review", cls=SectionedCommand, short_help="Review a phase, a range of commits or the whole plan.")
+@click.argument(
+    "what",
+    metavar="[PHASE|RANGE]",
+    required=False,
+    shell_complete=offer_phases,
+    help="What to review; default: the last phase that is done.",
+)
+@click.option("--whole-plan", is_flag=True, help="Compare the finished plan with the repository instead.")
+@click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the findings as SARIF.")
+@session_options
+def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_json: bool, **options: Any) -> int:
+    """Review a phase, or a range of commits such as main..HEAD, in fresh sessions that can only read.
+
+    The first session looks for faults in the current work tree; the second tries to refute each. Exit status: 4 if a
+    fault is confirmed.
+
+    With --whole-plan one session compares the finished plan with the repository. If work is missing, relay appends a
+    phase to the plan and does not commit it: read it, then relay run. Otherwise the plan stays unchanged to the byte.
+    """
+    if whole_plan:
+        if what is not None or sarif is not None:
+            raise click.UsageError("--whole-plan takes no PHASE, RANGE or --sarif")
+        return _review_plan(options, as_json=as_json)
+    return _review_range(what or "", sarif, options, as_json=as_json)
+
+
+def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
+    from relay.run.planning.planner import PlanTask, plan_feature, read_existing
+    from relay.setup.place import load_plan
+
+    task = PlanTask(converge=True)
+    request, place = make_request(SessionKind.CONVERGE, options)
+    before = read_existing(place.root, place.plan_name, task)
+    code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
+        show_plan(place, before.text)
+    return code
+
+
+def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_json: bool) -> int:
+    from relay.run.commit.review import get_range, review_range
+    from relay.run.review import render_sarif
+
+    request, place = make_request(SessionKind.REVIEW, options)
+    if sarif is not None:
+        require_place(Path(sarif))
+    chosen = get_range(request.files, what)
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        end, findings = review_range(ctx, chosen)
+        if sarif is not None and findings is not None:
+            text = json.dumps(render_sarif(findings, version=__version__, name=chosen.name), indent=1)
+            Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+        return end
+
+    code = run_sessions(request, place.caller, act, as_json=as_json)
+    if sarif is not None and not as_json and Path(sarif).exists():
+        say(f"wrote {os.fspath(sarif)}")
+    return code

@@ -1,4 +1,4 @@
-"""`relay pr`: a pull request from the plan, what was checked, and what it cost."""
+"""`relay pr`: a pull request with the plan, its checks and its cost."""
 
 import json
 import os
@@ -35,19 +35,19 @@ MAX_BODY_CHARS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
-    """What a forge's own program is told; ``{title}``, ``{body}``, ``{branch}`` and ``{number}`` are filled in.
+    """The arguments of a forge's own program, with ``{title}``, ``{body}``, ``{branch}`` and ``{number}`` to fill in.
 
-    The text comes from standard input, or from an argument where it takes no other.
+    The program reads the text from standard input, or from an argument if it reads no other.
     """
 
     make: tuple[str, ...]
     find: tuple[str, ...]
-    """Prints what the branch asks for already, as JSON."""
+    """Prints the branch's present request as JSON."""
     branch_key: str
     number_key: str
     update: tuple[str, ...]
     base: str
-    """The option that names where it shall go."""
+    """The option for the target branch."""
 
 
 _PROGRAMS = {
@@ -71,23 +71,23 @@ _PROGRAMS = {
         base="--target-branch",
     ),
 }
-_PRINTED = "relay pr --text prints what it would say"
-_PUSHED = "relay pr --push brings it there, forward only"
+_PRINTED = "relay pr --text prints the text"
+_PUSHED = "relay pr --push pushes it, forward only"
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 
 
-@click.command("pr", short_help="Make a draft pull request from the plan, or print its text.")
+@click.command("pr", short_help="Create a draft pull request from the plan.")
 @plan_option
-@click.option("--text", "only_text", is_flag=True, help="Print title and text; nothing is made.")
-@click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="The program; the first that is installed.")
-@click.option("--push", is_flag=True, help="Push the branch first: this one only, and only forward.")
-@click.option("--base", metavar="BRANCH", help="Where it shall go; the forge's own choice when left out.")
+@click.option("--text", "only_text", is_flag=True, help="Print title and text; create nothing.")
+@click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="Program; default: the first installed.")
+@click.option("--push", is_flag=True, help="Push this branch first, forward only.")
+@click.option("--base", metavar="BRANCH", help="Target branch; default: the forge's choice.")
 def command(plan: str | None, *, only_text: bool, program: str | None, push: bool, base: str | None) -> None:
-    """Make a draft pull request with gh or glab: the plan, its ticks, what was checked and reviewed, what it cost.
+    """Create a draft pull request with gh or glab: plan, ticks, checks, reviews, cost.
 
-    Where the branch has an open one already, its text is written anew. Both programs use their own login; no token
-    passes through relay. --push brings the branch to its remote before, forward only; nothing is pushed else.
+    If the branch has an open request, relay replaces its text. Both programs use their own login; relay sees no token.
+    relay pushes nothing unless you type --push.
     """
     place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
@@ -95,7 +95,7 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
 
     commits = read_plan_commits(place.repo, place.plan_name)
     if not any(commit.status == "done" for commit in commits):
-        raise RelayError("no phase of the plan is committed yet: there is nothing to ask for", hint=RUN)
+        raise RelayError("no phase of the plan is committed yet: a request would be empty", hint=RUN)
     title, body = render_title(standing), render_body(standing, commits)
     if only_text:
         _print(title, body)
@@ -104,7 +104,7 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     _bring(place.repo, os.environ, push=push)
     if found is None:
         _print(title, body)
-        raise RelayError(f"no request was made: there is no {' and no '.join(_PROGRAMS)} to make it", hint=_PRINTED)
+        raise RelayError(f"relay created no request: {' and '.join(_PROGRAMS)} are not installed", hint=_PRINTED)
     _ask(place.repo, found, title, body, base=base)
 
 
@@ -115,12 +115,12 @@ def _print(title: str, body: str) -> None:
 
 
 def _bring(repo: "Repo", environ: Mapping[str, str], *, push: bool) -> None:
-    """Make sure that the remote has the branch as it is here; with `push` bring it there, forward only.
+    """Require that the remote has this branch's tip; with `push`, push it there, forward only.
 
-    Nobody is asked for a password.
+    git asks nobody for a password.
 
     Raises:
-        RelayError: The remote cannot be reached, has something else there, or does not want it.
+        RelayError: The remote cannot be reached, has another tip, or refuses the push.
     """
     from relay.git.remote import PushEnd, RefUpdate, Remote
 
@@ -129,20 +129,20 @@ def _bring(repo: "Repo", environ: Mapping[str, str], *, push: bool) -> None:
     ref = f"refs/heads/{branch}"
     old, new = remote.list_refs(ref).get(ref), repo.head()
     if old != new and not push:
-        words = "is at another commit there" if old else "is not there"
-        raise RepoError(f"{remote.name} has to have what is asked for: {branch} {words}", hint=_PUSHED)
+        words = f"is at another commit on {remote.name}" if old else f"is not on {remote.name}"
+        raise RepoError(f"{branch} {words}: push it before you ask for it", hint=_PUSHED)
     pushed = remote.push(RefUpdate(ref=ref, old=old, new=new)) if old != new else None
     if pushed is not None and pushed.end is not PushEnd.DONE:
         words = f": {pushed.words}" if pushed.words else ""
-        raise RepoError(f"{remote.name} did not take {branch} ({pushed.end}){words}", hint=f"git fetch {remote.name}")
+        raise RepoError(f"{remote.name} refused {branch} ({pushed.end}){words}", hint=f"git fetch {remote.name}")
     if push:
-        say(f"{branch} is at {remote.name}")
+        say(f"{remote.name} has {branch}")
 
 
 def _get_branch(repo: "Repo") -> str:
     branch: str | None = repo.branch
     if branch is None:
-        raise RepoError("HEAD is detached; a pull request is made from a branch", hint="git switch -c <name>")
+        raise RepoError("HEAD is detached; a pull request needs a branch", hint="git switch -c <name>")
     return branch
 
 
@@ -151,7 +151,7 @@ def _find_remote(repo: "Repo", branch: str) -> str:
 
 
 def _find_program(repo: "Repo", name: str) -> str | None:
-    """Return where PATH has a program; what a repository brings is not the user's."""
+    """Return the path of a program on PATH; a program inside the repository is not the user's and does not count."""
     entries = [entry for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/")]
     return shutil.which(
         name, path=":".join(e for e in entries if not Path(e).resolve().is_relative_to(repo.root.resolve()))
@@ -159,10 +159,10 @@ def _find_program(repo: "Repo", name: str) -> str | None:
 
 
 def _ask(repo: "Repo", name: str, title: str, body: str, *, base: str | None) -> None:
-    """Make a draft, or write the text of the one that is there anew: by the user's own program and login.
+    """Create a draft, or replace the text of the open request, by the user's own program and login.
 
     Raises:
-        RelayError: The program is not there, or did not do it.
+        RelayError: The program is not installed, or failed.
     """
     program, branch = _PROGRAMS[name], _get_branch(repo)
     place = _find_program(repo, name)
@@ -176,7 +176,7 @@ def _ask(repo: "Repo", name: str, title: str, body: str, *, base: str | None) ->
             return subprocess.run(
                 (place, *filled), cwd=repo.root, input=body, text=True, check=False, capture_output=heard
             )
-        except OSError as error:  # it cannot be started, or the text is too long for an argument
+        except OSError as error:  # the program cannot start, or the text is too long for an argument
             raise RelayError(f"{name} could not be started: {error.strerror}", hint=_PRINTED) from None
 
     there = start(program.find, heard=True)
@@ -186,11 +186,11 @@ def _ask(repo: "Repo", name: str, title: str, body: str, *, base: str | None) ->
     if done.returncode:
         raise RelayError(f"{name} ended with {done.returncode}", hint=_PRINTED)
     if given["number"]:
-        say(f"the text of {given['number']} is written anew")
+        say(f"replaced the text of {given['number']}")
 
 
 def _read_number(program: _Program, text: str, branch: str) -> str:
-    """Return the number of the branch's open request; empty where there is none. A branch may be called 42."""
+    """Return the number of the branch's open request; empty if there is none. A branch may be called 42."""
     try:
         found = json.loads(text)
         is_open = found[program.branch_key] == branch and str(found["state"]).casefold() in {"open", "opened"}
@@ -205,7 +205,7 @@ def render_title(standing: Standing) -> str:
 
 
 def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
-    """Return the text as Markdown; nobody is mentioned and no issue is closed that the plan does not name."""
+    """Return the text as Markdown. It mentions nobody, and closes no issue that the plan does not name."""
     plan = standing.plan
     by_id = {commit.commit: commit for commit in commits}
     heading, _, rest = plan.preamble.strip().partition("\n")
@@ -243,7 +243,7 @@ def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayComm
 
 
 def find_evidence(body: str) -> dict[str, str]:
-    """Return what a commit's body gives as evidence for its items, by their ids."""
+    """Return the evidence in a commit's body by item id."""
     found: dict[str, str] = {}
     item = ""
     for line in body.splitlines():
@@ -252,19 +252,19 @@ def find_evidence(body: str) -> dict[str, str]:
         elif line.startswith("  evidence: "):
             found[item] = line.removeprefix("  evidence: ")
         elif line.startswith("  ") and item in found:
-            found[item] += f" {line.strip()}"  # it was wrapped
+            found[item] += f" {line.strip()}"  # a wrapped line
         else:
             item = item if line.startswith("  ") else ""
     return found
 
 
 def _clean(text: str) -> str:
-    """Return a text that is shown as it is written; what is code in it stays code."""
+    """Escape a text for Markdown; code spans stay code."""
     return _map_words(" ".join(text.split()), _escape)
 
 
 def _map_words(line: str, change: Callable[[str], str]) -> str:
-    """Change what of a line is no code."""
+    """Change the parts of a line outside of code spans."""
     parts, done = [], 0
     for span in find_code_spans(line):
         parts += [change(line[done : span.start]), line[span.start : span.end]]

@@ -1,4 +1,4 @@
-"""`relay rewind`: back to the green tree before a phase."""
+"""`relay rewind`: go back to the green tree before a phase. `relay gc`: delete old checkpoints."""
 
 import os
 import shlex
@@ -9,9 +9,9 @@ import click
 
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
-from relay.cli.boundary import note_plan
-from relay.cli.completion import offer_phases
-from relay.cli.options import plan_option
+from relay.base.words import count
+from relay.cli.boundary import note_place, note_plan
+from relay.cli.options import offer_phases, plan_option
 from relay.cli.screen import say
 from relay.setup.place import find_settings
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from relay.run.rewind import Rewind
 
 
-@click.command("rewind", short_help="Go back to the green tree before a phase; nothing is lost.")
-@click.argument("phase", metavar="N", shell_complete=offer_phases, help="The phase to go back to the start of.")
-@click.option("--revert", is_flag=True, help="Commit the old tree on top of this branch instead of making a new one.")
-@click.option("--yes", is_flag=True, help="Do it without asking.")
+@click.command("rewind", short_help="Go back to the green tree before a phase; lose nothing.")
+@click.argument("phase", metavar="N", shell_complete=offer_phases, help="Phase to undo, together with later ones.")
+@click.option("--revert", is_flag=True, help="Commit the old tree on this branch instead of creating a branch.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @plan_option
 def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     """Go back to the tree before phase N.
 
-    A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
-    boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
+    relay creates a new branch there and leaves this branch alone. With --revert it commits that tree on top of this
+    branch instead and opens the undone boxes again. Either way it keeps the branch's tip under refs/relay/rewound/.
     """
     from relay.git.lock_journal import clear_stale_locks, hold_collections
     from relay.run.rewind import get_rewind, require_revert
@@ -104,3 +104,46 @@ def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
 def _say_left(left: tuple[str, ...]) -> None:
     for words in left:
         say(words, style="yellow")
+
+
+DAYS = 30
+"""git keeps unreachable commits as long (gc.reflogExpireUnreachable)."""
+_DAY_S = 86_400
+
+
+@click.command("gc", short_help="Delete old checkpoints of committed work.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted; delete nothing.")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0, 36_500),
+    default=DAYS,
+    show_default=True,
+    metavar="DAYS",
+    help="Minimum age of a session's newest checkpoint.",
+)
+def gc_command(*, dry_run: bool, days: int) -> None:
+    """Delete old checkpoints (refs/relay/wip/) of sessions whose work a branch has in a commit.
+
+    Checkpoints hold the files between two steps of a session, and what you saved meanwhile. relay keeps checkpoints of
+    open phases and of work that no branch has committed, and all other refs under refs/relay/, which record spending
+    and rewound work. git frees the space at its next `git gc`.
+    """
+    from relay.store.checkpoints import drop_snapshots, sort_snapshots
+    from relay.store.worktrees import lock_worktree
+
+    place = note_place()
+    before = time.time() - days * _DAY_S
+    if dry_run:
+        found = sort_snapshots(place.repo, before=before)
+        went = len(found.old)
+        for snapshot in found.old:
+            say(f"  {snapshot.ref}  {snapshot.commit[:8]}  {time.strftime('%Y-%m-%d', time.gmtime(snapshot.time))}")
+    else:
+        with lock_worktree(place.repo):
+            found = sort_snapshots(place.repo, before=before)
+            went = drop_snapshots(place.repo, found.old)
+    words = "would go" if dry_run else "removed"
+    say(f"{words}: the checkpoints of {count(went, 'session')}, older than {count(days, 'day')}")
+    for reason, number in sorted(found.kept.items()):
+        say(f"kept: {number:,} {reason.value}", style="dim")

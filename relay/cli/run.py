@@ -13,8 +13,7 @@ import click
 from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import Command
 from relay.base.words import name_item, shorten
-from relay.cli.completion import offer_phases
-from relay.cli.options import find_flags, session_options
+from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
 from relay.plan.model import Phase, Plan
@@ -68,7 +67,7 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
 def warn_of_claims(ctx: "RunContext") -> None:
     """Say which phases another machine was at work on when this clone last asked; a run asks nobody."""
     if has_seen_claims(ctx.repo):
-        from relay.cli.views.claim_lines import list_claimed_elsewhere
+        from relay.cli.views.job_lines import list_claimed_elsewhere
 
         for words in list_claimed_elsewhere(ctx.repo, ctx.plan_path):
             ctx.observe(Noticed(text=words, warning=True))
@@ -200,39 +199,47 @@ def _ask(phase: Phase) -> str:
     return str(click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True))
 
 
-@click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
+_SECTIONS = {
+    "Times": ("not_before", "until"),
+    "Sessions": ("reset_at", "max_legs", "context", "network", "sandbox"),
+    "Permissions": ("allow_dirty", "unchecked", "approve_setup"),
+}
+"""Options behind the everyday ones, which fit a screen of 24 lines in 80 columns with the usage above them."""
+
+
+@click.command(
+    "run", cls=SectionedCommand, sections=_SECTIONS, short_help="Work through the plan, one green commit per phase."
+)
 @click.option(
     "--phase",
     metavar="next|all|N",
     default="all",
     show_default=True,
     shell_complete=offer_phases,
-    help="Which phases to run.",
+    help="Phases to work on.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what a run would do; send and change nothing.")
+@click.option("--approve", is_flag=True, help="Ask before each further phase: yes, skip, edit, stop.")
+@click.option("--jobs", type=int, metavar="N", help="Work on N phases at once, each in its own work tree.")
+@click.option("--branch", is_flag=True, help="Create the branch relay/<plan title> and work there.")
 @session_options
-@click.option("--max-legs", metavar="N", help="Sessions of one phase before relay asks for a split.")
-@click.option(
-    "--context", metavar="reset|none|compact|prune", help="What to do when the context fills; reset is relay."
-)
-@click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
-@click.option("--branch", is_flag=True, help="Make a branch for the plan, relay/<its title>, and work there.")
+@click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
+@click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
+@click.option("--max-legs", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
+@click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact or prune.")
+@click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
 @click.option(
     "--unchecked",
     is_flag=True,
     help="Tick phases that nothing checks: no verify command, or tests that are red in the sandbox.",
 )
-@click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
-@click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
-@click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
-@click.option("--jobs", type=int, metavar="N", help="Work on so many phases at once, each in a work tree of its own.")
-@click.option("--job-of", type=int, hidden=True, help="The process of the relay that started this one.")
-@click.option("--approve", is_flag=True, help="Ask between two phases: yes, skip, edit the plan, stop.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
+@setup_option
+@click.option("--job-of", type=int, hidden=True, help="Process id of the relay that started this one.")
 def command(phase: str, *, approve: bool, **options: Any) -> int:
-    """Work through the plan: a fresh session for each phase, its checks, one commit.
+    """Work through the plan: one fresh session and one green commit per phase.
 
-    An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
-    over and stops; a second one stops at once. Nothing is lost either way.
+    Run it again after an interruption. Ctrl-C lets the session finish its step and hand over; a second Ctrl-C stops at
+    once. No work is lost.
     """
     options["approve"] = approve
     if not approve or phase != "all":

@@ -1,7 +1,7 @@
-"""`relay sandbox`: a shell or a command exactly as a session has it, and the resources that it sees.
+"""`relay sandbox`: run a shell or a command in a session's sandbox, or list the resources that it sees.
 
-The command has a terminal of its own, and relay carries the input and output: with the user's terminal it could type
-words that the user's shell would run.
+The command gets its own terminal, and relay copies input and output: a command on the user's terminal could insert
+input that the user's shell would run.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.options import plan_option
+from relay.cli.options import network_option, plan_option, sandbox_option
 from relay.cli.screen import complain, say, say_document
 from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
@@ -40,15 +40,15 @@ _END_OF_FILE = b"\x04"
 
 
 @contextmanager
-def lend_terminal(user_fd: int, shown_fd: int) -> Iterator[int]:
-    """Make a terminal of the same size and modes, carry its traffic, and put the user's back in order.
+def bridge_terminal(user_fd: int, shown_fd: int) -> Iterator[int]:
+    """Open a terminal of the same size and modes, copy its traffic, and restore the user's terminal at the end.
 
     Args:
-        user_fd: Where is typed.
-        shown_fd: Where is shown.
+        user_fd: The user's input.
+        shown_fd: The user's output.
 
     Yields:
-        The end for the command.
+        The command's end of the terminal.
     """
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(user_fd)
@@ -62,7 +62,7 @@ def lend_terminal(user_fd: int, shown_fd: int) -> Iterator[int]:
     try:
         yield theirs
     finally:
-        os.close(theirs)  # the last one: what is left to show comes, then the end
+        os.close(theirs)  # the last descriptor: remaining output arrives, then the end of file
         os.close(done)
         carrier.join()
         termios.tcsetattr(user_fd, termios.TCSADRAIN, before)
@@ -77,7 +77,7 @@ def _copy_size(source: int, target: int) -> None:
 
 
 def _carry(typed: int, shown: int, ours: int, over: int) -> None:
-    """Carry both ways until the command's side is closed; what is typed only until the command is `over`."""
+    """Copy both ways until the command's side is closed; copy input only until the command is `over`."""
     sources = {typed, ours, over}
     while True:
         ready, _, _ = select.select(sources, (), ())
@@ -86,7 +86,7 @@ def _carry(typed: int, shown: int, ours: int, over: int) -> None:
                 if not (chunk := os.read(ours, _CHUNK_BYTES)):
                     return
                 _write_all(shown, chunk)
-        except OSError:  # EIO: nobody has the other end open any more
+        except OSError:  # EIO: no process has the other end open any more
             return
         if over in ready:
             sources -= {typed, over}
@@ -109,28 +109,27 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 
 @click.command(
     "sandbox",
-    short_help="Run a shell or a command exactly as a session has it, or show what it sees.",
+    short_help="Open a shell in a session's sandbox, or show what it sees.",
     context_settings={"allow_interspersed_args": False},
 )
-@click.argument("words", nargs=-1, metavar="[-- COMMAND ...]", help="What runs in it; a shell when left out.")
-@click.option("--show", is_flag=True, help="Run nothing; say what is visible, writable, hidden and dropped.")
-@click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
-@click.option("--read-only", is_flag=True, help="As `relay plan` has it: nothing of the repository can be written.")
+@click.argument("words", nargs=-1, metavar="[-- COMMAND ...]", help="Command to run; default: a shell.")
+@click.option("--show", is_flag=True, help="Run nothing; list what commands can see, write and reach.")
+@click.option("--json", "as_json", is_flag=True, help="Print that list as one JSON document.")
+@click.option("--read-only", is_flag=True, help="Forbid writing to the repository, as `relay plan` does.")
 @plan_option
-@click.option("--network/--no-network", default=None, help="As for `relay run`.")
-@click.option("--sandbox", type=click.Choice(["auto", "container", "off"]), help="As for `relay run`.")
+@network_option
+@sandbox_option
 def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: bool, **options: Any) -> int:
     """Run a shell, or COMMAND, in the sandbox of a session: the same files, variables, network and limits.
 
-    A single word is read by bash, as a session's commands are: relay sandbox -- 'make test | tail'. It works on your
-    files, as a session does, starts at the root of the repository and has no time limit. The exit status is the
-    command's.
+    It works on your real files, starts at the root of the repository and has no time limit. bash runs a COMMAND of one
+    word, as it runs a session's commands: relay sandbox -- 'make test | tail'. The exit status is the command's.
     """
     from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     if words and (show or as_json):
-        raise click.UsageError("--show runs nothing: leave out the command")
+        raise click.UsageError("--show runs nothing; leave out the command")
     request, _ = make_request(SessionKind.PLAN if read_only else SessionKind.RUN, options, needs_plan=False)
     prepare_process()
     with open_own_workspace(request) as workspace:
@@ -140,7 +139,7 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
 
 
 def run_words(workspace: "Workspace", words: Sequence[str]) -> int:
-    """Run a command, or a shell, with the streams of relay itself; return its exit code."""
+    """Run a command or a shell with relay's own streams; return its exit code."""
     for gap in workspace.sandbox.gaps:
         complain(f"relay: {gap}")
     argv = list(words) if len(words) > 1 else ["bash", "-c", words[0]] if words else ["bash", "--norc"]
@@ -149,8 +148,8 @@ def run_words(workspace: "Workspace", words: Sequence[str]) -> int:
 
     if not words:
         sandbox = workspace.sandbox
-        complain(f"relay: a shell as a session has it ({sandbox.mechanism}, {sandbox.level}); `exit` leaves it")
-    with lend_terminal(0, 1) as fd:
+        complain(f"relay: a shell in a session's sandbox ({sandbox.mechanism}, {sandbox.level}); `exit` leaves it")
+    with bridge_terminal(0, 1) as fd:
         result = _run(workspace, argv, (fd, fd, fd))
     return _tell(result)
 
@@ -162,7 +161,7 @@ def _run(workspace: "Workspace", argv: Sequence[str], streams: tuple[int, int, i
 
 
 def _tell(result: "CommandResult") -> int:
-    """Say what did not come from the command itself."""
+    """Print the sandbox's notes, which are no output of the command; return the exit code."""
     from relay.sandbox.output import render_output
 
     for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
@@ -172,14 +171,14 @@ def _tell(result: "CommandResult") -> int:
 
 
 def show_inventory(workspace: "Workspace", *, as_json: bool) -> int:
-    """Print what a command would see."""
+    """Print the resources that a command sees."""
     from relay.sandbox.inventory import take_inventory
 
     found = take_inventory(workspace.sandbox)
     if as_json:
         say_document(dataclasses.asdict(found))
         return 0
-    say(f"{found.mechanism}, {found.level}: what a command of `relay {_name(found)}` has here", style="bold")
+    say(f"{found.mechanism}, {found.level}: resources of a command in `relay {_name(found)}`", style="bold")
     for head, words in _describe(found):
         _show(head, words)
     return 0
@@ -190,21 +189,21 @@ def _name(found: "Inventory") -> str:
 
 
 def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
-    """Yield each group with its entries; what is empty is left out."""
-    scratch = (f"{found.tmp} (TMPDIR; private, kept from command to command)", f"{found.home} (HOME; new for each)")
+    """Return each group with its entries, without empty groups."""
+    scratch = (f"{found.tmp} (TMPDIR; private, kept between commands)", f"{found.home} (HOME; new for each command)")
     groups = (
-        ("writes", (*found.writable, *scratch)),
-        ("writes, and loses with the command", found.lost),
-        ("only reads, in these", found.protected),
+        ("can write", (*found.writable, *scratch)),
+        ("can write, but loses it when the command ends", found.lost),
+        ("can only read, inside the above", found.protected),
         ("sees as empty", found.hidden),
-        ("but for, only read", found.shown),
+        ("can read, inside the empty ones", found.shown),
         ("cannot read", found.masked),
-        ("cannot reach the sockets", found.sockets),
-        ("everything else", ("only read",)),
-        ("network", found.opened or ("none but its own loopback: no host, no service of this machine",)),
-        ("variables it has", (" ".join(found.passed),)),
-        ("dropped (`env` names what to pass)", (" ".join(found.dropped),)),
-        ("never passed", (" ".join(found.refused),)),
+        ("cannot reach these sockets", found.sockets),
+        ("everything else", ("read only",)),
+        ("network", found.opened or ("only its own loopback: no host, no service of this machine",)),
+        ("variables passed on", (" ".join(found.passed),)),
+        ("variables dropped (the setting `env` passes them on)", (" ".join(found.dropped),)),
+        ("variables never passed on", (" ".join(found.refused),)),
         ("not protected here", found.gaps),
     )
     return ((head, entries) for head, entries in groups if any(entries))

@@ -1,4 +1,4 @@
-"""What `relay run` and `relay plan` share: settings, the view, the collaborators, one act, an exit code."""
+"""Shared by commands with sessions: read the settings, open the view and the collaborators, act, report the end."""
 
 import gc
 import os
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 def make_request(
     kind: SessionKind, options: Mapping[str, Any], *, needs_plan: bool = True
 ) -> tuple["RunRequest", Place]:
-    """Turn a command's options into a request; without `needs_plan` there need be none that can be read.
+    """Turn a command's options into a request.
+
+    Args:
+        needs_plan: Whether a missing or unreadable plan is an error.
 
     Raises:
         RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
-        click.UsageError: A value that was typed is not allowed.
+        click.UsageError: A typed value is not allowed.
     """
     from relay.setup.context import RunRequest
 
@@ -72,7 +75,7 @@ def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = (
     """Return the event that tells the user how the command ended.
 
     Args:
-        questions: That sessions of the plan left to the user.
+        questions: Questions that sessions of the plan left to the user.
     """
     return RunEnded(
         exit_code=end.exit_code,
@@ -88,23 +91,23 @@ def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = (
 
 
 def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
-    """Keep that the user approves of a repository's setup commands; ask, at a terminal, where nobody has said so."""
+    """Save the user's approval of a repository's setup commands; without one, ask at a terminal."""
     from relay.setup.preconditions import find_unapproved, save_approval
     from relay.store.worktrees import find_home
 
     root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)
     if left and not approved and not as_json and has_person():
-        say(f"{settings.origins['setup']}: with network, before a session and when a lock file has changed:")
+        say(f"{settings.origins['setup']} runs, with network, before a session and when a lock file has changed:")
         for words in left:
             say(f"  {words}")
-        approved = click.confirm("Do you want this repository to run that, now and later?", default=False)
+        approved = click.confirm("May this repository run these commands, now and later?", default=False)
     if left and approved:
         save_approval(root, left, request.environ)
 
 
 def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
-    """Return what sessions of the plan left the user to answer, also in work trees that have not landed."""
+    """Return the questions that sessions of the plan left to the user, also in job work trees not merged yet."""
     from relay.run.commit.plan_commit import make_source
     from relay.store.plan_state import read_questions
 
@@ -119,7 +122,7 @@ def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
 
 
 def show_end(end: "RunEnd", request: "RunRequest", caller: Caller, *, as_json: bool) -> int:
-    """Tell how a command ended that needed no session."""
+    """Report the end of a command that needed no session; return its exit code."""
     from relay.cli.views.shapes import make_view
 
     with make_view(json=as_json, stream=sys.stdout) as view:
@@ -136,11 +139,11 @@ def run_sessions(
     asks: bool = False,
     view: "SharedView | None" = None,
 ) -> int:
-    """Open everything, act, tell how it ended, close everything.
+    """Open the view and the run's collaborators, act, report the end, close them; return the exit code.
 
     Args:
-        caller: Writes what is to be typed next.
-        asks: Whether it may ask the person at the terminal.
+        caller: Writes the command to type next.
+        asks: Whether sessions may ask the person at the terminal.
     """
     from relay.base.interrupts import Interrupts
     from relay.cli.views.base import find_asker
@@ -155,8 +158,8 @@ def run_sessions(
     view = view or make_view(json=as_json, stream=sys.stdout)
     try:
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
-            gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
-            gc.set_threshold(700, 10, 10)  # as Python has it: `relay.__main__` puts collections off
+            gc.freeze()  # modules stay loaded; the collector need not scan them again
+            gc.set_threshold(700, 10, 10)  # Python's default; `relay.__main__` put collections off
             ask = find_asker(view, interrupts, asks=asks and not as_json)
             end = act(replace(ctx, ask=ask))
             ended = make_end_event(end, caller, find_left_questions(request.files))

@@ -1,4 +1,4 @@
-"""`relay status`: phases, boxes, what comes next, what was spent."""
+"""`relay status`: phases, items, cost and the next step."""
 
 import time
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ from relay.store.refs import has_jobs, has_seen_claims
 from relay.store.resume import ResumeCase, ResumePoint
 
 if TYPE_CHECKING:
-    from relay.cli.views.current_work import AtWork
     from relay.cli.views.job_lines import JobStanding
+    from relay.cli.views.last_run import AtWork
     from relay.fleet.claims import PhaseClaim
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
@@ -49,25 +49,25 @@ _LEAST_TITLE_CHARS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """What is known beside the plan's standing."""
+    """Facts beside the plan's own state: the last run, the run at work, jobs, claims."""
 
     last: "LastRun | None" = None
     work: "AtWork | None" = None
     jobs: "tuple[JobStanding, ...]" = ()
     claims: "tuple[PhaseClaim, ...]" = ()
-    """Of many machines, as this clone's remote had them when it was last asked."""
+    """Claims of all machines, as this clone last fetched them."""
     is_answered: bool = False
-    """Whether words wait for the next session, which the last one asked for."""
+    """Whether the answer that the last session asked for waits for the next session."""
 
 
-@click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
+@click.command("status", short_help="Show phases, cost and the next step.")
 @plan_option
-@click.option("--why", is_flag=True, help="Say also from what the next step follows.")
+@click.option("--why", is_flag=True, help="Also explain the next step, and the failures of the last run.")
 @json_option
 def command(plan: str | None, *, why: bool, as_json: bool) -> None:
-    """Show phases, boxes, what was spent, and what comes next.
+    """Show phases, items, cost and the next step.
 
-    All of it is read from the work tree, the branch's commits and refs/relay/; nothing is asked of a model.
+    relay reads them from the work tree, the branch's commits and refs/relay/; it asks no model.
     """
     place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
@@ -79,8 +79,8 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
         standing = replace(standing, questions=find_left_questions(files))
     last, work = find_last_run(place.repo, standing), None
-    if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the last line of any log is one of theirs
-        from relay.cli.views.current_work import find_work
+    if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the newest log is a job's
+        from relay.cli.views.last_run import find_work
 
         work = find_work(place.root)
         running = standing.situation.running or "a relay is at work here"
@@ -92,7 +92,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         return
     show_standing(standing, place.caller, near, why=why)
     if claims:
-        from relay.cli.views.claim_lines import tell_claims
+        from relay.cli.views.job_lines import tell_claims
 
         for line in tell_claims(place.repo, claims):
             say(line)
@@ -114,7 +114,7 @@ def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
 def _find_claims(repo: "Repo", standing: Standing) -> "tuple[PhaseClaim, ...]":
     if not has_seen_claims(repo):
         return ()
-    from relay.cli.views.claim_lines import find_seen_claims
+    from relay.cli.views.job_lines import find_seen_claims
 
     return find_seen_claims(repo, standing.plan_name)
 
@@ -122,7 +122,7 @@ def _find_claims(repo: "Repo", standing: Standing) -> "tuple[PhaseClaim, ...]":
 def _render_claims(claims: "tuple[PhaseClaim, ...]") -> list[dict[str, Any]]:
     if not claims:
         return []
-    from relay.cli.views.claim_lines import render_claims
+    from relay.cli.views.job_lines import render_claims
 
     return render_claims(claims)
 
@@ -144,7 +144,7 @@ def _is_answered(repo: "Repo", standing: Standing, last: "LastRun | None") -> bo
 
 
 def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
-    """Return how the last run of this plan ended on this branch; None where nothing is left, or one is at work."""
+    """Return how the last run of this plan on this branch ended; None if no work is left, or a run is at work."""
     from relay.store.last_run import read_last_run
 
     last = None if standing.plan.done else read_last_run(repo)
@@ -195,7 +195,7 @@ def _show_questions(standing: Standing) -> None:
 
 
 def find_other_way(standing: Standing, caller: Caller, near: Near) -> str:
-    """Return the command that the last run named, where a run would meet the same again; else nothing."""
+    """Return the command that the last run recommended, if another run would stop for the same reason; else ""."""
     point, last, shown = standing.situation.point, near.last, {caller.write(RUN), caller.write(WHY)}
     if last is None or point is None or not last.next_command.startswith("relay ") or last.next_command in shown:
         return ""
@@ -226,7 +226,7 @@ def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[
 
 
 def _show_work(work: "AtWork") -> None:
-    from relay.cli.views.current_work import tell_work
+    from relay.cli.views.last_run import tell_work
 
     first, *rest = tell_work(work, now=time.time())
     say(f"now    {first}", style="bold")
@@ -242,7 +242,7 @@ def _show_last(last: "LastRun", *, why: bool) -> None:
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
-    """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
+    """Return when the usage limit that stopped the open leg resets, and its model; None without a limit to come."""
     if standing.situation.kept.leg is None:
         return None
     from relay.store.legs import find_wait_until
@@ -260,13 +260,13 @@ def _show_limit(standing: Standing) -> None:
 
 
 def _render_limit(standing: Standing) -> dict[str, object] | None:
-    """``resets_at`` is in seconds since the epoch."""
+    """Return the usage limit as JSON; ``resets_at`` is in seconds since the epoch."""
     found = _find_limit(standing, time.time())
     return {"model": found[1], "resets_at": found[0]} if found else None
 
 
 def _find_next(standing: Standing) -> str | None:
-    """Return the phase that is worked on now or next; None when there is none."""
+    """Return the id of the present or next phase; None if there is none."""
     if standing.situation.point is not None:
         return standing.situation.point.phase_id or None
     return next((known.phase_id for known in standing.phases if known.is_open), None)
@@ -284,7 +284,7 @@ def find_state(item: Item, known: PhaseStanding) -> str:
 
 
 def _show_phases(standing: Standing) -> None:
-    """Print a line for each phase, which a terminal has room for, and the items of the one that is next."""
+    """Print a line for each phase, cut to the terminal's width, and the items of the next phase."""
     next_id, pairs = _find_next(standing), _pair(standing)
     facts = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
     digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
@@ -320,7 +320,7 @@ def _render_usd(spent: Spent) -> str:
 
 
 def _render_cost(spent: Spent) -> str:
-    """Write money and tokens; an unknown cost is said, with the tokens that are known."""
+    """Write money and tokens; an unknown cost is called unknown, beside the known tokens."""
     usage = spent.usage
     tokens = f"{render_tokens(usage.prompt_tokens)} tokens in, {render_tokens(usage.output_tokens)} out"
     if not usage.prompt_tokens:
@@ -330,9 +330,12 @@ def _render_cost(spent: Spent) -> str:
 
 
 def render_json(standing: Standing, caller: Caller, near: Near | None = None, root: Path = Path()) -> dict[str, object]:
-    """Return where the plan stands as JSON has it; `root` is where the jobs' logs are."""
-    from relay.cli.views.current_work import render_work
-    from relay.cli.views.last_run import render_last_run
+    """Return the plan's state as JSON.
+
+    Args:
+        root: The work tree that has the jobs' logs.
+    """
+    from relay.cli.views.last_run import render_last_run, render_work
 
     near = near or Near()
     return {
@@ -374,5 +377,5 @@ def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
 
 
 def _render_spent(spent: Spent) -> dict[str, object]:
-    """``usd`` is null when some of the cost is unknown, and the most that it can be where it is estimated."""
+    """Return an amount as JSON; ``usd`` is null if some cost is unknown, and an upper bound if it is estimated."""
     return {"usd": spent.cost_usd, "estimated": spent.estimated, **asdict(spent.usage)}

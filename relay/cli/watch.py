@@ -1,6 +1,11 @@
-"""`relay watch`: the board of a run from another terminal, by its event log alone."""
+"""`relay watch`, `say`, `pause`, `resume` and `stop`: follow and steer a run from another terminal.
+
+`watch` only reads the run's event log. The others reach the run of this work tree.
+"""
 
 import contextlib
+import os
+import signal
 import sys
 import threading
 import time
@@ -9,40 +14,47 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.base.errors import ConfigError, ExitCode
+from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
+from relay.base.hints import RUN
 from relay.base.words import list_some
 from relay.cli.boundary import note_place
-from relay.cli.screen import say_now
+from relay.cli.options import events_option, offer_phases, plan_option
+from relay.cli.screen import clean_line, say, say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
 from relay.git.notes import is_locked
-from relay.insight.telemetry.log import LogTail, list_runs
-from relay.insight.telemetry.logs import RunLogs, list_own_logs
+from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs
 from relay.session.events import RunEnded
+from relay.setup.place import Place, load_plan
+from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
+from relay.store.refs import has_jobs
+from relay.store.worktrees import find_holder
 
 if TYPE_CHECKING:
+    from relay.fleet.landing import Job
     from relay.git.repository import Repo
 
+
 POLL_S = 0.25
-"""How long a look at the log may be in coming; the board itself is drawn as in the run's own terminal."""
+"""Seconds between two looks at the log; the board is drawn as often as in the run's own terminal."""
 
 
-@click.command("watch", short_help="Show a run, live, from another terminal.")
-@click.argument("run", required=False, default="", help="The run's id; the newest one when left out.")
-@click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
+@click.command("watch", short_help="Watch a run live from another terminal.")
+@click.argument("run", required=False, default="", help="Run id, or its beginning; default: the newest run.")
+@events_option
 @click.option(
     "--serve",
     metavar="[PORT]",
     is_flag=False,
     flag_value=0,
     type=click.IntRange(0, 65535),
-    help="Show it in a browser of this machine instead; a free port when left out.",
+    help="Serve the view to a browser on this machine; default: a free port.",
 )
 def command(run: str, *, as_json: bool, serve: int | None) -> int:
-    """Show a run as its own terminal does, from another one, while it is at work or after its end.
+    """Watch a run from another terminal, during its work or after its end.
 
-    RUN is the beginning of a run's id; the last run when left out. It is read from the event log alone: nothing that
-    is done here reaches the run, and Ctrl-C leaves it alone. The exit status is the run's own, once it has ended.
+    The view comes from the run's event log alone, so nothing that you do here reaches the run: Ctrl-C ends only the
+    view. The exit status is that of the run, once it has ended.
     """
     place = note_place()
     repo, run_id = place.repo, get_run(place.repo, run)
@@ -58,7 +70,7 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
 
 
 def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
-    """Serve a run's board until Ctrl-C, also behind the run's end.
+    """Serve a run's board until Ctrl-C, even after the run's end.
 
     Raises:
         ConfigError: The port cannot be listened on.
@@ -67,14 +79,14 @@ def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
 
     view = ServedView()
     with serve_board(view, port) as address, contextlib.suppress(KeyboardInterrupt):
-        say_now(f"{address}\nwho has this address sees the run, and can do nothing to it; Ctrl-C closes it")
+        say_now(f"{address}\nwhoever has this address can see the run but not change it; Ctrl-C ends the server")
         follow(log, view, is_alive, time.sleep)
         threading.Event().wait()
     return ExitCode.DONE
 
 
 def get_run(repo: "Repo", start: str) -> str:
-    """Return the id of the last run that begins like this.
+    """Return the id of the newest run whose id begins like this.
 
     Raises:
         ConfigError: There is none.
@@ -94,7 +106,7 @@ def open_tail(repo: "Repo", run_id: str) -> LogTail:
     """Open the log of a run.
 
     Raises:
-        ConfigError: It is gone, or cannot be read.
+        ConfigError: The log is gone, or cannot be read.
     """
     try:
         return LogTail(repo.root, run_id)
@@ -103,23 +115,23 @@ def open_tail(repo: "Repo", run_id: str) -> LogTail:
 
 
 def is_run_alive(repo: "Repo", run_id: str) -> bool:
-    """Return whether the relay that writes this log lives; the kernel lets go of its lock, however it ends."""
+    """Return whether the relay that writes this log is alive; the kernel frees its lock, however the process ends."""
     return is_locked(repo) and next(list_own_logs(repo.root), run_id) == run_id
 
 
 def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callable[[float], None]) -> int:
-    """Show what a log holds and will hold, until its run has ended or is gone.
+    """Show a log, with all that is still written to it, until its run has ended or is gone.
 
     Args:
-        log: From where it was read to.
-        is_alive: Whether somebody may still write to it.
-        pause: Waits for so many seconds.
+        log: Read on from its present position.
+        is_alive: Whether a relay may still write to the log.
+        pause: Waits for a number of seconds.
 
     Returns:
-        The run's own exit code, or that it stopped with work left.
+        The run's exit code; "stopped with work left" if the run is gone without one.
     """
     while True:
-        alive = is_alive()  # asked first: what was written before it ended is read after
+        alive = is_alive()  # asked before reading: the last events are written before the process ends
         for phase_id, record in log.read():
             if phase_id:
                 view.tell(record, phase_id=phase_id)
@@ -131,3 +143,111 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
             view.note_loss()
             return ExitCode.STOPPED
         pause(POLL_S)
+
+
+@click.command("say", short_help="Send a message to the working session.")
+@click.argument("words", nargs=-1, required=True, help="Your message.")
+@click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Tell only sessions of this phase.")
+@plan_option
+def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
+    """Send a message to the session that is at work here; it reads the message with its next tool result.
+
+    Later sessions read it too, until the phase is committed. If no relay is at work, the next session reads it. Your
+    words weigh as much as the plan; the gate decides as before.
+    """
+    place = note_place(plan)
+    repo = place.repo
+    text = "\n".join(clean_line(line) for line in " ".join(words).splitlines()).strip()
+    if not text:
+        raise click.UsageError("there is nothing to say")
+    if len(text) > MAX_CHARS:
+        size = f"{len(text):,} characters are more than {MAX_CHARS:,}"
+        raise click.UsageError(f"{size}; put the long part into a file and name it, or relay plan --revise")
+    if phase:
+        _require_open(place, phase)
+    jobs = [job for job in find_working_jobs(repo, place.plan_name) if phase in {"", job.phase_id}]
+    for one in [job.repo for job in jobs] or [repo]:
+        leave_words(one, text, phase_id=phase)
+    whom = f"a session of phase {phase}" if phase else "its session"
+    if jobs:
+        told = " and ".join(f"phase {job.phase_id}" for job in jobs)
+        say(f"left for the session of {told}; it is told behind its next tool result")
+    elif find_holder(repo) is not None:
+        say(f"left for the run that is at work here; {whom} is told behind its next tool result")
+    else:
+        whom = whom if phase else "the next session"
+        say(f"no relay is at work here; {whom} is told when it begins: {place.caller.write(RUN)}")
+
+
+def _require_open(place: Place, phase_id: str) -> None:
+    from relay.run.selection import get_phase
+
+    if get_phase(load_plan(place), phase_id).done:
+        raise PlanError(f"phase {phase_id} is done, no session will work on it", hint="say it without --phase")
+
+
+@click.command("pause", short_help="Pause the run before its next request.")
+def pause_command() -> None:
+    """Pause the run that is at work here before its next request, until `relay resume`.
+
+    A running tool or verify command goes on to its end. A prompt cache of five minutes may expire meanwhile.
+    """
+    repo = note_place().repo
+    _require_run(repo)
+    for one in _list_runs(repo):
+        ask_for_pause(one)
+    say("the run waits before its next request; relay resume goes on, relay stop hands over")
+
+
+@click.command("resume", short_help="Let a paused run go on.")
+def resume_command() -> None:
+    """Let a paused run go on. After a stop or a kill use `relay run` instead."""
+    repo = note_place().repo
+    _require_run(repo)
+    ended = [end_pause(one) for one in _list_runs(repo)]
+    say("the run goes on" if any(ended) else "the run was not paused")
+
+
+@click.command("stop", short_help="Stop the run after its current step, as Ctrl-C does.")
+@click.option("--now", is_flag=True, help="Stop at once, without waiting for the current step; no work is lost.")
+def stop_command(*, now: bool) -> None:
+    """Stop the run that is at work here, as Ctrl-C does: the session finishes its step and hands over.
+
+    A second `relay stop` stops at once. `relay run` goes on from there.
+    """
+    repo = note_place().repo
+    process = _require_run(repo)
+    try:
+        os.kill(process, signal.SIGTERM if now else signal.SIGINT)
+    except ProcessLookupError:
+        say("it has just ended")
+        return
+    except PermissionError as error:
+        raise RepoError(
+            f"process {process} belongs to another user", hint=f"kill -INT {process}, as that user"
+        ) from error
+    say("the run stops at once" if now else "the run finishes this step, hands over and stops")
+
+
+def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
+    """Return the working jobs of this work tree's plan."""
+    if not has_jobs(repo):
+        return ()
+    from relay.fleet.worktrees import find_jobs
+
+    return tuple(job for job in find_jobs(repo, plan_path) if find_holder(job.repo) is not None)
+
+
+def _list_runs(repo: "Repo") -> "tuple[Repo, ...]":
+    """Return this work tree and those of the working jobs."""
+    return (repo, *(job.repo for job in find_working_jobs(repo, "")))
+
+
+def _require_run(repo: "Repo") -> int:
+    """Return the id of the process at work. If there is none, also remove the pause that a killed run left."""
+    process = find_holder(repo)
+    if process is None:
+        with contextlib.suppress(OSError):
+            end_pause(repo)
+        raise RepoError("no relay is at work in this work tree", hint=RUN)
+    return process

@@ -1,4 +1,4 @@
-# Works on a plan with several allocations. The host has git, bubblewrap and relay; the variables below are yours.
+# Several allocations work on a plan. The host must have git, bubblewrap and relay; set the variables below.
 job "relay" {
   type = "batch"
 

@@ -6,8 +6,8 @@
 #SBATCH --time=08:00:00
 #SBATCH --signal=B:INT@300
 #SBATCH --requeue
-# Works on a plan with an array of machines; the key comes from the environment (sbatch --export=ALL).
-# Slurm's signal, five minutes before the time is up, has relay hand over; a job that is put back goes on.
+# An array of machines works on a plan. The key comes from the environment (sbatch --export=ALL).
+# Five minutes before the time limit Slurm sends a signal, and relay hands over; a requeued job goes on from there.
 set -euo pipefail
 remote=${RELAY_REMOTE:?the address of the repository}
 branch=${RELAY_BRANCH:-main}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from relay.base.errors import RunnerError
-from relay.cli.agents import command
+from relay.cli.doctor import command
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
     PROFILES,

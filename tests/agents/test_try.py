@@ -154,11 +154,11 @@ def test_init_tries_an_agent_and_names_the_setting_that_uses_it(stage, programs,
     ran = stage.relay("init", "--agent", "fake", path="/usr/bin:/bin", environ=environ)
     assert (ran.returncode, ran.stderr) == (ExitCode.DONE, "")
     assert "relay run --runner fake can work here" in ran.stdout
-    assert ran.stdout.endswith('which is yours and is not changed:\nrunner = "fake"\n')
+    assert ran.stdout.endswith('; relay does not change that file, please add:\nrunner = "fake"\n')
     assert config.read_text() == before
 
     (programs / "fake-agent").unlink()
     ran = stage.relay("init", "--agent", "fake", path="/usr/bin:/bin", environ=environ)
     assert ran.returncode == ExitCode.USER
-    assert ran.stdout.endswith("nothing is written; relay init --agent fake again, when that is done\n")
+    assert ran.stdout.endswith("relay wrote nothing; fix this, then run relay init --agent fake again\n")
     assert stage.relay("init", "--agent", "magic").returncode == ExitCode.USAGE

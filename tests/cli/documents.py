@@ -227,9 +227,9 @@ class PlanViolation(TypedDict):
     """What is wrong with the plan, or may be."""
 
     path: str
-    """Empty when it is no file's fault."""
+    """Empty if no file is at fault."""
     line: int
-    """1-based; 0 when it concerns the whole file."""
+    """1-based; 0 for the whole file."""
     message: str
     warning: bool
     hint: str

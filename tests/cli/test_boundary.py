@@ -244,7 +244,7 @@ def test_every_command_option_and_argument_has_help():
 
 
 def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot_be_made(tmp_path):
-    from relay.cli.buglog import save_bug_report
+    from relay.cli.boundary import save_bug_report
 
     blocker = tmp_path / "file"
     blocker.write_text("")

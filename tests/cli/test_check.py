@@ -316,7 +316,7 @@ def test_work_without_a_box_stops_check_and_run_until_it_is_boxed(relay, project
         assert "`relay check --fix` does it" in said
     assert (project / "PLAN.md").read_text() == text
     ran = relay("check", "--fix")
-    assert (ran.code, ran.out.splitlines()[0]) == (0, "PLAN.md: 5 lines put in")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "PLAN.md: 5 lines added")
     assert ran.out.splitlines()[-1].startswith("PLAN.md is valid: 3 phases, 3 items")
     boxed = (project / "PLAN.md").read_bytes()
     assert relay("check", "--fix", "--json").code == 0

@@ -213,7 +213,7 @@ def test_a_workflow_is_written_once_and_never_over_anything(relay, project, name
     if name == "gitlab":
         assert "wrote .gitlab/relay.yml" in ran.out
         assert "include: [{local: .gitlab/relay.yml}]" in ran.out
-        assert "give .relay in there another stage:" in ran.out
+        assert "set it as the stage: of .relay in that file" in ran.out
     assert not (project / "PLAN.md").exists()
 
 

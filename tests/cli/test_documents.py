@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.cli.views.claim_lines import render_claims
+from relay.cli.views.job_lines import render_claims
 from relay.fleet.claims import ClaimState, PhaseClaim
 from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_faults, read_document
 from tests.cli.reference import render

@@ -32,7 +32,7 @@ def test_a_gate_is_run_shown_explained_and_found_again(relay, write):
     assert any(line.startswith("`test -n ${DATABASE_URL:?}` ") for line in lines)
     assert any("DATABASE_URL: set here and not given to commands" in line for line in lines)
     assert "1 of 2 verify commands passed." in lines
-    assert "seen with what no commit has: hello.txt" in lines
+    assert "the gate saw uncommitted files: hello.txt" in lines
     assert "hunter2" not in ran.out
 
     last = relay("gate", "--last")
@@ -61,7 +61,7 @@ def test_what_the_repository_has_is_tried_where_a_phase_names_nothing(relay, wri
     write("", Makefile="test:\n\t@test -f PLAN.md && echo seen\n")
     ran = relay("gate")
     assert ran.code == 0
-    assert "Makefile speaks for `make test`, which is tried" in ran.out
+    assert "trying `make test` from Makefile" in ran.out
     assert "  | seen" in ran.out
     checked = relay("check")
     assert "proposed: Verify: `make test` (Makefile); relay gate tries it" in checked.out
@@ -72,7 +72,7 @@ def test_without_anything_to_run_it_says_so(relay, write):
     write("")
     ran = relay("gate")
     assert ran.code == ExitCode.USER
-    assert "phase 1 has no verify command, and nothing here says how this repository is tested" in ran.err
+    assert "phase 1 has no verify command, and relay finds no test command in this repository" in ran.err
 
 
 def test_hooks_are_tried_on_what_is_staged(relay, write, project):
@@ -116,6 +116,6 @@ def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
     ran = relay("gate")
     assert ran.code == ExitCode.DONE
     seen, shown = ran.out.splitlines()[-2:]
-    why = "because git ignores it and it is not as it was before the session"
-    assert seen == f"seen, and not by the gate of a run, {why}: out.log, old.log"
+    why = "files that git ignores and that changed since the session began"
+    assert seen == f"the gate of a run would not see {why}: out.log, old.log"
     assert shown == "the gate saw what sessions changed and no commit has: .venv (1 change: .venv/bin/x)"

@@ -25,12 +25,12 @@ def test_the_files_are_written_and_the_next_steps_named(relay, project):
         "wrote .gitattributes\n"
         "\n"
         "Next:\n"
-        "  edit AGENTS.md      fill in the places marked …: how your project is built and tested\n"
-        '  relay plan "…"      have PLAN.md written from a sentence, over the example\n'
-        "  relay doctor        see what is still missing to run it\n"
+        "  edit AGENTS.md      fill in the places marked …: how to build and test your project\n"
+        '  relay plan "…"      write PLAN.md from a sentence, in place of the example\n'
+        "  relay doctor        see what is still missing\n"
         "  git add AGENTS.md relay.toml .gitattributes && git commit\n"
-        "                      what no commit has, no clone and no gate has\n"
-        "  relay run --branch  build it on a branch of its own, not on the one that you are on\n"
+        "                      clones and gates see committed files only\n"
+        "  relay run --branch  build on a new branch, not on the one that you are on\n"
     )
     for name in ("PLAN.md", "relay.toml"):
         assert (project / name).read_bytes() == (TEMPLATES / name).read_bytes()
@@ -159,7 +159,7 @@ def test_the_users_settings_are_begun_and_never_changed(relay, environ):
     assert not own.exists()
     assert "written to ~/.config/relay/config.toml" in relay("init", "--provider", "ollama", "--model", "a").out
     begun = own.read_text()
-    assert "not changed" in relay("init", "--provider", "vllm", "--model", "b").out
+    assert "relay does not change that file" in relay("init", "--provider", "vllm", "--model", "b").out
     assert own.read_text() == begun
     assert "known: ollama" in relay("init", "--provider", "x").err
     assert relay("init", "--model", "x").code == 2

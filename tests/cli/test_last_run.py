@@ -90,7 +90,7 @@ def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not
         assert relay("status", "--why").code == 0
     killed = {"began": 1.0, "command": "run", "plan_path": "PLAN.md", "branch": "main"}
     note.write_text(json.dumps(killed))
-    assert "said nothing of its end: killed, or the power went" in relay("status").out
+    assert "has no end: killed, or the power failed" in relay("status").out
 
 
 HANDS_OVER = """\

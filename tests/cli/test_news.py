@@ -47,7 +47,7 @@ def test_each_channel_is_tried_by_hand_anywhere_and_no_secret_is_shown(relay, tm
     config.parent.mkdir(parents=True)
     outside = tmp_path / "outside"
     outside.mkdir()
-    assert relay("notify", cwd=outside).err.startswith("Error: a run calls nobody")
+    assert relay("notify", cwd=outside).err.startswith("Error: runs notify nobody")
     with listen() as endpoint:
         config.write_text(
             f"""notify = [{{ url = "{endpoint.address}/s3cret-0f-mine" }}, {{ command = ["false"], on = ["red"] }}]\n"""

@@ -25,4 +25,4 @@ def test_an_odd_log_breaks_no_command(relay, project, environ):
         assert done.code != ExitCode.BUG, (words, done.err)
         assert "\x1b" not in done.out + done.err, words
     assert relay("report", "--text", "fine") == fine
-    assert "lines of the log could not be read" in ran["report --text odd"].err
+    assert "unreadable lines of the log" in ran["report --text odd"].err

@@ -20,10 +20,19 @@ from opentelemetry.sdk.resources import Resource
 
 from relay import __version__
 from relay.insight.telemetry import otel
-from relay.insight.telemetry.collector import Collector, CollectorError, Export, find_rejected
 from relay.insight.telemetry.export import exporting
 from relay.insight.telemetry.log import LogTail, open_log
-from relay.insight.telemetry.otel import MOST_SERIES, PROVIDER, TOKEN_TYPE, Metrics, Spans
+from relay.insight.telemetry.otel import (
+    MOST_SERIES,
+    PROVIDER,
+    TOKEN_TYPE,
+    Collector,
+    CollectorError,
+    Export,
+    Metrics,
+    Spans,
+    find_rejected,
+)
 from relay.session.events import (
     CacheRefreshed,
     Committed,
@@ -141,7 +150,7 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"}
     ran = relay("report", "--otel", env=env)
     spans = read_spans(collector)
-    assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and its metrics\n")
+    assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and metrics\n")
     assert {headers["x-team"] for _, headers, _ in collector.seen} == {"a b"}
     (run,) = [span for span in spans if "parentSpanId" not in span]
     legs = [span for span in spans if span["name"] == "invoke_agent relay"]
@@ -180,7 +189,7 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
         ("http://127.0.0.1:9", "nobody listens there", "start the collector"),
         ("http://nohost.invalid", "no host has that name", "--endpoint"),
         ("http://127.0.0.1:abc", "Failed to parse", "port is 4318"),
-        ("file:///etc/passwd", "is no address of a collector", "--endpoint http://localhost:4318"),
+        ("file:///etc/passwd", "is not an http:// or https:// address", "--endpoint http://localhost:4318"),
     ],
 )
 def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpoint, words, hint):
@@ -318,7 +327,7 @@ def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_pat
 
 def test_without_the_extra_it_is_said_how_to_install_it(log, monkeypatch):
     told: list[Event] = []
-    for name in [name for name in sys.modules if name.startswith("relay.insight.telemetry.collector")]:
+    for name in [name for name in sys.modules if name.startswith("relay.insight.telemetry.otel")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with exporting(log(RUN), "http://127.0.0.1:9", {}, "r", told.append):

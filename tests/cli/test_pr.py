@@ -112,7 +112,7 @@ def test_a_draft_is_made_by_the_program_that_is_there_and_then_kept_up_to_date(d
         there = {"iid": 7, "state": "opened", "source_branch": "relay/greetings"}
     out.with_suffix(".there").write_text(json.dumps(there))
     again = done.relay("pr", "--with", tool, path=path)
-    assert (again.returncode, again.stdout) == (0, "the text of 7 is written anew\n")
+    assert (again.returncode, again.stdout) == (0, "replaced the text of 7\n")
     words = out.with_suffix(".words").read_text()
     assert words.split()[1:3] == ["edit" if tool == "gh" else "update", "7"]
     assert "## What was done" in (out.with_suffix(".input").read_text() if tool == "gh" else words)
@@ -129,11 +129,11 @@ def test_a_branch_that_is_not_at_its_remote_is_not_pushed_unasked(done, origin):
     made = done.relay("pr", "--with", "gh", path=path)
 
     assert made.returncode == ExitCode.USER
-    assert "relay/greetings is not there" in made.stderr
-    assert "relay pr --push brings it there" in made.stderr
+    assert "relay/greetings is not on origin" in made.stderr
+    assert "relay pr --push pushes it" in made.stderr
     done.git("push", "-q", "origin", "HEAD")
     done.commit("more")
-    assert "relay/greetings is at another commit there" in done.relay("pr", "--with", "gh", path=path).stderr
+    assert "relay/greetings is at another commit on origin" in done.relay("pr", "--with", "gh", path=path).stderr
     assert not (done.root.parent / "gh.words").exists()
 
 
@@ -145,8 +145,8 @@ def test_where_nobody_can_make_one_the_text_is_printed_and_that_is_said(done, or
         (tools / name).symlink_to(shutil.which(name))
     made = done.relay("pr", "--push", path=str(tools))
     assert made.returncode == ExitCode.USER
-    assert made.stdout.startswith("relay/greetings is at origin\nGreetings for @everyone\n")
-    assert "no request was made: there is no gh and no glab to make it" in made.stderr
+    assert made.stdout.startswith("origin has relay/greetings\nGreetings for @everyone\n")
+    assert "relay created no request: gh and glab are not installed" in made.stderr
 
 
 def test_push_brings_this_branch_and_nothing_else_to_its_remote(done, origin):
@@ -155,7 +155,7 @@ def test_push_brings_this_branch_and_nothing_else_to_its_remote(done, origin):
     made = done.relay("pr", "--push", "--with", "gh", path=put(done, "gh"))
 
     assert (made.returncode, made.stderr) == (0, "")
-    assert "relay/greetings is at origin" in made.stdout
+    assert "origin has relay/greetings" in made.stdout
     assert (done.root.parent / "gh.words").exists()
     refs = done.git("--git-dir", str(origin), "for-each-ref", "--format=%(refname)").split()
     assert refs == ["refs/heads/main", "refs/heads/relay/greetings"]

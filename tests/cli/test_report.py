@@ -6,7 +6,7 @@ import os
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.insight.telemetry.logs import HEAD_BYTES, find_logs, list_logs
+from relay.insight.telemetry.log import HEAD_BYTES, find_logs, list_logs
 from relay.session.usage import Usage
 
 PHASES = 4
@@ -121,7 +121,8 @@ def test_a_person_reads_it_in_the_terminal(built):
     for wanted in ("PLAN.md", "./PLAN.md", run_id, run_id[:-2], f".relay/sessions/{run_id}.jsonl"):
         assert built.relay("report", "--text", wanted).stdout == text
     missing = built.relay("report", "NOTES.md")
-    assert (missing.returncode, "no run, and no plan with runs, is called 'NOTES.md'" in missing.stderr) == (1, True)
+    words = "no single run, and no plan with runs, is called 'NOTES.md'"
+    assert (missing.returncode, words in missing.stderr) == (1, True)
 
 
 def test_the_schema_is_of_lines_that_a_run_writes(stage):
@@ -131,7 +132,7 @@ def test_the_schema_is_of_lines_that_a_run_writes(stage):
 
 def test_without_a_log_it_says_what_writes_one(stage):
     done = stage.relay("report")
-    assert (done.returncode, "there is no log of a run here yet" in done.stderr) == (1, True)
+    assert (done.returncode, "no run has written a log here yet" in done.stderr) == (1, True)
 
 
 def test_logs_are_found_by_id_plan_and_beginning(tmp_path):

@@ -244,7 +244,7 @@ def test_without_a_key_nothing_starts(relay, git):
         (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
         (["plan"], "say one thing"),
         (["plan", "x", "--split", "1"], "say one thing"),
-        (["plan", "--split", "1", "--force"], "--force goes with a new plan only"),
+        (["plan", "--split", "1", "--force"], "--force is for a new plan only"),
     ],
 )
 @pytest.mark.usefixtures("planned")
@@ -427,7 +427,7 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 0
-    assert "nothing here is a model's judgement" in err
+    assert "no real model answers" in err
     assert "requests were answered" in err
 
 

@@ -70,9 +70,9 @@ def test_what_is_shown_for_people(relay, project, environ):
     ran = relay("sandbox", "--show", "--read-only", "--network")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0] == "bwrap, read-only: what a command of `relay plan` has here"
+    assert lines[0] == "bwrap, read-only: resources of a command in `relay plan`"
     assert f"  {project}/.env" in lines[lines.index("cannot read") :]
-    network = lines[lines.index("network") + 1 : lines.index("variables it has") - 1]
+    network = lines[lines.index("network") + 1 : lines.index("variables passed on") - 1]
     assert " ".join(map(str.strip, network)) == (
         "commands reach this machine's whole network, the services on its loopback included (network)"
     )
@@ -132,7 +132,7 @@ def test_a_shell_has_a_terminal_of_its_own(program, project, environ):
     terminal, wait = b"test -t 0 && test -t 2 && echo term''inal-23\r", b"sh -c \"echo wait''ing; exec sleep 60\"\r"
     lines = (terminal, wait, b"\x03", b"exit 3\r")
     shown, code = talk(program, project, environ, lines)
-    assert "a shell as a session has it (bwrap, workspace-write)" in shown
+    assert "a shell in a session's sandbox (bwrap, workspace-write)" in shown
     assert "terminal-23" in shown
     assert "^C" in shown
     assert code == 3, shown

@@ -37,7 +37,7 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
 
     done = stage.relay("tune")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "No line can be advised by it" in done.stdout
+    assert "These rates cannot advise a line" in done.stdout
     assert all(f"{line:<8}{given.count(line)} phase" in done.stdout for line in set(given))
     found = json.loads(stage.relay("tune", "--json").stdout)
     assert {arm["reset_at"]: arm["phases"] for arm in found["trial"]["arms"]} == {

@@ -68,8 +68,8 @@ def test_plain_lines_of_a_run(recorded):
     for line in (
         "claimed 2.1 POST /orgs/{id}/keys returns the key once — api/keys.py",
         "retry 1 in 4.0 s — HTTP 529 overloaded_error: Overloaded (request req_01)",
-        "cache broken by messages: 9,800 of 44,000 tokens were read",
-        "soft line crossed: 102,430 of 100,000 tokens; the session is asked to hand off",
+        "cache miss (messages changed): 9,800 of 44,000 tokens read",
+        "soft line crossed: 102,430 of 100,000 tokens; relay asks the session to hand over",
         "phase 2 leg ended: handoff — the soft line was crossed (241,400 tokens in, 4,530 out, $0.52)",
         "commit 3f9c2ab7 handoff — relay: phase 2 — Issuance endpoint (items 2.1 2.2)",
         "plan put back after bash changed it — 1 line changed",
@@ -431,7 +431,7 @@ def test_what_an_agent_does_by_itself_is_told_as_that():
         turn=0, model="m", usage=Usage(input_tokens=9), cost_usd=0.01, fill_tokens=None, soft_tokens=1, hard_tokens=2,
         window_tokens=3, stop_reason="end_turn", duration_s=1.0,
     )  # fmt: skip
-    assert Narrator().tell(event)[0].text == "asked beside the conversation, $0.01, 1.0 s"
+    assert Narrator().tell(event)[0].text == "request outside of the conversation, $0.01, 1.0 s"
     retry = events.RetryScheduled(attempt=1, wait_s=0.0, reason="HTTP 529 overloaded")
     assert Narrator().tell(retry)[0].text == "retry 1 — HTTP 529 overloaded"
 

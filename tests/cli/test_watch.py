@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.errors import ExitCode
-from relay.cli.views.current_work import find_work, tell_work
+from relay.cli.views.last_run import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
 from relay.cli.watch import follow, is_run_alive
 from relay.git.repository import open_repo
-from relay.insight.telemetry.log import LogTail, list_runs, open_log
-from relay.insight.telemetry.logs import RunLogs, list_own_logs
+from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs, open_log
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg

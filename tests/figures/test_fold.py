@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.evidence import find_break_even
 from relay.insight.figures.fold import MOST_FINDINGS, MOST_LEGS, MOST_PHASES, Fold, fold_records, render_document
 from relay.insight.figures.legs import MOST_OPEN_CALLS, MOST_PATHS
 from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS, add_totals
-from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFigures, Totals
+from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFigures, Totals, find_break_even
 from relay.session.events import (
     CacheBroken,
     CacheRefreshed,

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.legs import MOST_PARTS, MOST_PATHS, Reads
-from relay.insight.figures.phases import find_strayed
-from relay.insight.figures.tallies import Composition, has_fallen, share
+from relay.insight.figures.tallies import Composition, find_strayed, has_fallen, share
 from relay.insight.figures.values import Series
 from relay.session.values import Shown
 

@@ -43,7 +43,7 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
         "   3  Three: waits for 1, 2",
     ]
     assert ask("submit") == ["phase 1  queued", "phase 2  queued"]
-    assert ask("submit") == ["phase 1  is queued already", "phase 2  is queued already"]
+    assert ask("submit") == ["phase 1  already queued", "phase 2  already queued"]
 
     keyless = ask("worker", "--place", str(tmp_path / "keyless"), code=1)
     assert keyless[0].startswith("Error: no API key")
@@ -52,8 +52,8 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
     assert shown[1].startswith("   1  One: can begin; queued as ")
     assert shown[1].endswith(", tried 1 time")
     number = shown[1].removesuffix(", tried 1 time").rpartition(" ")[2]
-    assert ask("cancel", number, "999999") == [f"{number}  taken back", "999999  is not queued"]
-    assert ask("submit") == ["phase 1  queued", "phase 2  is queued already"]
+    assert ask("cancel", number, "999999") == [f"{number}  taken back", "999999  not queued"]
+    assert ask("submit") == ["phase 1  queued", "phase 2  already queued"]
 
     with serve(parse_script(SCRIPT)) as server:
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
@@ -70,9 +70,9 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
             assert "Traceback" not in "".join(said)
         assert (server.errors, server.unplayed) == ([], ())  # each phase was paid for once
     assert [line.rpartition(": ")[2] for line in ask("status")[1:]] == ["done"] * 3
-    assert ask("submit") == ["PLAN.md: no phase can begin now; relay fleet status --why says what each waits for"]
-    assert ask("reap") == ["every worker that has something is alive"]
-    assert ask("reap", "--lost", "1") == ["nothing is set aside for a lost worker"]
+    assert ask("submit") == ["PLAN.md: no phase can begin now; relay fleet status --why explains each"]
+    assert ask("reap") == ["every worker with a phase is alive"]
+    assert ask("reap", "--lost", "1") == ["no lost worker has a reserved share"]
     away = ("--git-dir", str(tmp_path / "away.git"))
     assert [stage.git(*away, "show", f"main:{word}.txt") for word in WORDS] == list(WORDS)
     assert stage.git(*away, "log", "--format=%B", "main").count("Relay-Status: done") >= len(WORDS)
@@ -87,8 +87,8 @@ def test_what_a_lost_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask
     bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
     assert isinstance(dead.take(bid), PhaseClaim)
     assert ask("reap", "--lost", "nan", code=2)
-    assert ask("reap", "--lost", "1.25") == ["$15.00 of dead on phase 1: free again", "$1.25 are booked"]
-    assert ask("reap", "--lost", "1.25") == ["nothing is set aside for a lost worker"]
+    assert ask("reap", "--lost", "1.25") == ["$15.00 of dead on phase 1: freed", "$1.25 booked"]
+    assert ask("reap", "--lost", "1.25") == ["no lost worker has a reserved share"]
     assert dead.read().reserved == ()
     assert "spent  $1.25" in stage.relay("status").stdout
     stage.git("clone", "-q", str(tmp_path / "away.git"), str(tmp_path / "other"))

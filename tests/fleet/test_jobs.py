@@ -483,7 +483,7 @@ def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_ch
         first.communicate()
         remove_places(wave)
         told = wave.relay("status", "--why").stdout
-        assert "job    phase 2: its work tree is gone; the next run makes it again" in told
+        assert "job    phase 2: its work tree is gone; the next run creates it again" in told
         assert "next   relay run goes on with phase 2, in work trees of their own" in told
         second = start(wave, server, "--jobs", jobs)
         out = second.communicate()[0]

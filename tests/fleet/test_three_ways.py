@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.interrupts import Interrupts
-from relay.cli.work import work_on
+from relay.cli.fleet import work_on
 from relay.config import load_settings
 from relay.fleet.claims import NOBODY
 from relay.fleet.overview import open_registry

@@ -17,7 +17,7 @@ import pytest
 
 from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.interrupts import Interrupts, Urgency
-from relay.cli.work import work_on
+from relay.cli.fleet import work_on
 from relay.config import load_settings
 from relay.fleet.claims import Bid, ClaimState, PhaseClaim, ensure_worker, name_plan
 from relay.fleet.engine import Engine, Placed, Ticket
@@ -178,7 +178,7 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
         assert (refused.exit_code, refused.phase_id) == (ExitCode.STOPPED, "")
         assert f"claimed by {there.worker}" in refused.reason
         shown = [field.read_status(root).splitlines() for root in (ann, bob)]  # of what each clone knows by itself
-        for lines, end in zip(shown, (", which is this clone", " more"), strict=True):
+        for lines, end in zip(shown, (" (this clone)", " more"), strict=True):
             claim = next(line for line in lines if line.startswith(f"claim  phase 1 is claimed by {there.worker} "))
             assert claim.endswith(end)
         assert any(line.startswith("next   relay work goes on, as its workers do; ") for line in shown[1])
@@ -205,7 +205,7 @@ def test_a_run_says_what_other_machines_are_at(field):
                 argv, cwd=task.main.root, env=task.environ, capture_output=True, text=True, check=False
             )
         assert ran.returncode == 0, ran.stderr
-        assert ran.stdout.count("as this clone last heard; a run may pay for it a second time") == count
+        assert ran.stdout.count("as of the last fetch; relay run may pay for it a second time") == count
 
 
 def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):
@@ -643,7 +643,7 @@ def test_a_remote_that_is_away_for_a_while_is_asked_again(field):
             super().fetch(*refspecs)
 
     def observe(event):
-        if getattr(event, "text", "").endswith("it is tried again"):
+        if getattr(event, "text", "").endswith("relay tries again"):
             told.append(event)
             elsewhere.rename(field.away)
 
@@ -696,8 +696,8 @@ def test_a_worker_that_loses_every_race_tries_again_and_does_not_end(field):
             task, lambda event: told.append(getattr(event, "text", "")), Interrupts(), goes_on=False, poll_s=0
         )
     assert end.exit_code == ExitCode.DONE, end.reason
-    tried = [text for text in told if text.endswith("it is tried again")]
-    assert tried == ["origin is too busy: others were faster 12 times; it is tried again"]
+    tried = [text for text in told if text.endswith("relay tries again")]
+    assert tried == ["origin is too busy: others were faster 12 times; relay tries again"]
 
 
 def test_a_finished_phase_lands_however_often_others_are_faster(field):

@@ -4,7 +4,7 @@ import pytest
 
 from relay.base.errors import PlanError
 from relay.git.repository import open_repo
-from relay.insight.telemetry.logs import list_logs
+from relay.insight.telemetry.log import list_logs
 from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
 from tests.scripted import ScriptedRunner

@@ -55,7 +55,7 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     assert [event.is_error for event in stage.seen(ToolFinished) if event.name == "db__query"] == [False]
     (failed,) = (event for event in stage.seen(ToolFinished) if event.is_error)
     (line,) = Narrator().tell(failed)
-    assert line.text.startswith("bash answered with an error after ")
+    assert line.text.startswith("bash failed after ")
     assert ": exit 3" in line.text  # and, on a busy machine, after how many seconds
     notes = [event.text for event in stage.seen(Noticed) if event.text.startswith("Tools: ")]
     assert notes[0].startswith("Tools: db adds 1 tool, ")

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.base.errors import ExitCode, PlanError
-from relay.insight.telemetry.logs import list_logs
+from relay.insight.telemetry.log import list_logs
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve

@@ -15,21 +15,23 @@ from relay.setup.doctor import render_value
 HEAD = """\
 # Settings
 
-Made from the code by `make docs`; a test compares the two. `relay doctor --settings` shows each value and its origin.
+`make docs` writes this page from the code; a test compares the two. `relay doctor --settings` shows each value and its
+source.
 
-The strongest source first: a flag, a variable `RELAY_…`, the plan's front matter (`relay: {max_legs: 2}`), `relay.toml`
-in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own `~/.config/relay/config.toml`
-(`$XDG_CONFIG_HOME/relay/config.toml`), the default. `relay init` puts a `relay.toml` with every default there;
-`relay init --schema` prints a JSON Schema for editors (with Taplo: `#:schema ./relay.schema.json` in the first line).
+relay reads a setting from these sources, the strongest first: a flag, a variable `RELAY_…`, the plan's front matter
+(`relay: {max_legs: 2}`), `relay.toml` in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own
+`~/.config/relay/config.toml` (`$XDG_CONFIG_HOME/relay/config.toml`), the default. `relay init` creates a `relay.toml`
+with every default. `relay init --schema` prints a JSON Schema for editors (with Taplo: `#:schema ./relay.schema.json`
+in the first line).
 
-**Yours alone** are settings that would widen what a session reaches, or what it may cost: flags, variables and your own
-file say them. In the plan or in `relay.toml` they are an error, because whoever wrote the repository would have said
-them, not you. A cap on spending may be lowered there, never raised.
+**Yours alone** are settings that widen a session's reach, or what it may cost. Set them by flags, by variables or in
+your own file. In the plan or in `relay.toml` they are an error, because there the author of the repository would set
+them, not you. Those files may lower a cap on spending, never raise it.
 
-Endpoint and key are no settings: `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` or `ANTHROPIC_AUTH_TOKEN`,
-`ANTHROPIC_CUSTOM_HEADERS` (`Name: value` on each line).
+Endpoint and key are not settings. relay reads the variables `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` or
+`ANTHROPIC_AUTH_TOKEN`, and `ANTHROPIC_CUSTOM_HEADERS` (`Name: value` on each line).
 
-In a variable, entries of a list are separated by commas, commands of `verify` by line ends, paths by `:` or by a comma.
+In a variable, separate the entries of a list by commas, the commands of `verify` by line ends, paths by `:` or commas.
 
 """
 MODELS = """\
@@ -43,8 +45,8 @@ price = {input = 0, output = 0}          # yours alone: in your own file
 compat = {cache = "off", thinking = "off"}
 ```
 
-`relay doctor --model qwen3-coder` tries a model and prints its table. What `compat` does not say relay's table does,
-and then the endpoint: what it refuses is left out. relay never asks for `count_tokens`.
+`relay doctor --model qwen3-coder` tries a model and prints its table. For what `compat` does not say, relay uses its
+own table, and then leaves out what the endpoint refuses. relay never asks for `count_tokens`.
 
 """
 

@@ -1,6 +1,6 @@
-"""The contracts of a view of a run, and a session's question at the terminal while the view is out of the way.
+"""The contract of a view of a run, and the dialogue for a session's question, during which the view is suspended.
 
-A view only ever receives facts: it cannot change the run, and a terminal that goes away ends the view, never the run.
+A view only receives facts: it cannot change the run. If the terminal goes away, the view ends and the run goes on.
 """
 
 import contextlib
@@ -26,25 +26,25 @@ class View(Protocol):
     """Shows a run while its `with` block is open.
 
     Contract:
-        `observe` is an `events.Observe`: it returns at once and never raises for what a stream does.
-        `note_stop` is called inside a signal's handler, at any moment of the run's thread.
-        Leaving the block leaves the terminal as it was found and everything observed shown.
+        `observe` is an `events.Observe`: it returns at once and raises no error of a stream.
+        `note_stop` may be called in a signal handler, at any moment of the run's thread.
+        When the block ends, every event is shown and the terminal is as it was before.
     """
 
     def observe(self, event: events.Event) -> None:
-        """Take one event, that happens now."""
+        """Show an event that happens now."""
 
     def replay(self, at: float, event: events.Event) -> None:
-        """Take one that happened then; in seconds on the view's clock."""
+        """Show an event of the past; `at` is in seconds on the view's clock."""
 
     def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Take what a phase's own run says: the record is as its own log has it."""
+        """Show an event of a job, as the job's log has it."""
 
     def note_stop(self, urgency: Urgency) -> None:
-        """Say that a stop was asked for and how soon it comes."""
+        """Show that the user asked for a stop, and how soon it comes."""
 
     def note_loss(self) -> None:
-        """Say that the run's relay is gone without a word."""
+        """Show that the run's relay is gone without an end in the log."""
 
     def __enter__(self) -> Self: ...
 
@@ -54,25 +54,25 @@ class View(Protocol):
 
 
 class SharedView(View, Protocol):
-    """A view that steps aside while a person is asked."""
+    """A view that can be suspended while relay asks the user a question."""
 
     def suspended(self) -> AbstractContextManager[object]:
-        """Leave the terminal to the body, with everything observed shown above it."""
+        """Show all events, then leave the terminal to the body of the `with` block."""
 
 
 class ClockedView(ABC):
-    """What views share that need neither opening nor closing."""
+    """Base of views with a clock, with an empty `__enter__` and `__exit__`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
     def observe(self, event: events.Event) -> None:
-        """Take one event, that happens now."""
+        """Show an event that happens now."""
         self.replay(self._clock(), event)
 
     @abstractmethod
     def replay(self, at: float, event: events.Event) -> None:
-        """Take one event of then."""
+        """Show an event of the past."""
 
     def __enter__(self) -> Self:
         return self
@@ -85,15 +85,14 @@ class ClockedView(ABC):
 
 MAX_ANSWER_CHARS = 1_000
 _MAX_LINE_BYTES = 4_096
-"""Longer ones a terminal cuts by itself."""
+"""A terminal cuts longer lines by itself."""
 
 
 def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask | None:
-    """Return who asks the person at the terminal; None where none is there or `asks` is False.
+    """Return the function that asks the person at the terminal; None if there is no person, or `asks` is False.
 
     Args:
-        view: Makes room for the question.
-        asks: Whether anybody is to be asked.
+        view: Suspended during the question.
     """
     if not asks or not has_person():
         return None
@@ -101,18 +100,18 @@ def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask |
 
 
 def _ask(view: SharedView, interrupts: Interrupts, question: QuestionAsked, left: int) -> str | None:
-    """Show a question and read the answer; None when a stop is asked for, or the terminal says no more."""
+    """Show a question and read the answer; None if the user asks for a stop, or the terminal is closed."""
     if interrupts.finish_turn:
         return None
     with view.suspended(), contextlib.suppress(Interrupted, OSError):
         with contextlib.suppress(termios.error):
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before there was a question answers none
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # drop input typed before the question
         say()
         say(f"question: {clean_line(question.question)}")
         for number, option in enumerate(question.options, 1):
             say(f"  {number}. {clean_line(option)}{' (default)' if option == question.assumed else ''}")
         more = f", {left} more to come" if left else ""
-        say(f"A number, your own words, or Enter for the default{more}.", style="dim")
+        say(f"Type a number or your own words, or press Enter for the default{more}.", style="dim")
         with interrupts.interruptible(Urgency.FINISH_TURN):
             return _read(question)
     return None
@@ -132,7 +131,7 @@ def _read(question: QuestionAsked) -> str | None:
         if not answer.isdecimal():
             if len(answer) <= MAX_ANSWER_CHARS:
                 return answer
-            say(f"{len(answer):,} characters are more than {MAX_ANSWER_CHARS:,}; shorter, please.")
+            say(f"{len(answer):,} characters are more than {MAX_ANSWER_CHARS:,}; please shorten your answer.")
         elif 1 <= int(answer) <= len(question.options):
             return question.options[int(answer) - 1]
         else:

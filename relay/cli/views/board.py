@@ -1,4 +1,4 @@
-"""What the live view knows: events folded into the state of now."""
+"""The state that the live view draws, computed from events."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -12,14 +12,14 @@ from relay.session.events import ShownPhase
 from relay.session.usage import Usage
 
 SAID_LINES = 12
-"""How many lines of the model's words are kept; more than any screen shows."""
+"""Lines of the model's words that are kept; more than any screen shows."""
 SAID_CHARS = 2_000
-"""How much of one text is looked at: its end."""
+"""Only this end of each text is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What is going on right now."""
+    """The present activity of a run."""
 
     name: str
     """A tool's name, ``gate``, ``model``, ``retry``, ``waits`` or ``paused``."""
@@ -27,54 +27,54 @@ class Activity:
     since: float
     """On the board's clock, in seconds."""
     until: float | None = None
-    """When a wait is over; None for everything else."""
+    """End of a wait; None for everything else."""
     output: str = ""
-    """The last line that it printed; empty before the first."""
+    """The last line of its output; empty before the first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    """The run as it is now; `apply` is its only way to change. Mutable: events change it, one at a time."""
+    """The present state of a run. Mutable: events change it, by `apply`."""
 
     started_at: float
-    """On the same clock as every `now`, in seconds."""
+    """On the clock of every `now`, in seconds."""
     run: events.RunStarted | None = None
     phases: tuple[ShownPhase, ...] = ()
     leg: events.LegStarted | None = None
     response: events.ResponseReceived | None = None
-    """The leg's last one; None before the first."""
+    """The leg's last response; None before the first."""
     used: Usage = Usage()
-    """What the leg's answers have used, as far as it was reported."""
+    """Reported usage of the leg's answers."""
     focus: str = ""
-    """Id of the phase that is worked on; empty before the first."""
+    """Id of the present phase; empty before the first."""
     activity: Activity | None = None
     said: deque[tuple[bool, str]] = field(default_factory=lambda: deque(maxlen=SAID_LINES))
-    """The leg's last lines of text, oldest first, each with whether it was thinking."""
+    """The leg's last lines of text, oldest first, each with a flag for thinking."""
     run_usd: float = 0.0
-    """The known part of what this run has cost."""
+    """Known cost of this run."""
     estimated: bool = False
-    """Some of what the plan has cost was never reported and is counted at its most."""
+    """Whether some of the plan's cost was not reported and counts with its upper bound."""
     unseen_usd: float = 0.0
-    """Of this run: what answers cost at most that did not say it."""
+    """Upper bound on the unreported cost of this run's answers."""
     cost_gaps: int = 0
-    """Responses whose cost is unknown."""
+    """Responses of unknown cost."""
     responses: int = 0
     ended: events.RunEnded | None = None
-    """How the run ended; None while it has not."""
+    """None until the run has ended."""
     heard_at: float = 0.0
-    """When the last event was taken in."""
+    """Time of the last event."""
     lost: bool = False
-    """Its relay is gone and has not said how it ended; set by the view."""
+    """Whether the run's relay is gone without an end in the log; set by the view."""
     stopping: Urgency = Urgency.NONE
-    """How soon the run was asked to stop; set by the view."""
+    """The requested stop, if any; set by the view."""
     jobs: dict[str, "Board"] = field(default_factory=dict)
-    """Of each phase that has a run of its own and is at work: its board."""
+    """Boards of the working jobs, by phase."""
     job_states: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Of each phase that had one: what is said of it since, and why."""
+    """State and reason of jobs that do not work now, by phase."""
 
     @property
     def spent_usd(self) -> tuple[float | None, bool]:
-        """What the plan has cost so far and whether that is all of it; None when nothing of it is known."""
+        """The plan's known cost and whether it is complete; the cost is None if nothing is known."""
         before = self.run.spent_usd if self.run else 0.0
         complete = before is not None and not self.cost_gaps
         if (before is None and not self.run_usd) or (self.cost_gaps == self.responses > 0 and not before):
@@ -82,21 +82,21 @@ class Board:
         return (before or 0.0) + self.run_usd, complete
 
     def apply(self, event: events.Event, now: float) -> None:
-        """Take one event in."""
+        """Update the board by an event."""
         self.heard_at = now
         _APPLY[type(event)](self, event, now)
 
     def apply_job(self, phase_id: str, event: events.Event, now: float) -> None:
-        """Take in what a phase's own run says."""
+        """Update the board by an event of a job."""
         self.heard_at = now
         job = self.jobs.setdefault(phase_id, Board(started_at=now))
         job.apply(event, now)
-        if isinstance(event, events.ResponseReceived):  # all of them spend of one cap
+        if isinstance(event, events.ResponseReceived):  # all jobs share one cap
             self.responses += 1
             self.charge(event)
 
     def charge(self, event: events.ResponseReceived | events.CacheRefreshed) -> None:
-        """Count what an answer has cost."""
+        """Add the cost of an answer."""
         self.estimated = self.estimated or event.estimated
         self.unseen_usd += (event.cost_usd or 0.0) * event.estimated
         self.cost_gaps += event.cost_usd is None
@@ -108,7 +108,7 @@ def _on_job(board: Board, event: events.JobMoved, now: float) -> None:
     board.job_states.pop(event.phase_id, None)
     if event.state in {"started", "merging"}:
         board.jobs[event.phase_id] = Board(started_at=now)
-    elif event.state != "landed":  # that its box says
+    elif event.state != "landed":  # the phase's box shows that
         board.job_states[event.phase_id] = event.state, event.detail
 
 
@@ -195,7 +195,7 @@ def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
 
 
 def _on_nothing(_board: Board, _event: events.Event, _now: float) -> None:
-    """What leaves the state of now as it is."""
+    """Ignore events that change nothing on the board."""
 
 
 _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
@@ -232,4 +232,4 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
 }
 _ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_refresh, _on_text, _on_job)
 MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
-"""The kinds of events that say what is done right now: a log's end is read for them."""
+"""Events about the present activity: `relay status` reads the end of a log for them."""

@@ -1,5 +1,6 @@
-"""Phases that have a work tree of their own, or wait for one, as `relay status` shows them."""
+"""Lines of `relay status` about jobs (phases with their own work tree) and about claims of other machines."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,53 +8,55 @@ from typing import Any
 
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
-from relay.cli.views.current_work import find_job_works, render_work, tell_work
+from relay.cli.views.last_run import find_job_works, render_work, tell_work
+from relay.fleet.claims import ClaimState, PhaseClaim, describe_claim, find_worker, is_at_work
 from relay.fleet.landing import LandingCase, find_landing, is_open
+from relay.fleet.overview import open_registry
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.names import render_path
 from relay.git.notes import is_locked
+from relay.git.remote import Remote
 from relay.git.repository import Repo
-from relay.insight.telemetry.log import LogTail
-from relay.insight.telemetry.logs import list_own_logs
+from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.last_run import read_last_run
 from relay.store.legs import read_leg
 
 _WORDS = {
-    LandingCase.LANDED: "landed; nothing is left in it",
+    LandingCase.LANDED: "merged; no work is left in it",
     LandingCase.WORKING: "not at work; the next run goes on there",
-    LandingCase.MERGING: "done; to be committed on top of what others landed",
-    LandingCase.FORWARD: "done; waits to be landed",
-    LandingCase.APART: "done; others landed before it",
+    LandingCase.MERGING: "done; relay has to commit it on top of other merged work",
+    LandingCase.FORWARD: "done; waits to be merged",
+    LandingCase.APART: "done; other phases were merged before it",
 }
 _SHOWN_WAITS = 10
 _MOVES, _MOST_MOVES = frozenset({JobMoved.__name__}), 10_000
 _WAITS, _BEGINS = frozenset({"held", "waiting"}), frozenset({"started", "merging"})
-"""States in which the run that is at work goes on with a phase by itself; a run that begins or ends has no lock."""
+"""States of a phase that the present run goes on with by itself; a run that begins or ends holds no lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStanding:
-    """One phase's own work tree."""
+    """The state of one phase's own work tree."""
 
     phase_id: str
     place: Path | None
-    """None for a phase that has none yet, and waits, or whose own was removed."""
+    """None if the phase waits for its work tree, or somebody removed it."""
     case: LandingCase
     at_work: bool = False
     is_open: bool = False
-    """Whether there is work of the phase's in it that has not landed."""
+    """Whether the work tree has work of the phase that is not merged."""
     stopped: str = ""
-    """Why its last run stopped that did not come to its end; empty for one that did, or that was interrupted."""
+    """Why its last run stopped early; empty if it finished or was interrupted."""
     claims: int = 0
-    """How many items its session claims, as of its newest snapshot."""
+    """Items that its session claims, as of the newest checkpoint."""
     waits: str = ""
-    """What it waits for, as the run says that is at work here; it goes on with it by itself."""
+    """Why the phase waits, in the words of the present run, which goes on with it by itself."""
 
 
 def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
-    """Return what the run that is at work here has said of each phase last: its state, and the detail."""
+    """Return each phase's last state and its detail, from the log of the present run."""
     run_id = next(list_own_logs(repo.root), "") if is_locked(repo) else ""
     try:
         with LogTail(repo.root, run_id) as log:
@@ -67,10 +70,10 @@ def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
 def find_job_standings(
     repo: Repo, plan_path: str, plan: Plan, told: Mapping[str, tuple[str, str]] | None = None
 ) -> tuple[JobStanding, ...]:
-    """Return the work trees of the plan's jobs, by phase; those that are gone too, where work was in them.
+    """Return the plan's jobs, by phase, with removed work trees that had work in them.
 
     Args:
-        told: What the run that is at work here has said of each phase.
+        told: As `find_told` returns it.
     """
     said = dict(told or {})
     found = [
@@ -110,13 +113,13 @@ def _find_reason(repo: Repo) -> str:
 
 
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
-    """Yield a line for each, and what those that are at work do."""
+    """Yield a line for each job, and lines about the activity of working jobs."""
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
     waiting = 0
     for job in jobs:
         claims = f", {job.claims} claimed" if job.claims else ""
         if job.place is None and job.is_open:
-            yield f"job    phase {job.phase_id}: its work tree is gone{claims}; the next run makes it again"
+            yield f"job    phase {job.phase_id}: its work tree is gone{claims}; the next run creates it again"
             continue
         if job.place is None:
             waiting += 1
@@ -134,7 +137,7 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
 
 
 def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any]]:
-    """Return them as JSON has them."""
+    """Return the jobs as JSON."""
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
     return [
         {
@@ -146,4 +149,42 @@ def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any
             "waits": None if job.at_work else job.waits or None,
         }
         for job in jobs
+    ]
+
+
+def find_seen_claims(repo: Repo, plan_path: str) -> tuple[PhaseClaim, ...]:
+    """Return the claims on a plan's phases, by phase, as this clone knows them; none if HEAD is detached."""
+    if repo.branch is None:
+        return ()
+    return open_registry(Remote(repo=repo, name="", environ=os.environ), repo.branch, plan_path).recall().held
+
+
+def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
+    """Yield a line for each claim."""
+    own = find_worker(repo)
+    for claim in claims:
+        whose = " (this clone)" if claim.worker == own and claim.state is ClaimState.HELD else ""
+        yield f"claim  phase {claim.phase_id} is {describe_claim(claim, now=time.time())}{whose}"
+
+
+def list_claimed_elsewhere(repo: Repo, plan_path: str) -> Iterator[str]:
+    """Yield a warning for each phase that another machine works on; `relay run` itself does not look at claims."""
+    own, now = find_worker(repo), time.time()
+    for claim in find_seen_claims(repo, plan_path):
+        if claim.worker != own and is_at_work(claim, now=now):
+            words = f"phase {claim.phase_id} is {describe_claim(claim, now=now)}, as of the last fetch"
+            yield f"{words}; relay run may pay for it a second time; relay work respects claims"
+
+
+def render_claims(claims: tuple[PhaseClaim, ...]) -> list[dict[str, Any]]:
+    """Return the claims as JSON; ``until`` is in seconds since the epoch, by the worker's clock."""
+    return [
+        {
+            "phase": claim.phase_id,
+            "worker": claim.worker,
+            "attempt": claim.attempt,
+            "waits": claim.words if claim.state is ClaimState.WAITS else None,
+            "until": claim.expires_s,
+        }
+        for claim in claims
     ]

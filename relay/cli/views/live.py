@@ -1,7 +1,7 @@
-"""The live view: facts scroll up and stay, the state of now stands below them and is redrawn.
+"""The live view: facts scroll up and stay; below them a board shows the present state and is redrawn.
 
-The run's thread only appends to a queue. One thread of the view folds events, prints what stays and redraws, at most
-eight times a second and at least once, so that clocks run.
+The run's thread only appends to a queue. The view's own thread takes the events, prints the lines that stay and redraws
+the board at most eight times a second, and at least once a second, so that clocks run.
 """
 
 import os
@@ -34,9 +34,9 @@ IDLE_FRAME_S = 1.0
 """Longest time between two frames: clocks run by the second."""
 _TALLEST = 30
 _ECHO_CELLS = 2
-"""A terminal prints ^C behind the last line: in a line of its own it would leave one of the frame's behind."""
+"""Room for the ^C that a terminal prints after the last line: on a line of its own it would scroll the frame."""
 _LINES_ABOVE = 3
-"""Kept for what happened above the live region on a small terminal."""
+"""Lines above the board that a small terminal keeps for past events."""
 _LONGEST_LINE_CHARS = 400
 _SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
@@ -67,25 +67,25 @@ class LiveView(ClockedView):
         self._thread: threading.Thread | None = None
 
     def replay(self, at: float, event: events.Event) -> None:
-        """Take one event; it is drawn with the next frame."""
+        """Show an event with the next frame."""
         self._queue.append((at, event, ""))
 
     def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Take what a phase's own run says."""
+        """Show an event of a job with the next frame."""
         self._queue.append((record.at, record.event, phase_id))
 
     def note_stop(self, urgency: Urgency) -> None:
-        """Have it drawn with the next frame."""
+        """Show the stop with the next frame."""
         self._board.stopping = urgency
         self._drawn_at = 0.0
 
     def note_loss(self) -> None:
-        """Have it drawn with the last picture."""
+        """Show the loss in the last picture."""
         self._board.lost = True
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Leave the terminal to the body, with everything observed shown above it."""
+        """Show all events, then leave the terminal to the body."""
         self.__exit__(None, None, None)
         try:
             yield
@@ -118,7 +118,7 @@ class LiveView(ClockedView):
             if self._keeps_board:
                 self._console.print(Group(*self._draw()))
         except (OSError, ValueError):
-            self._queue.clear()  # the terminal is gone; the run goes on and its log has everything
+            self._queue.clear()  # the terminal is gone; the run goes on, and its log has everything
 
     def _draw_frame(self) -> None:
         self._drawn_at = time.monotonic()
@@ -138,7 +138,7 @@ class LiveView(ClockedView):
             self._console.print(Group(*map(_style, lines)))
 
     def _take(self) -> list[Line]:
-        """Fold what has come and return the lines that stay."""
+        """Apply the new events to the board; return their lines."""
         lines: list[Line] = []
         while self._queue:
             at, event, phase_id = self._queue.popleft()
@@ -151,7 +151,7 @@ class LiveView(ClockedView):
 
 
 def _cut(lines: list[Line], height: int) -> list[Line]:
-    """Leave out the first of more lines than the screen has: what a run has said before it was looked at."""
+    """Keep the last lines that fit the screen: a run may have a long past when somebody begins to watch."""
     most = max(1, height - 1)
     if len(lines) <= most:
         return lines
@@ -165,7 +165,7 @@ def _style(line: Line) -> Text:
 
 @contextmanager
 def showing_cursor(stream: TextIO) -> Iterator[None]:
-    """Show the cursor of a terminal, which the body hides, while Ctrl-Z has stopped the program."""
+    """Show the terminal's cursor, which the body hides, while Ctrl-Z suspends the program."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
         yield
         return

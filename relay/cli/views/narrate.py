@@ -1,7 +1,6 @@
-"""Events as lines: what happened, one line per fact, in stable words.
+"""Events as lines: one line per fact, in stable words.
 
-The lines are the whole plain view and the part of the live view that stays on the screen. Their text is raw: whoever
-prints one cleans it.
+The lines are the whole plain view, and the scrolling part of the live view. Their text is raw: the printer cleans it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,19 +19,19 @@ STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",
     Urgency.NOW: "stopping at once; nothing is lost",
 }
-"""What is said as soon as a signal asks for a stop."""
-LOST = "killed, or the power went: the run said nothing of its end"
-"""What is said of a run whose relay is gone."""
+"""Words for a requested stop."""
+LOST = "killed, or the power failed: the log has no end of the run"
+"""Words for a run whose relay is gone."""
 _QUIET_STOPS = frozenset({"end_turn", "tool_use"})
 _SHORT_COMMIT_CHARS = 8
 _SHORT_SESSION_CHARS = 12
 _SHOWN_LINES = 12
-"""Of what a command said that failed."""
+"""Lines shown of a failed command's output."""
 _PASSED = "passed"
 
 
 class Tone(StrEnum):
-    """How a line is meant."""
+    """The meaning of a line, for its style."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -50,7 +49,7 @@ STYLES: Mapping[Tone, str] = {
     Tone.BAD: "red",
     Tone.QUIET: "dim",
 }
-"""How a line is shown on a terminal."""
+"""Terminal style of each tone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,11 @@ class Line:
     text: str
     tone: Tone = Tone.PLAIN
     detail: bool = False
-    """Left out of the live view, which shows such things as they are now."""
+    """Whether the live view leaves the line out, because its board shows the present state of such things."""
 
 
 class Narrator:
-    """Tells events; remembers the boxes to tell only what is new about them."""
+    """Turns events into lines. Remembers the boxes, so that only changes of them become lines."""
 
     def __init__(self) -> None:
         self._phases: tuple[ShownPhase, ...] = ()
@@ -72,7 +71,7 @@ class Narrator:
         self._summary = ""
 
     def tell(self, event: events.Event) -> tuple[Line, ...]:
-        """Return the lines of one event, often none or one."""
+        """Return the lines of an event, often none or one."""
         if isinstance(event, events.PlanShown):
             return tuple(self._tell_plan(event))
         lines = tuple(_TELL[type(event)](event))
@@ -94,11 +93,11 @@ class Narrator:
 
 
 def tell_job(narrator: Narrator, phase_id: str, event: events.Event) -> tuple[Line, ...]:
-    """Return the lines of an event of a phase's own run, with the phase; of the run itself where that is empty."""
+    """Return the lines of an event of a job, each with the job's phase; an empty phase stands for the run itself."""
     if not phase_id:
         return narrator.tell(event)
     if isinstance(event, events.RunStarted | events.RunEnded):
-        return ()  # the parent says that it was started, and how it ended
+        return ()  # the parent reports the start and the end of its jobs
     lines = narrator.tell(event)
     if isinstance(event, events.PlanShown):
         lines = tuple(line for line in lines if line.text.startswith("claimed"))
@@ -142,7 +141,7 @@ def _tell_response(event: events.ResponseReceived) -> Iterable[Line]:
     usage = "usage unknown, " if event.usage is None or event.estimated else ""
     stop = "" if event.stop_reason in _QUIET_STOPS else f", stopped by {event.stop_reason}"
     figures = f"{usage}{_render_cost(event)}, {render_duration(event.duration_s)}"
-    what = f"turn {event.turn}: {fill}" if event.turn else "asked beside the conversation"
+    what = f"turn {event.turn}: {fill}" if event.turn else "request outside of the conversation"
     yield Line(text=f"{what}, {figures}{stop}", detail=True, tone=Tone.QUIET)
 
 
@@ -161,15 +160,15 @@ def _tell_tool_end(event: events.ToolFinished) -> Iterable[Line]:
     took = render_duration(event.duration_s)
     if event.is_error:
         why = f": {event.problem}" if event.problem else ""
-        yield Line(text=f"{event.name} answered with an error after {took}{why}", detail=True, tone=Tone.WARNING)
+        yield Line(text=f"{event.name} failed after {took}{why}", detail=True, tone=Tone.WARNING)
     elif event.changed_paths:
         yield Line(text=f"{event.name} changed {list_some(event.changed_paths, 5)} in {took}", detail=True)
     else:
-        yield Line(text=f"{event.name} answered in {took}", detail=True, tone=Tone.QUIET)
+        yield Line(text=f"{event.name} finished in {took}", detail=True, tone=Tone.QUIET)
 
 
 def _tell_crossing(event: events.GaugeCrossed) -> Iterable[Line]:
-    then = "the session is asked to hand off" if event.line == "soft" else "the session stops here"
+    then = "relay asks the session to hand over" if event.line == "soft" else "the session stops here"
     yield Line(
         text=f"{event.line} line crossed: {event.fill_tokens:,} of {event.line_tokens:,} tokens; {then}",
         tone=Tone.WARNING,
@@ -188,7 +187,7 @@ def _tell_retry(event: events.RetryScheduled) -> Iterable[Line]:
 
 def _tell_cache(event: events.CacheBroken) -> Iterable[Line]:
     yield Line(
-        text=f"cache broken by {event.changed}: {event.read_tokens:,} of {event.expected_tokens:,} tokens were read",
+        text=f"cache miss ({event.changed} changed): {event.read_tokens:,} of {event.expected_tokens:,} tokens read",
         tone=Tone.WARNING,
     )
 
@@ -200,7 +199,7 @@ def _tell_refresh(event: events.CacheRefreshed) -> Iterable[Line]:
 
 def _tell_host(event: events.HostAsked) -> Iterable[Line]:
     if event.refused:
-        yield Line(text=f"{event.host} was refused to a command: {event.refused}", tone=Tone.WARNING)
+        yield Line(text=f"sandbox refused {event.host} to a command: {event.refused}", tone=Tone.WARNING)
     else:
         yield Line(text=f"a command reached {event.host}", detail=True, tone=Tone.QUIET)
 
@@ -223,7 +222,7 @@ def _name_gate(phase_id: str, *, baseline: bool) -> str:
 
 def _tell_gate_start(event: events.GateStarted) -> Iterable[Line]:
     gate = _name_gate(event.phase_id, baseline=event.baseline)
-    if event.commands:  # else all of them have just passed, which its end says
+    if event.commands:  # else all commands have just passed, as the gate's end says
         yield Line(text=f"{gate} runs: {'; '.join(event.commands)}", detail=True)
 
 
@@ -242,7 +241,7 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
 
 
 def _tell_check(check: CheckResult, *, shown: int) -> Iterable[Line]:
-    """Show the end of what a command said that is not green, and what the sandbox kept from it."""
+    """Show the end of a failed command's output, and what the sandbox blocked."""
     if check["status"] == _PASSED:
         return
     lines = [line for line in check["output"].splitlines() if line.strip()]
@@ -293,7 +292,7 @@ def _tell_review(event: events.ReviewFinished) -> Iterable[Line]:
 
 
 def _tell_question(event: events.QuestionAsked) -> Iterable[Line]:
-    if not event.waits:  # else it is on the screen with its options
+    if not event.waits:  # else the question is on the screen, with its options
         yield Line(text=f"question: {event.question} — assumed: {event.assumed}", tone=Tone.WARNING)
 
 
@@ -311,7 +310,7 @@ def _tell_resumption(event: events.RunResumed) -> Iterable[Line]:
 
 
 def _tell_job(event: events.JobMoved) -> Iterable[Line]:
-    if event.state == "held":  # the plan says so as well
+    if event.state == "held":  # the plan shows that
         return
     tones = {"landed": Tone.GOOD, "waiting": Tone.WARNING, "stopped": Tone.WARNING}
     yield Line(text=f"phase {event.phase_id} {event.state}: {event.detail}", tone=tones.get(event.state, Tone.PLAIN))

@@ -1,11 +1,11 @@
-"""`relay watch --serve`: the board in a browser of this machine, and nothing else.
+"""`relay watch --serve`: serve the board to a browser on this machine.
 
-The standard library's server: three small answers to GET on loopback need no framework, and its one thread for each
-connection lets a client that does not read wait for itself alone. What it lacks is here: a limit on connections, a
-deadline for requests that trickle in, and no word of its own in an answer.
+The standard library's server is enough: four small answers to GET on loopback need no framework, and with a thread per
+connection a client that does not read delays only itself. This module adds a limit on connections, a deadline for slow
+requests, and answers without any text of the library.
 
-Whoever may open it has the token, which is in the address. A page of another origin does not know it; one that guesses,
-or that was given our address by DNS, is refused by the headers that browsers do not let it choose.
+A token in the address admits a client. A page of another origin does not know the token. Headers that a page cannot
+choose refuse pages that guess it, and pages that reach this address by DNS rebinding.
 """
 
 import contextlib
@@ -77,10 +77,10 @@ listen();
 
 
 def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) -> str:
-    """Write the part of the page that changes.
+    """Return the changing part of the page.
 
     Args:
-        lines: What happened last, oldest first.
+        lines: The last events, oldest first.
         cells: Width of the board.
     """
     width = min(MOST_CELLS, max(LEAST_CELLS, cells))
@@ -93,7 +93,7 @@ def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) 
 
 
 def render_live_page(live: str) -> str:
-    """Write the whole page: readable as it stands, drawn anew by its script, or every two seconds where that is off."""
+    """Return the whole page. Its script redraws it; without scripts the page reloads itself every two seconds."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>relay watch</title>'
         '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
@@ -103,7 +103,7 @@ def render_live_page(live: str) -> str:
 
 
 def _render_text(text: Text, console: Console) -> str:
-    base = console.get_style(text.style)  # where nothing else is said of a part, rich leaves it to whoever prints
+    base = console.get_style(text.style)  # rich leaves the text's own style to the printer
     pieces = ((segment.text.rstrip("\n"), base + segment.style) for segment in text.render(console))
     return "".join(_render_piece(words, _name_classes(style)) for words, style in pieces if words)
 
@@ -143,7 +143,7 @@ _HEADERS = {
 
 
 class ServedView(ClockedView):
-    """A `relay.cli.views.base.View` that shows nothing by itself: whoever asks gets the present picture. Mutable."""
+    """A `relay.cli.views.base.View` that only answers requests for the present picture. Mutable."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         super().__init__(clock)
@@ -153,13 +153,13 @@ class ServedView(ClockedView):
         self._said: deque[Line] = deque(maxlen=_SAID_LINES)
 
     def replay(self, at: float, event: Event) -> None:
-        """Take one of then."""
+        """Apply an event of the past."""
         with self._lock:
             self._board.apply(event, at)
             self._said.extend(line for line in self._narrators[""].tell(event) if not line.detail)
 
     def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Take what a phase's own run says."""
+        """Apply an event of a job."""
         with self._lock:
             self._board.apply_job(phase_id, record.event, record.at)
             said = tell_job(self._narrators[phase_id], phase_id, record.event)
@@ -170,19 +170,19 @@ class ServedView(ClockedView):
         self._board.stopping = urgency
 
     def note_loss(self) -> None:
-        """Show that its relay is gone."""
+        """Show that the run's relay is gone."""
         with self._lock:
             self._board.lost = True
             self._said.append(Line(text=LOST, tone=Tone.WARNING))
 
     def render(self, cells: int) -> str:
-        """Write the present picture."""
+        """Return the present picture."""
         with self._lock:
             return render_live(self._board, tuple(self._said), now=self._clock(), cells=cells)
 
 
 class _Server(ThreadingHTTPServer):
-    """Mutable: knows its connections, and until when a request has to be here."""
+    """The server. Mutable: knows its connections and the deadlines of their requests."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -198,11 +198,11 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What a browser calls it that was given our address."""
+        """The values of a browser's ``Host`` header for this server."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread; one too many is closed."""
+        """Give a connection a thread, or close it if there are too many."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -210,7 +210,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and let go of the connection."""
+        """Answer, then free the connection's place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -218,11 +218,11 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def note_read(self, request: Any) -> None:
-        """Take the deadline from a connection whose request is here."""
+        """Remove the deadline of a connection whose request has arrived."""
         self._deadlines.pop(request, None)
 
     def service_actions(self) -> None:
-        """End requests that do not come to an end; called twice a second."""
+        """Close connections that are past their deadline; called twice a second."""
         now = time.monotonic()
         for request, deadline in list(self._deadlines.items()):
             if now > deadline:
@@ -230,17 +230,17 @@ class _Server(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: who went away or talks nonsense is nobody that waits for a word."""
+        """Print nothing: the client went away or sent nonsense."""
 
 
 class _BoardRequest(BaseHTTPRequestHandler):
-    """One request. Mutable, as the library has it."""
+    """One request. Mutable, as in the library."""
 
     server: _Server
     server_version, sys_version = "relay", ""
 
     def setup(self) -> None:
-        """Wait for a client that neither says nor takes anything as long as for a request, and no longer."""
+        """Set the timeout for a client that neither sends nor reads."""
         super().setup()
         self.connection.settimeout(self.server.request_s)
 
@@ -268,7 +268,7 @@ class _BoardRequest(BaseHTTPRequestHandler):
                 self.send_error(404)
 
     def _is_ours(self) -> bool:
-        """Return whether a browser asks for this server by its own name, and not for a page of somebody else's."""
+        """Return whether a browser asks for this server by its own name, and not on behalf of another page."""
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         site = self.headers.get("Sec-Fetch-Site", "none")
         ours = {f"http://{host}" for host in self.server.hosts}
@@ -289,7 +289,7 @@ class _BoardRequest(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, cells: int) -> None:
-        """Send each picture that differs from the last, until the client or the server goes; its place is free then."""
+        """Send each new picture until the client or the server goes away."""
         self._start(200, "text/event-stream")
         self.end_headers()
         shown, idle = "", 0
@@ -308,16 +308,16 @@ class _BoardRequest(BaseHTTPRequestHandler):
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse without a word of the request in the answer."""
+        """Refuse a request, with nothing of the request in the answer."""
         del message, explain
-        if code == 501:  # noqa: PLR2004  # what the library says of every method but GET
+        if code == 501:  # noqa: PLR2004  # the library's code for every method but GET
             code = 405
         self.close_connection = True
         with contextlib.suppress(OSError):
             self._send("text/plain", f"{code}\n", code)
 
     def log_message(self, *_: object) -> None:
-        """Keep the terminal still."""
+        """Print nothing on the terminal."""
 
 
 def _read_cells(query: str) -> int:
@@ -327,20 +327,20 @@ def _read_cells(query: str) -> int:
 
 @contextlib.contextmanager
 def serve_board(view: ServedView, port: int, *, request_s: float = REQUEST_S) -> Iterator[str]:
-    """Serve a view on loopback while the block is open; yield the address that opens it.
+    """Serve a view on loopback while the block is open; yield its address with the token.
 
     Args:
-        port: 0 takes a free one.
-        request_s: How long a request may take to come in, and an answer to be taken.
+        port: 0 for a free one.
+        request_s: Seconds for a request to arrive, and for a client to read an answer.
 
     Raises:
-        ConfigError: The port cannot be listened on.
+        ConfigError: relay cannot listen on the port.
     """
     try:
         server = _Server(port, view, request_s)
     except OSError as error:
         raise ConfigError(
-            f"{HOST}:{port} cannot be listened on: {error.strerror}", hint="choose another port"
+            f"relay cannot listen on {HOST}:{port}: {error.strerror}", hint="choose another port"
         ) from None
     thread = threading.Thread(target=server.serve_forever, name="relay-board", daemon=True)
     thread.start()

@@ -1,7 +1,4 @@
-"""Values → screen: the shape in which a run is shown.
-
-Live on a terminal, plain lines elsewhere, ``--json`` one event per line.
-"""
+"""Choose the view of a run: live on a terminal, plain lines elsewhere, JSON with ``--json``; and the last two."""
 
 import os
 import time
@@ -19,7 +16,7 @@ from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, render_record
 
 LONGEST_LINE_CHARS = 2_000
-"""Where a plain line is cut; the full text is in the session's event log."""
+"""Limit on a plain line; the event log has the full text."""
 
 
 def make_view(
@@ -30,15 +27,15 @@ def make_view(
     clock: Callable[[], float] = time.time,
     keeps_board: bool = False,
 ) -> SharedView:
-    """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
+    """Return a view: JSON if wanted, live on a terminal that can move its cursor, else plain lines.
 
-    A service that builds (``CI``) may give a terminal, and keeps what is written there as a log.
+    A CI service (variable ``CI``) may offer a terminal but keeps its output as a log: it gets plain lines.
 
     Args:
         json: One event per line, for programs.
-        stream: Where the view goes; standard output.
-        environ: Read for ``TERM``, ``CI`` and ``NO_COLOR``.
-        clock: Seconds since the epoch, for the times of what is shown.
+        stream: Standard output.
+        environ: ``TERM``, ``CI`` and ``NO_COLOR`` are read from it.
+        clock: Seconds since the epoch.
         keeps_board: Whether a live view leaves its last picture on the terminal.
     """
     if json:
@@ -52,14 +49,14 @@ def make_view(
 
 
 class _LineView(ClockedView):
-    """What plain and JSON share: a stream that is written line by line until it breaks."""
+    """Base of the plain and JSON views: writes lines to a stream until the stream breaks."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(clock)
         self._stream: TextIO | None = stream
 
     def suspended(self) -> AbstractContextManager[object]:
-        """Do nothing: lines come only when something happens."""
+        """Do nothing: these views write only when an event happens."""
         return nullcontext()
 
     def _write(self, line: str) -> None:
@@ -69,13 +66,13 @@ class _LineView(ClockedView):
             self._stream.write(f"{line}\n")
             self._stream.flush()
         except (OSError, ValueError):
-            self._stream = None  # the reader has gone; the run goes on and its log has everything
+            self._stream = None  # the reader is gone; the run goes on, and its log has everything
 
 
 class JsonView(_LineView):
-    """One event per line of ASCII JSON, in the form that ``.relay/sessions/`` has too.
+    """One event per line of ASCII JSON, in the form of ``.relay/sessions/``.
 
-    What the log leaves out stands here: secrets, and of a plan that is shown again what did not change.
+    Unlike the log it redacts no secrets, and shows the plan whole each time.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
@@ -84,25 +81,25 @@ class JsonView(_LineView):
         self._recorder = Recorder(lambda: self._at)
 
     def replay(self, at: float, event: events.Event) -> None:
-        """Write one event of then."""
+        """Write an event of the past."""
         self._at = at
         self._write(escape_json(render_record(self._recorder.record(event))))
 
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:  # noqa: ARG002  # which run it is, the line says
-        """Pass it on as it is."""
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:  # noqa: ARG002  # the line names its run
+        """Write an event of a job unchanged."""
         self._write(escape_json(render_record(record)))
 
     def note_stop(self, urgency: Urgency) -> None:
-        """Say nothing: programs read facts, and the last event tells how the run ended."""
+        """Do nothing: the last event tells a program how the run ended."""
 
     def note_loss(self) -> None:
-        """Say nothing: the last event tells it by being none of an end."""
+        """Do nothing: a program sees that the end event is missing."""
 
 
 class PlainView(_LineView):
-    """One line per fact with its time, without colours or cursor movement: a log file.
+    """One line per fact with its time, without colours or cursor movement, as in a log file.
 
-    How it ended, which comes last, has none: it is the answer, and programs look for it.
+    The lines about the run's end have no time: they are the answer, and programs search for them.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
@@ -110,11 +107,11 @@ class PlainView(_LineView):
         self._narrators: dict[str, Narrator] = defaultdict(Narrator)
 
     def replay(self, at: float, event: events.Event) -> None:
-        """Write the lines of one event of then."""
+        """Write the lines of an event of the past."""
         self._tell("", at, event)
 
     def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Write the lines of one event of a phase's own run."""
+        """Write the lines of an event of a job."""
         self._tell(phase_id, record.at, record.event)
 
     def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
@@ -123,26 +120,26 @@ class PlainView(_LineView):
             self._write(f"{time_of}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:
-        """Write past the stream's buffer, which the run's thread may be in; it is empty between lines."""
+        """Write around the stream's buffer, which the run's thread may be using; it is empty between lines."""
         if self._stream is None:
             return
         try:
             os.write(self._stream.fileno(), f"{STOPPING[urgency]}\n".encode())
         except (OSError, ValueError):
-            return  # the reader has gone
+            return  # the reader is gone
 
     def note_loss(self) -> None:
-        """Write it as the last line."""
+        """Write the loss as the last line."""
         self._write(LOST)
 
 
 def _render_time(at: float) -> str:
-    """Write a time as the clock on the wall shows it: ``07:05:10``."""
+    """Write a moment as local time: ``07:05:10``."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
-    """Make a line safe and not longer than a log can bear."""
+    """Clean a line and cut it to a limit."""
     hidden = max(0, len(line.text) - 2 * limit_chars)
     text = clip(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
     return f"{text} (+{hidden:,} more)" if hidden else text

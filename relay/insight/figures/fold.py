@@ -6,25 +6,31 @@ from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from relay.insight.figures.evidence import (
-    READ_SHARE,
-    WRITE_SHARE,
-    FreshStart,
-    ReviewEvidence,
-    TickEvidence,
-    find_break_even,
-)
 from relay.insight.figures.legs import LegTally, find_table_rates
-from relay.insight.figures.phases import PhaseTally
-from relay.insight.figures.tallies import KEPT_WARNINGS, LogTally, Sum, TokenSource, ToolTally, add_sources, add_totals
+from relay.insight.figures.tallies import (
+    KEPT_WARNINGS,
+    LogTally,
+    PhaseTally,
+    Sum,
+    TokenSource,
+    ToolTally,
+    add_sources,
+    add_totals,
+)
 from relay.insight.figures.values import (
+    READ_SHARE,
     RUN_POINTS,
+    WRITE_SHARE,
     Figures,
     Forecast,
+    FreshStart,
     LegFigures,
     PhaseFigures,
+    ReviewEvidence,
     RunFigures,
+    TickEvidence,
     Totals,
+    find_break_even,
     thin,
 )
 from relay.session.events import (

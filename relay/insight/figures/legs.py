@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from relay.base.values import dataclass
-from relay.insight.figures.evidence import BandCounts
 from relay.insight.figures.tallies import (
     SUMMARY_CHARS,
     Composition,
@@ -17,6 +16,7 @@ from relay.insight.figures.tallies import (
     name_tool_source,
 )
 from relay.insight.figures.values import (
+    BandCounts,
     Compaction,
     CostlyResult,
     LegFigures,

@@ -10,8 +10,7 @@ from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_span
-from relay.insight.figures.evidence import ReviewEvidence, TickEvidence
-from relay.insight.figures.values import Figures, LegFigures
+from relay.insight.figures.values import Figures, LegFigures, ReviewEvidence, TickEvidence
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
     NOTHING,

@@ -28,7 +28,7 @@ def exporting(  # a log, a collector and who is told
     Args:
         log: Closed at the end.
         endpoint: The collector's address, without the path.
-        environ: As `relay.insight.telemetry.collector.Collector` reads it.
+        environ: As `relay.insight.telemetry.otel.Collector` reads it.
         tell: Receives a notice of the failure.
         last_s: Seconds that the end waits.
     """
@@ -37,7 +37,7 @@ def exporting(  # a log, a collector and who is told
     def work() -> None:
         with log:
             try:
-                from relay.insight.telemetry.collector import Collector, CollectorError, Export
+                from relay.insight.telemetry.otel import Collector, CollectorError, Export
             except ImportError:
                 failures.append(f"OpenTelemetry's SDK is not installed: {advise_extra('otel')}")
                 return
