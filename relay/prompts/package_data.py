@@ -24,7 +24,7 @@ def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
     installed = package / "_shipped" / name
     if installed.exists():
         return installed
-    # Beside an installed package other distributions may have put folders of these names.
+    # Beside an installed package, other distributions may have put folders of these names.
     checkout = package.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).exists():
         return checkout / name
@@ -32,7 +32,7 @@ def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
 
 
 def is_example(plan: Plan) -> bool:
-    """Say whether every item of a plan is one of the example's, and none is done: nobody has written one."""
+    """Return whether a plan is the shipped example: all items are the example's, and none is done."""
     if plan.done_ids:
         return False
     shipped = get_shipped("templates/PLAN.md").read_text(encoding="utf-8")

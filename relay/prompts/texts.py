@@ -20,7 +20,7 @@ from relay.session.values import Baton, ToolSpec
 
 _RULES = "\n\n# Rules of this repository\n\n"
 _ITEM_CHARS = 48
-"""Of an item's text behind its id: the whole text stands in the phase."""
+"""Length of an item's text behind its id; the whole text stands in the phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +33,19 @@ class PhaseBriefing:
     environment: tuple[str, ...]
     """One fact per line: sandbox, network, branch."""
     claimed: tuple[str, ...]
-    """Items that earlier legs of this phase ticked but that are not committed yet."""
+    """Items that earlier legs of this phase ticked, and that are not committed yet."""
     baton: str
-    """What the session before wrote down, as `render_baton` wrote it; empty for the first."""
+    """The baton of the session before, as `render_baton` wrote it; empty for the first."""
     interruption: str
-    """What an interrupted leg left behind; empty when there was none."""
+    """What an interrupted leg left behind; empty if nothing."""
     baseline: str
-    """Verify commands that were red before the phase; empty when all were green or there are none."""
+    """Verify commands that were red before the phase; empty if none were."""
     ledger: str
     """Ledger snapshot within its token budget; may be empty."""
     rules: str = ""
-    """Of the folders that the phase names, below those of the root; may be empty."""
+    """Rules of the folders that the phase names, below those of the root; may be empty."""
     review: str = ""
-    """What reviewers confirmed to be wrong with the phase's work; empty when nothing was."""
+    """Faults in the phase's work that reviewers confirmed; empty if none."""
     said: tuple[str, ...] = ()
     """What the user said to earlier sessions of the phase."""
     stale: tuple[str, ...] = ()
@@ -54,16 +54,16 @@ class PhaseBriefing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewBriefing:
-    """What a reviewer is shown, and nothing of what the author said."""
+    """What a reviewer sees; nothing that the author said."""
 
     task: str
-    """What was to be done: the phase as the plan has it."""
+    """The task: the phase as the plan has it."""
     patch: str
-    """The change, as git shows it; cut where it is too long."""
+    """The change, as git shows it; cut if too long."""
     gate: str
-    """The checks that it has passed; empty without any."""
+    """The checks that it passed; empty if none."""
     earlier: str = ""
-    """What an earlier round confirmed and this change is to repair; empty in the first."""
+    """What an earlier round confirmed and this change should repair; empty in the first."""
 
 
 @cache
@@ -82,33 +82,33 @@ def render_planner_system(rules: str, *, line_tokens: int) -> str:
 
 
 def render_soft_notice(fill_tokens: int, room_tokens: int) -> str:
-    """Return what the model is told when the fill passes the soft line; the room is what is left to the hard one."""
+    """Return the model's notice at the soft line; `room_tokens` is the room up to the hard line."""
     return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
 
 
 def render_said_notice(texts: Sequence[str]) -> str:
-    """Return what the model is told of what the user said while it worked."""
+    """Return the model's notice of what the user said while it worked."""
     return Template(_load("said")).substitute(text="\n\n".join(texts)).strip()
 
 
 def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
-    """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
+    """Return a planner's notice at the soft line: it cannot hand over."""
     text = Template(_load("planner_notice"))
     return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
 
 
 def render_reviewer_system(rules: str) -> str:
-    """Return the role of who looks for faults, and the repository's rules."""
+    """Return the role of the session that looks for faults, and the repository's rules."""
     return _with_rules(Template(_load("reviewer")).substitute(), rules)
 
 
 def render_refuter_system(rules: str) -> str:
-    """Return the role of who tries to refute them, and the repository's rules."""
+    """Return the role of the session that tries to refute faults, and the repository's rules."""
     return _with_rules(Template(_load("refuter")).substitute(), rules)
 
 
 def render_reviewer_message(briefing: ReviewBriefing) -> str:
-    """Return the first message of who looks for faults."""
+    """Return the first message of the session that looks for faults."""
     sections = [
         ("What was to be done", briefing.task),
         ("Found in an earlier round, and to be repaired by this change", briefing.earlier),
@@ -120,27 +120,27 @@ def render_reviewer_message(briefing: ReviewBriefing) -> str:
 
 
 def render_refuter_message(findings: str) -> str:
-    """Return the first message of who tries to refute faults."""
+    """Return the first message of the session that tries to refute faults."""
     return f"# Faults\n{findings}\n\nThe work tree has the change in it. Refute them now, or confirm them."
 
 
 def render_review_report(findings: str) -> str:
-    """Return what a session is told that has to repair them."""
+    """Return the message to the session that has to repair faults."""
     return Template(_load("review_report")).substitute(findings=findings).strip()
 
 
 def render_no_review_reminder(tool: str) -> str:
-    """Return the one reminder of a session that stops without handing in what it found."""
+    """Return the one reminder of a session that stops without handing in its findings."""
     return f"relay: hand in what you have by calling {tool}; your words are not read."
 
 
 def render_review_notice(tool: str) -> str:
-    """Return what a reviewer is told at the soft line: nobody goes on for it."""
+    """Return a reviewer's notice at the soft line: no other session continues its work."""
     return f"relay: the context of this session has reached its planned line. Call {tool} now with what you have shown."
 
 
 def render_trial_system(least_tokens: int) -> str:
-    """Return the system text of a trial, at least so long by estimate: short prompts are not cached."""
+    """Return the system text of a trial, with at least `least_tokens` by estimate: short prompts are not cached."""
     lines = [_load("trial").strip(), ""]
     while estimate_tokens("\n".join(lines)) < least_tokens:
         lines.append(f"Line {len(lines)} makes this prompt long enough for the prompt cache and means nothing.")
@@ -148,12 +148,12 @@ def render_trial_system(least_tokens: int) -> str:
 
 
 def render_trial_message(word: str) -> str:
-    """Return what a trial asks of a model: one tool call, then one word."""
+    """Return the message of a trial: one tool call, then one word."""
     return f"Call the tool `echo` with the word `{word}`. When it has answered, say the word that it answered, once."
 
 
 def render_summary_request() -> str:
-    """Return what asks a session for a summary of itself, where the strategy is to compact."""
+    """Return the request for a summary, for the strategy that compacts."""
     return _load("summary").strip()
 
 
@@ -163,7 +163,7 @@ def render_reminder(items: Sequence[str]) -> str:
 
 
 def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
-    """Return what goes back to the session when the gate is red."""
+    """Return the message to the session when the gate is red."""
     return Template(_load("gate_red")).substitute(report=report, attempt=attempt, attempts=attempts).strip()
 
 
@@ -174,7 +174,7 @@ def render_phase_message(briefing: PhaseBriefing) -> str:
 
 
 def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
-    """Return the parts of the first message of a leg, each with its source as `LegStarted.prompt` names it."""
+    """Return the parts of the first message of a leg, each with its source as in `LegStarted.prompt`."""
     return tuple((source, f"# {title}\n{text}") for source, title, text in _list_sections(briefing) if text)
 
 
@@ -218,7 +218,7 @@ def render_split_message(plan: Plan, phase: Phase) -> str:
 
 
 def render_converge_message(plan: Plan) -> str:
-    """Return the planner's first message for holding a finished plan against the repository."""
+    """Return the planner's first message for comparing a finished plan with the repository."""
     return Template(_load("converge")).substitute(plan=plan.text.strip())
 
 
@@ -228,7 +228,7 @@ def render_no_plan_reminder() -> str:
 
 
 def split_rules(system: str) -> tuple[str, str]:
-    """Return role and protocol of a system text, and the repository's rules in it; empty when there are none."""
+    """Split a system text into role and protocol, and the repository's rules (empty if there are none)."""
     role, _, rules = system.partition(_RULES)
     return role, rules
 
@@ -259,7 +259,7 @@ def _describe_state(item: Item, claimed: Sequence[str]) -> str:
 
 
 def render_baton(baton: Baton) -> str:
-    """Return a baton as one paragraph of lines, for a commit's body and for the next session."""
+    """Return a baton as lines of text, for a commit's body and for the next session."""
     parts = [
         ("Ticked", baton.done),
         ("Still open", baton.open),
@@ -278,7 +278,7 @@ def render_baton(baton: Baton) -> str:
 
 
 def measure_prompt(system: str, tools: Sequence[ToolSpec], message: Iterable[tuple[str, str]]) -> tuple[SizedPart, ...]:
-    """Return the parts of a first prompt as `LegStarted.prompt` has them.
+    """Return the parts of a first prompt, as in `LegStarted.prompt`.
 
     Args:
         system: Role, protocol and the repository's rules.

@@ -35,7 +35,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
 
 
 def make_kind(profile: Profile) -> RunnerKind:
-    """Return the kind of runner that an agent is."""
+    """Return an agent as a kind of runner."""
     get_key, require = partial(_get_key, profile), partial(_require, profile)
     return RunnerKind(get_key=get_key, require=require, open=partial(_open_agent, profile))
 
@@ -70,7 +70,7 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.conversation import ApiRunner
 
     settings = given.settings
-    _require(profile, given.environ, settings)  # before anything is asked
+    _require(profile, given.environ, settings)  # before the endpoint is asked
     if profile.is_lent:
         given.observe(Noticed(text=_describe_login(profile), warning=True))
         family = next(found for found in FAMILIES if found.name == profile.ways[0].family)

@@ -22,7 +22,7 @@ class ShownItem(TypedDict):
     text: str
     state: BoxState
     paths: NotRequired[list[str]]
-    """Those that it names."""
+    """The paths that it names."""
 
 
 class ShownPhase(TypedDict):
@@ -39,9 +39,9 @@ class SizedPart(TypedDict):
     source: str
     """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``environment`` or their like."""
     bytes: int
-    """Of its UTF-8."""
+    """Size as UTF-8."""
     tokens: int
-    """By estimate."""
+    """An estimate."""
 
 
 class CheckResult(TypedDict):
@@ -50,14 +50,14 @@ class CheckResult(TypedDict):
     command: str
     status: str
     exit_code: int | None
-    """None when relay killed it."""
+    """None if relay killed it."""
     duration_s: float
     output: str
     """Its last lines."""
     output_sha256: NotRequired[str]
-    """Of all that relay kept of the output."""
+    """Of all output that relay kept."""
     causes: NotRequired[list[str]]
-    """What the sandbox kept from it."""
+    """What the sandbox denied it."""
 
 
 class ChangedFile(TypedDict):
@@ -74,7 +74,7 @@ class ShownFinding(TypedDict):
 
     file: str
     line: int
-    """1-based; 0 where it is about the whole file."""
+    """1-based; 0 if it is about the whole file."""
     summary: str
     failure_scenario: str
     category: str
@@ -82,7 +82,7 @@ class ShownFinding(TypedDict):
     verdict: str
     """``confirmed``, ``refuted`` or ``unexamined``."""
     reason: str
-    """Of the verdict."""
+    """The reason for the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +97,19 @@ class RunStarted:
     branch: str
     sandbox: str
     cap_usd: float | None
-    """None when no cap is set."""
+    """None if no cap is set."""
     spent_usd: float | None
-    """What the plan has cost before this run; None when unknown."""
+    """What the plan cost before this run; None if unknown."""
     estimated: bool = False
-    """`spent_usd` is the most that it can have been: some of it was never reported."""
+    """Whether `spent_usd` is an upper bound, because some of it was never reported."""
     rehearsed: bool
     """Whether the endpoint said that it is a rehearsal server."""
     context: str = "reset"
-    """The context strategy of the run; what logs written before there was a choice mean by leaving it out."""
+    """The context strategy of the run; missing in logs from before there was a choice."""
     ablated: tuple[str, ...] = ()
     """relay's own features that were switched off."""
     plan_commit: str = ""
-    """The commit on which the plan's work began, as another in the same file has another; empty in older logs."""
+    """The commit on which the plan's work began; it tells plans in the same file apart. Empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +118,10 @@ class PlanShown:
 
     phases: tuple[ShownPhase, ...]
     changed_only: bool = False
-    """`phases` are those that changed since this log's last such event, the others stand; missing in older logs."""
+    """Whether `phases` are only those that changed since this log's last such event; missing in older logs."""
 
     def since(self, before: tuple[ShownPhase, ...]) -> "PlanShown":
-        """Return what it takes to say this of a plan that was shown: all of it where phases came, went or moved."""
+        """Return the event that updates a shown plan: only the changed phases, unless phases came, went or moved."""
         if [phase["id"] for phase in before] != [phase["id"] for phase in self.phases]:
             return self
         changed = (new for old, new in zip(before, self.phases, strict=True) if old != new)
@@ -145,15 +145,15 @@ class LegStarted:
     reason: str
     """Why this leg starts here, in the words of `relay status --why`."""
     attempt: int = 1
-    """`leg` with every session counted, also those that were cut off; missing in older logs."""
+    """As `leg`, but with every session counted, also those that were cut off; missing in older logs."""
     runner: str = ""
-    """Who runs it, as the settings have it; missing in older logs."""
+    """Its runner, as in the settings; missing in older logs."""
     trial: str = ""
-    """The reset line that a trial gave its phase; empty where none did, and in older logs."""
+    """The reset line that a trial assigned to the phase; empty without a trial, and in older logs."""
     prompt: tuple[SizedPart, ...] = ()
     """The parts of its first prompt; missing in older logs."""
     baton: str = ""
-    """What it is told of the session before it; empty for nothing, and in older logs."""
+    """What it is told about the session before; empty for nothing, and in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +169,12 @@ class ResponseReceived:
     """A request was answered, wholly or in part, or may have been; recorded before any content is looked at."""
 
     turn: int
-    """0 for a request of an agent beside the session's conversation, such as for a title."""
+    """0 for a request that an agent makes beside the session's conversation, such as for a title."""
     model: str
     usage: Usage | None
-    """None when it is unknown, not zero; only in older logs."""
+    """None if unknown (only in older logs); unknown is not zero."""
     cost_usd: float | None
-    """None when the price of the model is unknown."""
+    """None if the price of the model is unknown."""
     fill_tokens: int | None
     soft_tokens: int
     hard_tokens: int
@@ -182,17 +182,17 @@ class ResponseReceived:
     stop_reason: str
     duration_s: float
     estimated: bool = False
-    """What the endpoint did not report of the usage, or reported as it cannot be, is the most that it can have been."""
+    """Whether some of the usage is an upper bound, because the endpoint did not report it, or not plausibly."""
     streamed: bool = True
-    """It came piece by piece; False: whole, at its end."""
+    """Whether it came piece by piece; False if it came whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySpoke:
-    """relay said something to the model in mid-session: a reminder, a notice, the report of a red gate."""
+    """relay sent the model a message in mid-session: a reminder, a notice, the report of a red gate."""
 
     size_bytes: int
-    """Of its UTF-8."""
+    """Size as UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,24 +221,24 @@ class ToolFinished:
     name: str
     is_error: bool
     result_sha256: str
-    """Of the result's UTF-8: the same part of a file, shown twice, has the same."""
+    """Of the result's UTF-8: the same part of a file, shown twice, has the same hash."""
     duration_s: float
     changed_paths: tuple[str, ...] | None
-    """None when unknown (a shell command)."""
+    """None if unknown (a shell command)."""
     result_bytes: int | None = None
-    """Of the result's UTF-8; None in older logs."""
+    """Size of the result as UTF-8; None in older logs."""
     shown: Shown | None = None
-    """The part of a file that the result is; None when it is none, and in older logs."""
+    """The part of a file that the result shows; None for other results, and in older logs."""
     problem: str = ""
-    """The first line of a result that is an error, cut; empty in older logs."""
+    """The first line of an error, shortened; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputShown:
-    """The command that runs (of a tool, a gate, the setup) has said something new; told now and then, not for each."""
+    """The running command (of a tool, a gate, the setup) printed something; sent now and then, not for each line."""
 
     line: str
-    """Its last line so far, cut; whatever a command printed."""
+    """Its last line so far, shortened; a command may print anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,18 +253,18 @@ class GaugeCrossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
-    """A request failed and will be sent again, or the run waits for an hour."""
+    """A request failed and will be sent again, or the run waits for a time of day."""
 
     attempt: int
-    """0 where nothing failed: it was asked to wait, or waits for a limit that an earlier run met."""
+    """0 if nothing failed: relay was asked to wait, or waits for a limit that an earlier run met."""
     wait_s: float
-    """0 where an agent has sent it again already."""
+    """0 if an agent has sent it again already."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheBroken:
-    """Less was read from the prompt cache than the last response promised."""
+    """Less was read from the prompt cache than the last response had left there."""
 
     changed: str
     """The part that changed: ``system``, ``tool <name>``, ``model``, ``messages`` or ``unknown``."""
@@ -274,18 +274,18 @@ class CacheBroken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRefreshed:
-    """A prompt was sent once more to keep it in the cache; only logs of older versions have it."""
+    """A prompt was sent again to keep it in the cache; only in logs of older versions."""
 
     turn: int
-    """Of the request whose prompt it is."""
+    """The turn whose prompt it is."""
     model: str
     usage: Usage
     cost_usd: float | None
     duration_s: float
     estimated: bool = False
-    """Usage and cost are the most that they can have been: no answer came, or not in time."""
+    """Whether usage and cost are upper bounds: no answer came, or it came too late."""
     failure: str = ""
-    """Why the prompt is not kept any longer; empty where it is."""
+    """Why the prompt is no longer kept; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +295,7 @@ class HostAsked:
     host: str
     """As the command wrote it."""
     refused: str
-    """Why it was not let through; empty when it was."""
+    """Why the proxy refused it; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +304,7 @@ class SetupStarted:
 
     command: str
     network: str
-    """What it reaches, in words."""
+    """The hosts that it reaches, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,10 +313,10 @@ class SetupFinished:
 
     command: str
     exit_code: int | None
-    """None when relay killed it."""
+    """None if relay killed it."""
     duration_s: float
     output: str
-    """Its end."""
+    """The end of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +330,7 @@ class GateStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinished:
-    """Verify commands ran, or a commit hook refused what had passed them: it is the one check then."""
+    """Verify commands ran. If a commit hook refused the result afterwards, the hook is the only check."""
 
     phase_id: str
     baseline: bool
@@ -338,14 +338,14 @@ class GateFinished:
     summary: str
     duration_s: float
     expected: str = ""
-    """Why it is no failure that it is red; empty where it is one, and in older logs."""
+    """Why a red gate is expected here; empty if it is a real failure, or in logs of older versions."""
     checks: tuple[CheckResult, ...] = ()
     """Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRestored:
-    """PLAN.md was changed by something other than relay and was put back."""
+    """Something other than relay changed PLAN.md, and relay restored it."""
 
     tool: str
     summary: str
@@ -379,12 +379,12 @@ class LegEnded:
     usage: Usage
     cost_usd: float | None
     estimated: bool = False
-    """Usage and cost are the most that they can have been: not all of it was reported."""
+    """Whether usage and cost are upper bounds: not all was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """Something a person should know: a file that was left out, a rule that was cut, a lock that was removed."""
+    """Something a person should know: a file was left out, a rule was cut, a lock was removed."""
 
     text: str
     warning: bool = False
@@ -392,10 +392,10 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewFinished:
-    """Sessions that saw only a change have said what is wrong with it."""
+    """Sessions that saw only a change have reported what is wrong with it."""
 
     phase_id: str
-    """Empty for a change that is no phase's."""
+    """Empty if the change belongs to no phase."""
     round: int
     """1 for the first review of the phase."""
     findings: tuple[ShownFinding, ...]
@@ -408,16 +408,17 @@ class QuestionAsked:
 
     question: str
     options: tuple[str, ...] = ()
-    """What it offers; an answer may be another."""
+    """Answers that it offers; another answer is possible."""
     assumed: str
-    """What holds where nobody answers."""
+    """The assumption it makes if nobody answers."""
     waits: bool = False
-    """Whether it waits for the answer; otherwise it goes on with what is assumed, and the question is in the plan."""
+    """Whether the session waits for the answer; if not, it goes on with its assumption, and the plan keeps the
+    question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordsHeard:
-    """The session is told what the user said: from another terminal, or as the answer to its question."""
+    """The session is told the user's words, from another terminal or as the answer to its question."""
 
     text: str
 
@@ -427,7 +428,7 @@ class RunPaused:
     """The run waits for the user, before the next request."""
 
     reason: str
-    """What it waits for, and how it goes on."""
+    """What it waits for, and how to continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +440,7 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMoved:
-    """A phase that has a work tree and a run of its own has come further."""
+    """A phase with a work tree and a run of its own has changed its state."""
 
     phase_id: str
     state: str
@@ -456,19 +457,19 @@ class RunEnded:
     reason: str
     """One line: what was done, or why it stopped."""
     next_command: str
-    """What to type next; empty when nothing is left."""
+    """What to type next; empty if nothing is left."""
     spent_usd: float | None
     estimated: bool = False
-    """`spent_usd` is the most that it can have been."""
+    """Whether `spent_usd` is an upper bound."""
     waits_for: str = ""
-    """The phase that waits for a yes, of ``run --approve``; empty where nothing does."""
+    """The phase that waits for approval (``run --approve``); empty if none does."""
     questions: tuple[str, ...] = ()
-    """What sessions of the plan left the user to answer, this run's or earlier ones', and what they assumed."""
+    """Open questions of the plan's sessions, of this run or earlier ones, with what they assumed."""
     unsent_usd: float | None = None
-    """The most that the request can cost that a cap of the run's held back; null where none was, or its price is
+    """The most that the request held back by a cap of the run can cost; null without such a request, or if its price is
     unknown."""
     unsent_tokens: int | None = None
-    """The most tokens that it can use."""
+    """The most tokens that this request can use."""
 
 
 Event = (
@@ -479,4 +480,4 @@ Event = (
 )  # fmt: skip
 
 Observe = Callable[[Event], None]
-"""Receives every event, in order, on the thread of the run. Must not raise and must return soon."""
+"""Receives every event, in order, on the thread of the run. Must not raise, and must return soon."""

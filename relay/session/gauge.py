@@ -21,11 +21,11 @@ from relay.base.words import UNKNOWN
 from relay.session.usage import Usage, pad_tokens
 
 LARGEST_RESULT_TOKENS = 10_000
-"""What one tool result may add at most; the tools cut there."""
+"""Most tokens that one tool result may add; the tools cut longer results."""
 OUTPUT_ROOM_TOKENS = 20_000
-"""Kept free of the window for one more answer: a long answer is about 5k, hand-offs and edits are longer."""
+"""Part of the window kept free for one more answer: a long answer is about 5k, hand-offs and edits are longer."""
 LEAST_WINDOW_TOKENS = 4
-"""A smaller window has no two lines."""
+"""A smaller window cannot hold two lines."""
 LOWEST_LINE_TOKENS = 1_000
 """A reset line below this would be crossed by tools and rules alone, before any work."""
 DEFAULT_RESET_AT = "min(45%,100k)"
@@ -38,7 +38,7 @@ _UNITS = {"k": 1_000, "m": 1_000_000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetAt:
-    """Where a session is to be handed off, as it was written: the lowest of its terms."""
+    """Where a session hands over, as it was written: the lowest of its terms."""
 
     text: str
     percents: tuple[float, ...] = ()
@@ -54,7 +54,7 @@ def parse_reset_at(text: str) -> ResetAt:
     """Read a reset line: a percentage of the window, a number of tokens, or ``min(…)`` of such terms.
 
     Raises:
-        ValueError: It is none of these; the message says what was found and what is allowed.
+        ValueError: The text is none of these; the message names what was found and what is allowed.
     """
     compact = "".join(text.split())
     inner = re.fullmatch(r"min\((.+)\)", compact, re.IGNORECASE)
@@ -74,7 +74,7 @@ def parse_reset_at(text: str) -> ResetAt:
 
 
 def _read_amount(amount: re.Match[str]) -> int:
-    """Turn ``80k``, ``1.5M`` or ``100_000`` into tokens."""
+    """Read ``80k``, ``1.5M`` or ``100_000`` as tokens."""
     if amount[3]:
         return int(amount[3].replace("_", ""))
     return round(float(amount[1]) * _UNITS[amount[2].lower()])
@@ -84,10 +84,10 @@ class Zone(StrEnum):
     """Where the fill stands against the two lines."""
 
     UNKNOWN = "unknown"
-    """Nothing was measured yet and the estimate alone is below the soft line."""
+    """Nothing was measured yet, and the estimate alone is below the soft line."""
     CLEAR = "clear"
     SOFT = "soft"
-    """At or past the soft line: finish the item, then hand off."""
+    """At or past the soft line: finish the item, then hand over."""
     HARD = "hard"
     """At or past the hard line: stop at this tool boundary."""
 
@@ -107,7 +107,7 @@ BAND_EDGES = ((0.20, Band.ORIENT), (0.50, Band.EXPLORE), (0.65, Band.EXECUTE), (
 
 
 def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
-    """Return the band of a fill; None while the fill is unknown."""
+    """Return the band of a fill; None if the fill is unknown."""
     if fill_tokens is None:
         return None
     return next((band for edge, band in BAND_EDGES if fill_tokens < edge * soft_tokens), Band.HAND_OFF)
@@ -124,30 +124,30 @@ class Gauge:
     soft_tokens: int
     hard_tokens: int
     limited: str = ""
-    """Why the lines differ from what was asked for; empty when they do not."""
+    """Why the lines differ from those asked for; empty if they do not."""
     measured_tokens: int | None = None
     """Prompt and output of the last response that reported its usage; None before the first."""
     appended_tokens: int = 0
     """Estimates, without margin, of everything appended since that response."""
 
     def measure(self, usage: Usage | None) -> Self:
-        """Take a response's usage in; its output is part of it and is not appended again.
+        """Take in a response's usage; it covers the output, which must not be appended again.
 
-        A missing usage, or one with an empty prompt (no prompt is empty: the endpoint does not count), keeps
-        the last known fill and what was appended; the caller then appends an estimate of the answer too.
+        A missing usage, or a usage with an empty prompt (the endpoint does not count), changes nothing; the caller then
+        appends an estimate of the answer too.
         """
         if usage is None or usage.prompt_tokens <= 0:
             return self
         return replace(self, measured_tokens=usage.context_tokens, appended_tokens=0)
 
     def append(self, text_tokens: int) -> Self:
-        """Count what was added to the conversation since the last response, as `estimate_tokens` saw it."""
+        """Count text appended since the last response, as `estimate_tokens` counts it."""
         return replace(self, appended_tokens=self.appended_tokens + max(0, text_tokens))
 
     def release(self, text_tokens: int) -> Self:
-        """Count what was taken out of the conversation, as `estimate_tokens` saw it: until the next response a guess.
+        """Subtract removed text, as `estimate_tokens` counts it, until the next response measures.
 
-        It comes off without a margin, so that the fill is rather over- than underestimated.
+        It is subtracted without a margin, so that the fill is over- rather than underestimated.
         """
         if self.measured_tokens is None:
             return replace(self, appended_tokens=max(0, self.appended_tokens - text_tokens))
@@ -155,17 +155,17 @@ class Gauge:
 
     @property
     def least_tokens(self) -> int:
-        """What is in the context as far as is known: a lower bound while nothing was measured."""
+        """What the context holds as far as is known: a lower bound until something was measured."""
         return (self.measured_tokens or 0) + pad_tokens(self.appended_tokens)
 
     @property
     def fill_tokens(self) -> int | None:
-        """Return what is in the context; None when no response has reported its usage yet."""
+        """What the context holds; None until a response has reported its usage."""
         return None if self.measured_tokens is None else self.least_tokens
 
     @property
     def zone(self) -> Zone:
-        """Where the fill stands; an endpoint that never counts still meets both lines, by the estimate."""
+        """Where the fill stands. With an endpoint that never counts, both lines still hold, by the estimate."""
         if self.least_tokens >= self.hard_tokens:
             return Zone.HARD
         if self.least_tokens >= self.soft_tokens:
@@ -180,19 +180,19 @@ def open_gauge(
     result_tokens: int = LARGEST_RESULT_TOKENS,
     room_tokens: int = OUTPUT_ROOM_TOKENS,
 ) -> Gauge:
-    """Lay the two lines of a session: soft where asked, hard one largest tool result above it.
+    """Set the two lines of a session: the soft line where asked, the hard line one largest tool result above it.
 
-    Both stay below the window minus the room for an answer. Where the window is too small for that, room and
-    distance shrink to half of what there is, and `Gauge.limited` says so.
+    Both stay below the window minus the room for an answer. If the window is too small for that, room and distance
+    shrink to half of the available space, and `Gauge.limited` says so.
 
     Args:
         window_tokens: The model's whole window; at least `LEAST_WINDOW_TOKENS`.
         reset_at: Where the user wants the soft line.
         result_tokens: The largest tool result allowed.
-        room_tokens: Kept free for the answer; the output limit where that is smaller.
+        room_tokens: Kept free for the answer; the output limit if that is smaller.
 
     Raises:
-        ValueError: The window is too small to hold two lines at all.
+        ValueError: The window is too small to hold two lines.
     """
     if window_tokens < LEAST_WINDOW_TOKENS:
         raise ValueError(f"a context window of {window_tokens} tokens holds no session")
@@ -210,7 +210,6 @@ def open_gauge(
 
 
 def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  # noqa: FBT001  # private, one caller
-    """Say in one line why a line is not where it was asked for."""
     words = []
     if soft < asked:
         words.append(
@@ -225,17 +224,17 @@ def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  
 
 
 def render_band(band: Band | None) -> str:
-    """Write a band's name as a word of the screen."""
+    """Write a band's name for the screen."""
     return UNKNOWN if band is None else band.value.capitalize()
 
 
 NO_RESET = "none"
-"""The line that is as far up as the window allows."""
+"""The highest line that the window allows."""
 LEAST_LINES = 2
 
 
 def parse_reset_line(text: str) -> ResetAt:
-    """Read a line of a trial.
+    """Read a reset line of a trial.
 
     Raises:
         ValueError: It is neither a reset line nor ``none``.
@@ -249,11 +248,11 @@ def parse_reset_line(text: str) -> ResetAt:
 
 
 def assign_line(lines: Sequence[str], phase_text: str, plan_commit: str) -> str:
-    """Return the line of a phase: the same for all of its sessions, and open to nobody's choice.
+    """Return the line of a phase: the same for all its sessions, and nobody can choose it.
 
     Args:
         phase_text: Title and items, without the state of their boxes.
-        plan_commit: Where the plan's work began.
+        plan_commit: The commit on which the plan's work began.
     """
     digest = hashlib.sha256(f"{plan_commit}\n{phase_text}".encode("utf-8", "surrogatepass")).digest()
     return lines[int.from_bytes(digest[:8], "big") % len(lines)]

@@ -48,7 +48,7 @@ class Price:
     source: str
     rates: Rates
     long_over_tokens: int | None = None
-    """A prompt (all classes) longer than this is billed, whole, at `long_rates`; None: no such tier."""
+    """A longer prompt (all classes) is billed, whole, at `long_rates`; None: no such tier."""
     long_rates: Rates | None = None
 
     def find_rates(self, prompt_tokens: int) -> Rates:
@@ -68,8 +68,8 @@ def _price(model: str, effective: date, *usd: float, source: str = _PRICING_PAGE
     return Price(model=f"claude-{model}", effective=effective, source=source, rates=_rates(*usd))
 
 
-_DOCS = date(2026, 8, 22)  # the day of the documentation copy that these rows were read in
-_API = date(2026, 10, 21)  # rows seen after the API version of that day came out, exact start not recorded
+_DOCS = date(2026, 8, 22)  # the day of the documentation copy in which these rows were read
+_API = date(2026, 10, 21)  # rows seen after the API version of that day came out; the exact start was not recorded
 
 PRICES: tuple[Price, ...] = (
     _price("fable-5-2", date(2026, 11, 9), 8, 40, 10, 16, 0.20, source="third party; 1 h write inferred"),
@@ -105,10 +105,10 @@ _VERSION = re.compile(r"[-@](?:\d{8}|default)$")
 
 
 def normalize_model(model: str) -> str:
-    """Return the bare id: no ``[1m]`` window suffix, no ``-20251001`` snapshot date, nothing that a cloud adds.
+    """Return the bare id: no ``[1m]`` window suffix, no ``-20251001`` snapshot date, no additions of a cloud.
 
-    As ``us.anthropic.…-v1:0`` (Bedrock), ``…@default`` (Vertex), ``anthropic/…:online`` (gateways). What these charge
-    on top of the list price, such as a tenth for a region, is not known here: a price of the user's own counts first.
+    Additions are ``us.anthropic.…-v1:0`` (Bedrock), ``…@default`` (Vertex), ``anthropic/…:online`` (gateways).
+    Surcharges of these, such as a tenth for a region, are not known here: a price of the user's own takes precedence.
     """
     bare = model.strip().lower().removesuffix("[1m]").rpartition(_VERTEX_PATH)[2]
     if found := _BEDROCK_ID.fullmatch(bare):
@@ -119,11 +119,10 @@ def normalize_model(model: str) -> str:
 
 
 def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Price | None:
-    """Return the price of a model on a day; None when unknown.
+    """Return the price of a model on a day; None if unknown.
 
-    A day before the first entry of a model gets that first entry: a wrong clock must not make a known price
-    unknown, and no older price is known. An override matches the id as it was written or its bare form, and
-    wins whatever its date.
+    A day before a model's first entry gets the first entry: a wrong clock must not make a known price unknown, and no
+    older price is known. An override matches the id as written or its bare form, and wins whatever its date.
     """
     bare = normalize_model(model)
     own = next((price for price in overrides if price.model in {model, bare}), None)
@@ -135,7 +134,7 @@ def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Pric
 
 
 def cost_usd(usage: Usage, price: Price) -> float:
-    """Return what one response cost; tiers make this not additive: cost responses first, then add up."""
+    """Return the cost of one response. Tiers make costs not additive: price each response, then add up."""
     rates = price.find_rates(usage.prompt_tokens)
     parts = (
         usage.input_tokens * rates.input,
@@ -148,7 +147,7 @@ def cost_usd(usage: Usage, price: Price) -> float:
 
 
 def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> float:
-    """Return the most a request can cost: its whole prompt at the most expensive class, its whole output allowance.
+    """Return the most a request can cost: its whole prompt in the most expensive class, its whole output allowance.
 
     `prompt_tokens` must itself be an upper estimate (the gauge's padded fill).
     """
@@ -157,17 +156,17 @@ def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> 
 
 
 def charge_request(said: Usage | None, price: Price | None, *, worst: Usage, least: Usage, most: Usage) -> Spent:
-    """Return what a request counts as: what was said of it, and the most that it can have been of what was not.
+    """Return what a request counts as: the reported usage, and an upper bound for what was not reported.
 
-    The one rule for money. Prompt and answer are judged each for itself; 0 is said of an answer that has no end, whose
-    length nobody knows yet, and of a prompt that was not counted.
+    The one rule for money. Prompt and answer are judged separately. A report of 0 means an unfinished answer, whose
+    length nobody knows yet, or a prompt that was not counted.
 
     Args:
         said: What the endpoint reported; None for nothing.
-        price: None where it is unknown.
-        worst: The most that prompt and answer can have been, as input and output.
-        least: Below this a prompt, or an answer, was not counted.
-        most: Above this it was counted wrongly.
+        price: None if unknown.
+        worst: Upper bounds of prompt and answer, as input and output.
+        least: A prompt or answer below this was not counted.
+        most: A prompt or answer above this was counted wrongly.
     """
     found = said or Usage()
     is_prompt_known = max(1, least.input_tokens) <= found.prompt_tokens <= most.input_tokens
@@ -190,10 +189,10 @@ PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
 def parse_prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
     """Read a user's price table: ``{model: {input, output, write_5m?, write_1h?, read?}}``, USD per million.
 
-    What is left out follows the provider's usual multiples of the input price: 1.25, 2 and 0.1.
+    Missing prices follow the provider's usual multiples of the input price: 1.25, 2 and 0.1.
 
     Raises:
-        ValueError: A row is not of that form; the message names the model.
+        ValueError: A row does not have this form; the message names the model.
     """
     return tuple(parse_price(model, row) for model, row in table.items())
 
@@ -202,7 +201,7 @@ def parse_price(model: str, row: Any) -> Price:
     """Read one row of a user's price table.
 
     Raises:
-        ValueError: It is not of that form; the message names the model.
+        ValueError: It does not have this form; the message names the model.
     """
     allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
     if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= set(PRICE_KEYS):
@@ -222,9 +221,9 @@ class Budget:
     run_cap_usd: float | None
     phase_cap_usd: float | None = None
     token_cap: int | None = None
-    """All tokens of all classes of the run; the cap that also serves where prices are unknown."""
+    """All tokens of all classes of the run; this cap also holds where prices are unknown."""
     run_usd: float | None = 0.0
-    """Spent so far; None when some of it is unknown."""
+    """Spent so far; None if some of it is unknown."""
     phase_usd: float | None = 0.0
     tokens: int = 0
 
@@ -242,10 +241,10 @@ class Budget:
         return replace(self, phase_usd=spent_usd)
 
     def check(self, worst_usd: float | None, worst_tokens: int) -> str | None:
-        """Say why the next request must not be sent; None when every cap holds whatever it costs.
+        """Return why the next request must not be sent; None if every cap holds whatever it costs.
 
         Args:
-            worst_usd: The most it can cost; None when the model's price is unknown.
+            worst_usd: The most it can cost; None if the model's price is unknown.
             worst_tokens: The most tokens it can use, prompt and output.
         """
         if self.token_cap is not None and self.tokens + worst_tokens > self.token_cap:
@@ -258,7 +257,7 @@ class Budget:
         )
 
     def _check_usd(self, what: str, cap: float | None, spent: float | None, worst: float | None) -> str | None:
-        """Check one money cap; unknown money is let through only where a token cap bounds it."""
+        """Check one money cap; unknown cost is only allowed where a token cap bounds it."""
         name = "--max-cost" if what == "run" else "RELAY_MAX_PHASE_COST_USD"
         if cap is None:
             return None
@@ -289,15 +288,15 @@ class ModelLimits:
     min_cacheable_tokens: int
     """A shorter prefix is silently not cached."""
     system_messages: bool
-    """Whether ``{"role": "system"}`` is taken in the middle of a conversation; user text always is."""
+    """Whether ``{"role": "system"}`` is accepted in the middle of a conversation; user text always is."""
     adaptive_thinking: bool = True
     """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
     default_effort: str | None = None
-    """What the model does when no effort is sent; None when not documented."""
+    """The model's effort if none is sent; None if not documented."""
 
 
 def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None) -> ModelLimits:
-    """Make a row for a model with a window of a million tokens."""
+    """Make a row of a model with a window of a million tokens."""
     return ModelLimits(
         window_tokens=1_000_000,
         max_output_tokens=128_000,
@@ -308,7 +307,7 @@ def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = No
 
 
 def _old_limits(min_cacheable: int) -> ModelLimits:
-    """Make a row for the 4.5 generation."""
+    """Make a row of the 4.5 generation."""
     return ModelLimits(
         window_tokens=200_000,
         max_output_tokens=64_000,
@@ -319,8 +318,8 @@ def _old_limits(min_cacheable: int) -> ModelLimits:
 
 
 MODEL_LIMITS: Mapping[str, ModelLimits] = {
-    # Third party: the minimum cacheable length of the 5.1, 5.2 and 5.5 rows, system messages in the 5.5 rows.
-    # 5.1 and 5.2 are not named where the support for system messages is documented; text works for them too.
+    # From third parties: the minimum cacheable length of the 5.1, 5.2 and 5.5 rows, system messages in the 5.5 rows.
+    # The documentation of system messages does not name 5.1 and 5.2; text works for them too.
     "claude-fable-5-2": _limits(512, effort="high"),
     "claude-fable-5-1": _limits(512, effort="high"),
     "claude-opus-5-5": _limits(512, system=True, effort="medium"),
@@ -340,17 +339,17 @@ MODEL_LIMITS: Mapping[str, ModelLimits] = {
 
 
 def find_limits(model: str) -> ModelLimits | None:
-    """Return what is known about a model without asking the Models API; None when nothing is."""
+    """Return what is known about a model without asking the Models API; None if nothing is."""
     return MODEL_LIMITS.get(normalize_model(model))
 
 
 def suggest_models(model: str, own: Iterable[str] = ()) -> str:
-    """Return which known models may be meant by a name that is not known, as words behind it; empty for none.
+    """Return " (did you mean …?)" with known models that an unknown name may mean; empty if there are none.
 
     Args:
         own: Models of the user's settings.
     """
-    import difflib  # costs start-up time and is needed only here
+    import difflib  # slow to import, and needed only here
 
     bare, names = normalize_model(model), [*own, *MODEL_LIMITS]
     near = [name for name in names if bare and bare in name] or difflib.get_close_matches(bare, names, cutoff=0.8)

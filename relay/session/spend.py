@@ -13,7 +13,7 @@ from relay.session.prices import Budget, Price, worst_cost_usd
 from relay.session.usage import Spent, Usage
 
 USUAL_ANSWER_S = 60.0
-"""How long an answer is taken to need while none of this run's was slower; long edits and thinking take about that."""
+"""Assumed length of an answer until one of this run's was slower; long edits and thinking take about that."""
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Pace:
 
     answer_s: float = USUAL_ANSWER_S
     pause_s: float = 0.0
-    """Behind an answer: all tool calls of a turn, or one run of the gate."""
+    """The pause behind an answer: all tool calls of a turn, or one run of the gate."""
     _tools_s: float = 0.0
 
     def observe(self, event: Event) -> None:
@@ -41,16 +41,16 @@ class Pace:
 
     @property
     def turn_s(self) -> float:
-        """How far apart the starts of two requests may be."""
+        """Longest time between the starts of two requests."""
         return self.answer_s + self.pause_s
 
 
 class Meter:
-    """Counts every response.
+    """Counts every response. Mutable.
 
     Args:
         budget: The caps, with nothing charged yet.
-        price: None when the model's price is unknown; then only a token cap can hold.
+        price: None if the model's price is unknown; then only a token cap can hold.
         before: What the plan's commits record.
     """
 
@@ -69,16 +69,16 @@ class Meter:
 
     @property
     def session(self) -> Spent:
-        """What the session that is open, or was last, used."""
+        """What the current or last session used."""
         return self._session
 
     @property
     def session_at_most(self) -> Spent:
-        """The same with the request that was let through last, at the most that it can cost."""
+        """The same with the last allowed request, at the most that it can cost."""
         return self._session + self._worst
 
     def observe(self, event: Event) -> None:
-        """Count a response, or what kept the cache warm; ignore every other event."""
+        """Count a response, or (in older logs) a cache refresh; ignore every other event."""
         if isinstance(event, ResponseReceived | CacheRefreshed):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
@@ -92,20 +92,20 @@ class Meter:
         """Start the phase's own cap.
 
         Args:
-            before: What the commits of its earlier sessions record; what is unrecorded belongs to the phase anyway.
+            before: What the commits of its earlier sessions record. Unrecorded usage belongs to the phase anyway.
         """
         self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
 
     def open_session(self, price: Price | None) -> None:
-        """Start counting a session, whose requests are checked at this price: another one's model may be dearer."""
+        """Start counting a session. Its requests are checked at this price: models differ in price."""
         self._session, self._price = Spent(), price
 
     def record(self) -> None:
-        """Note that a commit now carries what was unrecorded."""
+        """Note that a commit now records the unrecorded usage."""
         self._unrecorded = Spent()
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
-        """Say why a request of at most this size must not be sent; None when every cap holds."""
+        """Return why a request of at most this size must not be sent; None if every cap holds."""
         worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
         worst_usage = Usage(input_tokens=prompt_tokens, output_tokens=output_tokens)
         self._worst = Spent(usage=worst_usage, cost_usd=worst, estimated=True)
@@ -113,7 +113,8 @@ class Meter:
 
     @property
     def unsent(self) -> Spent | None:
-        """The request that was checked last, at the most that it can cost, where more for the run would let it go."""
+        """The last checked request at the most that it can cost, if a higher cap of the run would allow it; else
+        None."""
         usd, own = self._worst.cost_usd, replace(self._budget, phase_cap_usd=None)
         can_help = usd is not None or own.token_cap is not None
         return self._worst if can_help and own.check(usd, self._worst.tokens) else None

@@ -28,24 +28,24 @@ Keep = Callable[[Note], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapedAnswer:
-    """What came back on the wire."""
+    """An answer on the wire."""
 
     status: int
-    """0 when nothing came."""
+    """0 if nothing came."""
     headers: Mapping[str, str]
     body: bytes
     cut: bool
-    """The connection ended before the answer did."""
+    """Whether the connection ended before the answer did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapedExchange:
-    """A request and what came of it."""
+    """A request, its answer, and what relay made of it."""
 
     body: Mapping[str, Any]
     answer: TapedAnswer
     made: Mapping[str, Any]
-    """Empty where relay was killed before it made anything of it."""
+    """Empty if relay was killed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +56,21 @@ class TapedSession:
     said: tuple[str, ...]
     exchanges: tuple[TapedExchange, ...]
     tools: Mapping[str, Mapping[str, Any]]
-    """Results by the id of the call."""
+    """Results by the call's id."""
     replies: Mapping[str, Mapping[int, str]]
-    """Of each kind of question to relay's own parts what was answered when it was asked for the n-th time."""
+    """For each kind of question to relay's own parts: the n-th answer by n."""
     is_whole: bool
-    """False for one that had grown too long."""
+    """False if the tape had grown too long."""
 
 
 _NOTHING = TapedAnswer(status=0, headers={}, body=b"", cut=True)
 _ASKED = frozenset({"notice", "heard", "budget"})
 _CONVERSATIONS = ("messages", "input", "contents")
-"""Where the dialects have what grows from request to request."""
+"""Fields that hold the conversation, which grows from request to request, in each dialect."""
 
 
 def find_conversation(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return where a request has its conversation, and that."""
+    """Return the name of a request's conversation field, and the conversation."""
     name = next((name for name in _CONVERSATIONS if isinstance(body.get(name), list)), _CONVERSATIONS[0])
     return name, list(body.get(name, ()))
 
@@ -91,11 +91,11 @@ def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
 
 
 def seal_content(note: Note, redact: Callable[[str], str] = str) -> Note:
-    """Return the note of what was made of an answer with a digest in place of its content.
+    """Return the note with a digest in place of its content.
 
     Args:
-        note: With ``content``; another is returned as it is.
-        redact: Leaves secrets out of a text.
+        note: A note without ``content`` is returned unchanged.
+        redact: Removes secrets from a text.
     """
     if "content" not in note:
         return note
@@ -110,7 +110,7 @@ def render_wire(body: Mapping[str, Any]) -> bytes:
 
 
 def join_notes(notes: Sequence[Note]) -> TapedSession | None:
-    """Return what notes say; None where the first is no session's. A note that does not fit is passed over."""
+    """Read notes; None if the first is not a session's. Malformed notes are skipped."""
     if not notes or notes[0].get("kind") != "session":
         return None
     said: list[str] = []
@@ -160,7 +160,7 @@ def _complete(exchange: TapedExchange, note: Note) -> TapedExchange:
 
 
 def find_difference(one: Any, other: Any, at: str = "") -> str:
-    """Return where two JSON values differ first, such as ``messages[3].content[0].text``; empty when they are equal."""
+    """Return where two JSON values first differ, such as ``messages[3].content[0].text``; empty if they are equal."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in (*one, *(name for name in other if name not in one)):
             if name not in one or name not in other:

@@ -11,21 +11,21 @@ from relay.base.values import dataclass
 BYTES_PER_TOKEN = 4
 """Of English text and code, rounded down."""
 MAX_READ_BYTES = 39_000
-"""What one call of `read` shows at most: just below the cap of a result, which would cut more in the middle."""
+"""Most bytes that one call of `read` shows: just below a result's cap, beyond which the middle would be cut."""
 
 
 def estimate_tokens(text: str, *, json: bool = False) -> int:
     """Estimate the tokens of a text: its UTF-8 bytes by 4, JSON by 2, **always rounded up**.
 
-    Bytes are never fewer than characters, so they are the larger of the two usual measures. Rounding up keeps
-    parts from adding up to less than the whole, and nothing but the empty text is free.
+    Bytes are never fewer than characters, so they are the larger of the two usual measures. Rounding up keeps parts
+    from adding up to less than the whole, and only the empty text is free.
     """
     size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return -(-size_bytes // (BYTES_PER_TOKEN // 2)) if json else estimate_size_tokens(size_bytes)
 
 
 def estimate_size_tokens(size_bytes: int) -> int:
-    """Estimate the tokens of a text that has so many bytes, rounded up."""
+    """Estimate the tokens of a text by its size, rounded up."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
@@ -46,7 +46,7 @@ class Usage:
     output_tokens: int = 0
     """All output, thinking included."""
     thinking_tokens: int = 0
-    """The part of `output_tokens` that was thinking; 0 when not reported."""
+    """The part of `output_tokens` that was thinking; 0 if not reported."""
 
     def __add__(self, other: Self) -> Self:
         """Add up class by class."""
@@ -59,7 +59,7 @@ class Usage:
 
     @property
     def prompt_tokens(self) -> int:
-        """Everything that was in the prompt."""
+        """The whole prompt."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
@@ -73,11 +73,11 @@ class Spent:
     """What some work used and cost."""
 
     usage: Usage = field(default_factory=Usage)
-    """What was reported, and the most that it can have been where nothing was."""
+    """The reported usage; its upper bound where nothing was reported."""
     cost_usd: float | None = 0.0
-    """None when some of it is unknown: no price for the model."""
+    """None if some of it is unknown: no price for the model."""
     estimated: bool = False
-    """Some of it was never reported and is counted at the most that it can have been."""
+    """Whether some of it is an upper bound, because it was never reported."""
 
     def __add__(self, other: Self) -> Self:
         """Add up; unknown stays unknown."""
@@ -94,7 +94,7 @@ class Spent:
 
 
 def rank_spent(spent: Spent) -> tuple[int, bool, float]:
-    """Return a key by which the larger of two records of the same work is found; what is unknown is larger."""
+    """Return a key that orders two records of the same work by size; unknown counts as larger."""
     return spent.tokens, spent.cost_usd is None, spent.cost_usd or 0.0
 
 

@@ -49,15 +49,15 @@ class ToolResult:
     ends_session: bool = False
     """The session stops at this tool boundary (hand_off, block, an accepted plan)."""
     changed_paths: tuple[str, ...] | None = ()
-    """Repository-relative paths the tool wrote; None when unknown (a shell command)."""
+    """Repository-relative paths that the tool wrote; None if unknown (a shell command)."""
     shown: Shown | None = None
-    """The part of a file that the text is; None when it is none."""
+    """The part of a file that the text shows; None for other texts."""
     waited_s: float = 0.0
-    """For a person: no part of how long the tool took."""
+    """Time spent waiting for a person; it does not count as the tool's time."""
 
 
 class SessionKind(StrEnum):
-    """What the sessions of a command are for; named as the command. What a kind does not claim below, it may not do."""
+    """What a command's sessions are for; named as the command. A kind may only do what its properties allow."""
 
     PLAN = "plan"
     CONVERGE = "converge"
@@ -72,7 +72,7 @@ class SessionKind(StrEnum):
 
     @property
     def commits_phases(self) -> bool:
-        """Whether the tree has to be clean, setup approved, hooks fit to run and the reviewer known at its start."""
+        """Whether the tree must be clean, setup approved, hooks runnable and the reviewer known at its start."""
         return self is SessionKind.RUN
 
     @property
@@ -82,10 +82,10 @@ class SessionKind(StrEnum):
 
 
 class SessionEnd(StrEnum):
-    """Why a session stopped answering. The first four are normal; the rest are stops or faults."""
+    """Why a session stopped. The first four are normal; the rest are stops or faults."""
 
     FINISHED = "finished"
-    """The model ended its turn; whether the phase is done is the gate's question, not this one."""
+    """The model ended its turn. Whether the phase is done, the gate decides."""
     ENDED_BY_TOOL = "ended_by_tool"
     """A tool result with `ends_session`."""
     HARD_LINE = "hard_line"
@@ -93,7 +93,7 @@ class SessionEnd(StrEnum):
     OVERFLOW = "overflow"
     """The provider refused the prompt as too long, or stopped at the end of the window."""
     STUCK = "stuck"
-    """The same calls with the same results, after a nudge."""
+    """The same calls with the same results, after a warning."""
     REFUSED = "refused"
     """The model refused on policy grounds."""
     TRUNCATED = "truncated"
@@ -101,13 +101,13 @@ class SessionEnd(StrEnum):
     BUDGET = "budget"
     """The next request could cross the spending cap."""
     LIMIT = "limit"
-    """A usage limit, or an endpoint that asks to be left alone, for longer than relay is allowed to wait."""
+    """A usage limit, or an endpoint that asks relay to wait, for longer than relay may wait."""
     API_FAILED = "api_failed"
     """The API failed for longer than the retry budget, or permanently; not the session's fault."""
     DENIED = "denied"
     """Only the user can change it: key, permission, billing, spending cap, unknown model."""
     AGENT_FAILED = "agent_failed"
-    """The program that ran the session is gone, silent, or out of its protocol; not the session's fault."""
+    """The program that ran the session is gone, silent, or breaks its protocol; not the session's fault."""
     INTERRUPTED = "interrupted"
     """The user or the system asked relay to stop."""
 
@@ -120,9 +120,9 @@ class SessionOutcome:
     detail: str = ""
     """One line for the user: the evidence, an error's text and request id."""
     text: str = ""
-    """The model's last words in this advance; shown, never trusted."""
+    """The model's last words; shown, never trusted."""
     retry_at: float | None = None
-    """For LIMIT: seconds since the epoch at which it resets; None when that is not known."""
+    """For LIMIT: when it resets, in seconds since the epoch; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +137,11 @@ class Baton:
     learned: tuple[str, ...] = ()
     """Decisions and findings, each with its reason."""
     recorded: tuple[str, ...] = ()
-    """Ids of the claims that it put into the ledger, which says the rest."""
+    """Ids of the claims that it put into the ledger."""
     dead_ends: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Paths touched so far."""
     gate: str = ""
-    """The last gate result, one paragraph; empty when the gate has not run."""
+    """The last gate result, one paragraph; empty if the gate has not run."""
     author: str = "relay"
-    """``model`` when the session called hand_off, ``relay`` when relay wrote it from its own log."""
+    """``model`` if the session called hand_off, ``relay`` if relay wrote it from its own log."""

@@ -49,12 +49,12 @@ _TELLS = re.compile(
     r"(?i)error|exception|not found|no such|cannot|can't|could not|unable|denied|refused|failed|invalid|required"
 )
 _LEADS_ON = re.compile(r"complete log of this run|^npm (error|ERR!) code ")
-"""What npm says beside the reason."""
+"""npm's lines beside the reason."""
 _MOST_LINES, _MOST_CHARS = 2, 400
 
 
 class ServerError(Exception):
-    """A server does not do what it should; the message says what."""
+    """A server does not work as it should; the message says how."""
 
 
 class ServerLink(Protocol):
@@ -130,7 +130,7 @@ def _get_result(said: Answered) -> Mapping[str, Any]:
 
 
 def find_reason(said: str) -> str:
-    """Return the lines that say why a program has ended, else its last one; a trace's own lines are indented."""
+    """Return the lines that say why a program has ended, else its last line; lines of a trace are indented."""
     lines = [
         line.strip().rstrip(".") for line in said.splitlines() if line.strip() and not line.startswith((" ", "\t"))
     ]
@@ -210,7 +210,7 @@ class AddressLink:
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: a secret goes where the user sent it, and nowhere else."""
+    """Follows no redirect: a secret goes only where the user sent it."""
 
     def redirect_request(self, *_: Any) -> None:
         """Refuse."""
@@ -232,22 +232,22 @@ def _read_events(answer: Any, until: float) -> Iterator[bytes]:
 
 
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
-"""Finds the program as every command is found."""
+"""Finds the program as the shell finds every command."""
 _HERE = (".", "..")
 _SYSTEM = Path("/usr")
-"""Is shown to every command, though a repository may be below it."""
+"""Shown to every command, though a repository may be below it."""
 
 
 def make_opener(
     name: str, settings: ServerSettings, workspace: Workspace, environ: Mapping[str, str]
 ) -> Callable[[], ProgramLink]:
-    """Return what starts a server's program.
+    """Return a function that starts a server's program.
 
     Args:
-        environ: The user's, for PATH and what the settings name.
+        environ: The user's environment, for PATH and the variables that the settings name.
 
     Raises:
-        ServerError: There is no such program, or it would be the repository's.
+        ServerError: There is no such program, or it is in the repository.
         KeyError: A variable that it needs is not set.
     """
     root, policy = workspace.root, workspace.sandbox.policy
@@ -294,7 +294,7 @@ def _get_program(program: str, path: str, root: Path) -> Path:
 
 
 def _list_places(program: Path, path: str) -> Iterator[Path]:
-    """Yield where a program is, and what its first line names, as they are called and as they are."""
+    """Yield the places of a program and of its interpreter, as named and as resolved."""
     yield from (program, program.resolve())
     for names in parse_programs(read_start(program.resolve(), HEAD_BYTES) or b""):
         if found := shutil.which(names[0], path=path):
@@ -313,7 +313,7 @@ def _list_shown(places: Iterator[Path], root: Path, environ: Mapping[str, str]) 
 
 
 def _advise(words: str) -> str:
-    """Say what helps a program that wants to download what it is."""
+    """Add advice for a program that wants to download itself."""
     if not (hosts := find_hosts(words)):
         return words
     listed = ", ".join(f'"{host}"' for host in hosts)
@@ -321,28 +321,28 @@ def _advise(words: str) -> str:
 
 
 START_S = 30.0
-"""How long a server may take to say what it has."""
+"""How long a server may take to list its tools."""
 CALL_S = 120.0
 MAX_TOKENS = 4_000
-"""What the tools of one server may cost on every request; all of relay's own cost a third of that."""
+"""Most tokens of one server's tools on every request; all of relay's own tools take a third of that."""
 MAX_TOOLS = 64
 _VERSION = "2025-06-18"
 _BETWEEN = "__"
-"""Stands between the name of a server and its tool's, in the names that models see."""
+"""Separates a server's name from its tool's, in the names that models see."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _MAX_NAME = 64
-"""With the server's. Source: Anthropic's and OpenAI's patterns for names of tools."""
+"""With the server's name. Source: Anthropic's and OpenAI's patterns for names of tools."""
 _MAX_DEPTH = 32
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
 
 
 class ToolServer:
-    """One server of the user's. Mutable: it is started when it is needed, and ended with each turn.
+    """One server of the user's. Mutable: started when needed, ended with each turn.
 
     Args:
-        name: In the settings.
-        settings: What the user says of it.
+        name: Its name in the settings.
+        settings: The user's settings for it.
         open_link: Opens a way to it. Raises ServerError.
         secrets: Values that it got.
     """
@@ -356,14 +356,14 @@ class ToolServer:
 
     @property
     def may_write(self) -> bool:
-        """Whether files may change that no call has changed."""
+        """Whether files may change without a call."""
         return self._link is not None and not self.settings.url
 
     def list_tools(self, within_s: float = START_S) -> tuple[ToolSpec, ...]:
         """Return its tools as sessions get them.
 
         Raises:
-            ServerError: It has none that can be offered, or does not say in time which.
+            ServerError: It has no usable tool, or does not list them in time.
         """
         until = time.monotonic() + within_s
         rows: list[Any] = []
@@ -375,7 +375,7 @@ class ToolServer:
             cursor = found.get("nextCursor")
             if not cursor:
                 break
-        named = {spec.name: spec for row in rows if (spec := self._read_spec(row))}  # an endpoint wants each name once
+        named = {spec.name: spec for row in rows if (spec := self._read_spec(row))}  # endpoints require unique names
         specs = tuple(named.values())[:MAX_TOOLS]
         tokens = measure(specs)
         if not specs:
@@ -395,12 +395,12 @@ class ToolServer:
         if not _may_send(schema) or (self.settings.tools and name not in self.settings.tools):
             return None
         text = render_output(str(row.get("description") or "").encode("utf-8", "replace"))
-        # The API refuses these at the top, and with them each request; the server looks at what it is given itself.
+        # The API refuses these at the top level, and with them each request; the server checks its input itself.
         taken = {key: value for key, value in schema.items() if key not in _REFUSED}
         return ToolSpec(name=f"{self.name}{_BETWEEN}{name}", description=self._clean(text), input_schema=taken)
 
     def call(self, call: ToolCall, timeout_s: float) -> ToolAnswer:
-        """Call a tool; whatever goes wrong is an answer."""
+        """Call a tool; every failure is an answer."""
         params = {"name": call.name.partition(_BETWEEN)[2], "arguments": dict(call.input)}
         changed = () if self.settings.url else None
         try:
@@ -435,18 +435,18 @@ class ToolServer:
 
 
 def _may_send(schema: Mapping[str, Any]) -> bool:
-    """Say whether an endpoint takes a schema: one tool that it refuses has it refuse every request."""
+    """Return whether endpoints accept a schema: one refused tool makes every request fail."""
     known = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(known, dict) or not all(map(_PROPERTY.fullmatch, known)):
         return False
     level: list[Any] = [schema]
-    for _ in range(_MAX_DEPTH):  # what can be written here may be too deep where it is written again
+    for _ in range(_MAX_DEPTH):  # JSON that can be written here may be too deep elsewhere
         inner = [value.values() if isinstance(value, dict) else value for value in level]
         level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
     try:
         json.dumps(schema, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        return False  # half a character, no number
+        return False  # a lone surrogate, or a number that JSON lacks
     return not level
 
 
@@ -469,10 +469,10 @@ def make_server(
     """Return a server of the settings, not started yet.
 
     Args:
-        settings: None where the user has no server of this name.
+        settings: None if the user has no server of this name.
 
     Raises:
-        ServerError: It is not known, a variable that it needs is not set, or its program or a sandbox is not there.
+        ServerError: The server is unknown, a variable that it needs is not set, or its program or a sandbox is missing.
     """
     if settings is None:
         raise ServerError("none of your mcp_servers")
@@ -498,12 +498,12 @@ class Served:
     servers: tuple[ToolServer, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
     notes: tuple[str, ...] = ()
-    """For the user: what each costs on every request."""
+    """For the user: the cost of each on every request."""
     missing: tuple[str, ...] = ()
-    """What was asked for and is not there, with the reason."""
+    """Requested tools that are not there, with the reason."""
 
     def add_to(self, toolbox: Toolbox, workspace: Workspace) -> Toolbox:
-        """Return the tools with the servers' behind them; all are ended when a turn ends."""
+        """Return the toolbox with the servers' tools added; the servers end when a turn ends."""
         if not self.specs:
             return toolbox
         by_tool = {spec.name: self._find(spec.name) for spec in self.specs}
@@ -534,12 +534,12 @@ class Served:
 def ask_servers(
     names: Sequence[str], known: Mapping[str, ServerSettings], workspace: Workspace, environ: Mapping[str, str]
 ) -> Served:
-    """Ask the servers that a phase names what they offer, and end them again; the first call of a tool starts its own.
+    """Ask the servers that a phase names for their tools, and end them; a first call starts its server again.
 
     Args:
-        names: In the plan, whatever it says.
-        known: The user's own.
-        environ: The user's, for the variables that they get.
+        names: From the plan, which may name anything.
+        known: The user's servers.
+        environ: The user's environment, for the variables that servers get.
     """
     servers: list[ToolServer] = []
     specs: list[ToolSpec] = []

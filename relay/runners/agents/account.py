@@ -19,7 +19,7 @@ from relay.session.values import SessionEnd, SessionOutcome
 
 _BYTES_PER_TOKEN = 4
 MAX_REFUSED = 3
-"""Requests in a row that the endpoint may refuse as malformed: some agents ask in another way then."""
+"""Requests in a row that the endpoint may refuse as malformed: some agents then ask in another form."""
 
 
 class Account:
@@ -27,22 +27,22 @@ class Account:
 
     Args:
         max_wait_s: How long the endpoint may fail.
-        sets_limits: Whether a request that says nothing of its longest answer may be made to.
+        sets_limits: Whether relay may set the output limit of a request that has none.
     """
 
     def __init__(
         self, spec: SessionSpec, model: ModelInfo, observe: Observe, *, max_wait_s: float, sets_limits: bool = True
     ) -> None:
         self.turn = 0
-        """Main requests that were let go."""
+        """Number of main requests that were sent."""
         self.fault: Fault | None = None
-        """Of the last main request; None when it was answered, or none was sent."""
+        """Fault of the last main request; None if it was answered, or none was sent."""
         self.stop_reason = ""
-        """Of the last main answer."""
+        """Stop reason of the last main answer."""
         self.ended: SessionOutcome | None = None
-        """Why no further request may be sent."""
+        """How the session ends; then no further request may be sent."""
         self.wait: Wait | None = None
-        """How long to wait before the agent is told to go on, where it gave up by itself."""
+        """How long to wait before relay tells the agent to go on, after the agent gave up by itself."""
         self._spec = spec
         self._model = model
         self._observe = observe
@@ -51,35 +51,35 @@ class Account:
         self._refused = 0
         self._sets_limits = sets_limits
         self._open: dict[int, tuple[ModelRequest, float]] = {}
-        """Requests that are waited for, as they were sent, with when they were."""
+        """Requests without an answer so far, as they were sent, with their times."""
         self._last_bytes = self._cut_tokens = 0
         self._most_tokens = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
-        """Of an answer."""
+        """Longest answer."""
         self.gauge: Gauge = open_gauge(
             window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=self._most_tokens
         )
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is still to come."""
+        """Whether a request has no answer yet."""
         return bool(self._open)
 
     def look_at(self, request: ModelRequest) -> None:
-        """Take in how long the conversation has become, before the request is let go."""
+        """Take in the length of the conversation, before the request is sent."""
         if request.is_main:
             more = max(0, request.prompt_bytes - self._last_bytes) // _BYTES_PER_TOKEN
             self.gauge = replace(self.gauge, appended_tokens=0).append(more)
 
     def fit_first(self, prompt_tokens: int) -> int | SessionOutcome:
-        """Return how long answers may be as far as is known before there is a request, or why there must be none."""
+        """Return how long answers may be, as far as is known before the first request; or why there must be none."""
         fit = fit_answer(self._spec.check_budget, prompt_tokens, self._most_tokens)
         if isinstance(fit, str):
             return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
-        self._spec.check_budget(0, 0)  # nothing is sent yet, and nothing is to be noted as if it were
+        self._spec.check_budget(0, 0)  # takes back the reservation: nothing is sent yet
         return fit
 
     def check(self, request: ModelRequest) -> SessionOutcome | int | None:
-        """Return how long a request's answer may be, or why it must not be sent; None: as long as it asks for."""
+        """Return how long a request's answer may be, or how the session ends; None: as it is."""
         if self.ended is not None:
             return self.ended
         if not self._may_ask(request.model):
@@ -96,14 +96,14 @@ class Account:
         most = min(wanted, self._most_tokens)
         if request.max_output_tokens is None and not self._sets_limits:
             fit: int | str = check(prompt, wanted) or wanted
-        else:  # what is reserved for those that wait is free again in a moment
+        else:  # tokens reserved for waiting requests become free soon
             fit = check(prompt, most) or most if waiting else fit_answer(check, prompt, most)
         if isinstance(fit, str):
             return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
         return fit if fit < wanted else None
 
     def _may_ask(self, model: str) -> bool:
-        """Whether the cap, which is checked at the session's own price, holds for this model."""
+        """Return whether the cap, which is checked at the session's own price, also holds for this model."""
         if normalize_model(model) == normalize_model(self._spec.model) or self._spec.price is None:
             return True
         other = self._spec.find_price(model)
@@ -117,15 +117,17 @@ class Account:
         return self._model.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens
 
     def check_cut(self) -> SessionOutcome | None:
-        """Say that the last main answer was cut where the caps left too little; None where it was not."""
+        """Return an outcome if the last main answer was cut because the caps left too little."""
         if not self._cut_tokens:
             return None
         words = f"an answer was cut at {self._cut_tokens:,} tokens, the most that the caps leave"
-        why = self._spec.check_budget(self.gauge.least_tokens, self._most_tokens)  # and what would be enough is known
+        why = self._spec.check_budget(
+            self.gauge.least_tokens, self._most_tokens
+        )  # so that the cap knows what would be enough
         return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}")
 
     def start(self, request: ModelRequest, most_tokens: int | None = None) -> None:
-        """Note that a request is sent, for an answer of so many tokens at most; None: as it asks for."""
+        """Note that a request is sent, for an answer of at most `most_tokens`; None: its own limit."""
         if request.is_main:
             again = self.fault is not None
             self.turn += not again
@@ -162,7 +164,7 @@ class Account:
             self._take_fault(fault, duration_s)
 
     def close(self) -> None:
-        """Account for what is still waited for at the most that it can have cost."""
+        """Charge unanswered requests at the most that they can have cost."""
         lost = Fault(kind=FaultKind.INTERRUPTED, message="the session has ended", may_be_billed=True)
         for sent, sent_at in self._open.values():
             self._finish(sent, None, lost, time.monotonic() - sent_at)
@@ -178,7 +180,7 @@ class Account:
         if said.prompt_tokens == counted.prompt_tokens:
             output = said.output_tokens if said.output_tokens == counted.output_tokens else 0
             self.gauge = self.gauge.measure(replace(said, output_tokens=output))
-            # The next request holds this answer, which is in what was measured.
+            # The next request holds this answer, which was measured already.
             self._last_bytes += output * _BYTES_PER_TOKEN
 
     def _take_fault(self, fault: Fault, duration_s: float) -> None:
@@ -237,7 +239,7 @@ class Account:
         return self._spec.find_price(model) or self._spec.price
 
     def check_lines(self) -> SessionOutcome | None:
-        """Say that the conversation is over its hard line, or has gone on for too long."""
+        """Return an outcome if the conversation is over its hard line or has too many turns."""
         gauge = self.gauge
         if self.turn >= self._spec.max_turns:
             return end_by_turns(self.turn)
@@ -247,5 +249,5 @@ class Account:
 
 
 def count_most_tokens(size_bytes: int) -> int:
-    """Return how many tokens a text of so many bytes has at most, as texts usually are."""
+    """Return how many tokens an ordinary text of so many bytes has at most."""
     return -(-size_bytes // 3)

@@ -35,14 +35,14 @@ _TEXTS = {"agent_message_chunk": False, "agent_thought_chunk": True}
 _ENDED = frozenset({"completed", "failed"})
 _CLASSES = ("inputTokens", "cachedReadTokens", "cachedWriteTokens", "outputTokens")
 _SHOWN_CHARS = 20_000
-"""Of a tool's result: it is compared with others and counted, no more."""
+"""Longest part of a tool's result that relay keeps: it is only compared and counted."""
 _FIELD_CHARS = 1_000
 _MOST_PATHS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A piece of what the model says."""
+    """A piece of the model's text."""
 
     text: str
     thinking: bool
@@ -50,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUpdate:
-    """What is known of a tool call; empty for what this update does not say."""
+    """What one update, or all so far, says about a tool call; empty for what it does not say."""
 
     id: str
     name: str = ""
@@ -60,14 +60,14 @@ class ToolUpdate:
     """As JSON."""
     result: str = ""
     paths: tuple[str, ...] = ()
-    """As the agent gives them."""
+    """As the agent writes them."""
     pending: bool = False
-    """It has not begun; more of its input may come."""
+    """The call has not begun; more of its input may come."""
     ended: bool = False
     failed: bool = False
 
     def add(self, later: "ToolUpdate") -> "ToolUpdate":
-        """Return what both say; the later one counts, but for the name, which is the first that was told."""
+        """Return both updates as one. The later one takes precedence, except for the name."""
         parts = ("title", "kind", "input", "result", "paths", "ended", "failed")
         known = {part: getattr(later, part) or getattr(self, part) for part in parts}
         return replace(later, name=self.name or later.name, **known)
@@ -77,7 +77,7 @@ Update = Text | ToolUpdate
 
 
 def make_initialize() -> dict[str, Any]:
-    """Return the first question: relay offers neither files nor terminals, the agent has its own in its sandbox."""
+    """Return the first request: relay offers neither files nor terminals; the agent has its own in its sandbox."""
     return {
         "protocolVersion": VERSION,
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
@@ -86,37 +86,37 @@ def make_initialize() -> dict[str, Any]:
 
 
 def make_prompt(session_id: str, text: str) -> dict[str, Any]:
-    """Return a prompt, or a text that is steered in."""
+    """Return the parameters of session/prompt."""
     return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
 
 
 def takes_system(initialized: Mapping[str, Any]) -> bool:
-    """Say whether session/new takes a system prompt."""
+    """Return whether session/new accepts a system prompt."""
     return isinstance(dig(initialized, "agentCapabilities.sessionCapabilities.systemPrompt"), dict)
 
 
 def make_system(text: str) -> dict[str, Any]:
-    """Return the part of session/new that is put behind the agent's own system prompt."""
+    """Return the parameter of session/new that is appended to the agent's own system prompt."""
     return {"systemPrompt": {"mode": "append", "content": [{"type": "text", "text": text}]}}
 
 
 def find_version(initialized: Mapping[str, Any]) -> str:
-    """Return what the agent says of its version; empty when it says nothing usable."""
+    """Return the agent's version; empty if it gives no usable one."""
     found = dig(initialized, "agentInfo.version")
     return found[:40] if isinstance(found, str) and found.isprintable() else ""
 
 
 def has_mode(opened: Mapping[str, Any], mode: str) -> bool:
-    """Say whether a session has a mode of this name."""
+    """Return whether a session has a mode of this name."""
     modes = dig(opened, "modes.availableModes")
     known = modes if isinstance(modes, list) else []
     return any(isinstance(found, dict) and found.get("id") == mode for found in known)
 
 
 def choose_option(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a permission: this once. By the option's kind: names and order differ.
+    """Return the answer to a permission request: allow once. It goes by the option's kind: names and order differ.
 
-    Never for always, which changes files of settings. The sandbox holds whatever is allowed here.
+    Never "always", which changes settings files. The sandbox confines what is allowed here.
     """
     options = params.get("options")
     known = [option for option in options if isinstance(option, dict)] if isinstance(options, list) else []
@@ -127,7 +127,7 @@ def choose_option(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_update(params: Mapping[str, Any]) -> Update | None:
-    """Return what an update says; None for what relay does not know or need."""
+    """Return what an update says; None if relay does not know or need it."""
     update = params.get("update")
     if not isinstance(update, dict):
         return None
@@ -141,14 +141,14 @@ def read_update(params: Mapping[str, Any]) -> Update | None:
 
 
 def read_fill(params: Mapping[str, Any]) -> int | None:
-    """Return how full an update says that the context is, in tokens; None for any other update."""
+    """Return the context's fill in tokens, from an update of that kind; else None."""
     update = params.get("update")
     used = update.get("used") if isinstance(update, dict) and update.get("sessionUpdate") == "usage_update" else None
     return used if type(used) is int and used >= 0 else None
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return what the answer to a prompt says was used; None when it says nothing usable."""
+    """Return the usage in the answer to a prompt; None if there is no usable one."""
     found = answer.get("usage")
     if not isinstance(found, dict):
         return None
@@ -193,29 +193,30 @@ def _render(value: Any) -> str:
 
 
 MOST_CHARS = 100_000
-"""Of what is said, and of what is thought, between two boundaries: the rest is counted."""
+"""Longest text, and longest thinking, that is shown between two boundaries; the rest is counted."""
 MOST_TOOLS = 500
-"""Calls that are followed at a time; updates of further ones are counted."""
+"""Calls that are followed at a time; updates of further calls are counted."""
 
 _NAME = re.compile(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
-"""A title that is a name, or begins with one: ``run_commands: make``. Others say what is done: ``Editing files``."""
+"""A title that is a name, or begins with one: ``run_commands: make``. Other titles say what is done: ``Editing
+files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
 """Kinds of tools that change nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Words:
-    """What the model says, until it is shown. Mutable: it comes piece by piece."""
+    """The model's text until it is shown. Mutable: it comes in pieces."""
 
     thinking: bool
     pieces: list[str] = field(default_factory=list)
     room: int = MOST_CHARS
-    """Characters that are still kept before the next boundary."""
+    """How many more characters are kept before the next boundary."""
     more: int = 0
-    """Characters that were not."""
+    """Characters that were not kept."""
 
     def add(self, text: str) -> bool:
-        """Keep what there is room for; say whether that is anything."""
+        """Keep as much as there is room for; return whether anything was kept."""
         kept = text[: self.room]
         self.pieces.append(kept)
         self.room -= len(kept)
@@ -223,7 +224,7 @@ class _Words:
         return bool(kept)
 
     def take(self) -> str:
-        """Return what was kept since the last call."""
+        """Return the text since the last call."""
         text = "".join(self.pieces).strip()
         self.pieces.clear()
         return text
@@ -231,25 +232,25 @@ class _Words:
 
 @dataclass(slots=True, kw_only=True)
 class _Tool:
-    """One call of a tool of the agent's. Mutable: its updates come one by one."""
+    """One tool call of the agent. Mutable: its updates come one by one."""
 
     told: ToolUpdate
-    """All that they said by now."""
+    """All updates so far."""
     shown: bool = False
     late: bool = False
-    """A boundary has passed since it began: its end is told after it, if at all."""
+    """A boundary has passed since the call began, so its end, if it comes, is reported after it."""
     begun: float = field(default_factory=time.monotonic)
 
     @property
     def started(self) -> ToolStarted:
-        """With one line for a person: the title where it says more than the name, else what it was given."""
+        """The event, with a one-line summary: the title if it says more than the name, else the input's text."""
         told = self.told
         said = told.title if told.title and told.title != told.name else _find_text(told.input)
         return ToolStarted(call_id=told.id, name=told.name or "tool", summary=render_summary(said))
 
 
 def _compile(names: Iterable[str]) -> re.Pattern[str]:
-    """Match relay's tools in the names that agents give them: ``mcp__relay__tick``, ``relay: tick``, ``relay_tick``."""
+    """Match relay's tools under the names that agents give them: ``mcp__relay__tick``, ``relay: tick``."""
     words = "|".join(map(re.escape, names)) or "(?!)"
     return re.compile(rf"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:{words})(?: \(relay MCP Server\))?", re.IGNORECASE)
 
@@ -258,17 +259,17 @@ def _find_text(given: str) -> str:
     try:
         found = json.loads(given)
     except ValueError:
-        return ""  # it was cut
+        return ""  # the input was cut
     return next((value for value in found.values() if isinstance(value, str)), "") if isinstance(found, dict) else ""
 
 
 class AgentActivity:
-    """Turns updates into events. Mutable: knows the tools that run.
+    """Turns an agent's updates into events. Mutable: knows the running tools.
 
     Args:
-        observe: Told of them.
+        observe: Receives the events.
         root: The repository; paths of events are relative to it.
-        own: Names of the tools that are relay's, which are shown when they run.
+        own: Names of relay's own tools, which are shown when they run.
     """
 
     def __init__(self, observe: Observe, root: Path, own: Iterable[str]) -> None:
@@ -282,7 +283,7 @@ class AgentActivity:
         self._is_told = False
         self._words = {thinking: _Words(thinking=thinking) for thinking in (True, False)}
         self.last_text = ""
-        """What the model said last."""
+        """The model's last text."""
 
     @property
     def is_busy(self) -> bool:
@@ -290,7 +291,7 @@ class AgentActivity:
         return any(not tool.told.ended for tool in self._tools.values())
 
     def take(self, update: Update) -> bool:
-        """Take an update in; say whether it tells anything new."""
+        """Take an update; return whether it brings news."""
         if isinstance(update, Text):
             return self._words[update.thinking].add(update.text)
         if update.id in self._over:
@@ -312,7 +313,7 @@ class AgentActivity:
         return self._own.fullmatch(tool.told.name) is not None
 
     def _find_name(self, update: ToolUpdate) -> str:
-        """Return the name that a title says; else the kind of tool, empty where that is not told."""
+        """Return the name in a title; else the kind of tool, which may be empty."""
         title = update.title.strip()
         if self._own.fullmatch(title):
             return title
@@ -320,11 +321,12 @@ class AgentActivity:
         return found[1] if found else update.kind
 
     def begin_turn(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
-        """Show what the last turn said and did, at the boundary where all of its tools have ended.
+        """Show the text and the tools of the last turn, at the boundary where all its tools have ended.
 
         Returns:
-            The calls that are over now: agents tell that a tool has ended just before the boundary, or after it.
-            None when there was no sign of any tool.
+            The calls that are over now: agents report a tool's end just before the boundary, or after it. None if no
+                tool was
+            seen.
         """
         self._flush()
         self._tell_more()
@@ -338,7 +340,7 @@ class AgentActivity:
         return tuple(self._finish(tool) for tool in over if not self._is_own(tool)) if seen or over else None
 
     def close(self) -> None:
-        """Show the rest, when nothing more is going to come."""
+        """Show the rest, when nothing more will come."""
         for _ in range(2):
             self.begin_turn()
 
@@ -366,7 +368,7 @@ class AgentActivity:
                 self.last_text = self.last_text if words.thinking else text
 
     def _tell_more(self) -> None:
-        """Say how much there was that is not shown, and begin to count anew."""
+        """Show how much was not shown, and reset the counts."""
         for words in self._words.values():
             if words.more:
                 self._observe(TextShown(text=f"… {words.more:,} more characters", thinking=words.thinking))
@@ -376,7 +378,7 @@ class AgentActivity:
         self._more = 0
 
     def run_own(self, call: ToolCall, run: Any) -> ToolResult:
-        """Run a tool of relay's, and show it."""
+        """Run one of relay's tools, and show it."""
         begun = time.monotonic()
         show_tool_start(self._observe, call)
         result: ToolResult = run(call)
@@ -397,13 +399,13 @@ threading.Thread(target=back, daemon=True).start()
 while data := os.read(0, 65536):
     there.sendall(data)
 """
-"""The server as the agent starts it: ``python -I -S -c BRIDGE SOCKET``."""
+"""The server's command for the agent: ``python -I -S -c BRIDGE SOCKET``."""
 MOST_CONNECTIONS = 16
 MOST_LATE = 32
-"""Calls without an answer that are remembered; an agent has one or two."""
+"""Unanswered calls that are remembered; an agent has one or two."""
 PATIENCE_S = 45.0
-"""How long a call is left without an answer. Source: Codex, Cline and all that is built on the official TypeScript SDK
-give a call up after 60 seconds by default; a person, or a server of the user's, may take longer."""
+"""How long a call waits for its result. Codex, Cline and all clients of the official TypeScript SDK give a call up
+after 60 seconds by default; a person, or a server of the user's, may take longer."""
 LATE = "There is no result yet. Call it again with exactly the same input: that waits on for it, nothing is done twice."
 _VERSION = "2025-06-18"
 
@@ -413,7 +415,7 @@ _THEIRS = frozenset({"read", "search", "list", "edit", "write", "bash"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """A call of a tool of relay's, which waits for its result."""
+    """A call of one of relay's tools, which waits for its result."""
 
     call: ToolCall
     answer: "Future[ToolResult]" = field(default_factory=Future)
@@ -421,18 +423,19 @@ class Called:
 
 @dataclass(slots=True, kw_only=True)
 class Offer:
-    """What is offered. Mutable: it keeps what was called and is not answered yet."""
+    """The tools that relay offers. Mutable: keeps unanswered calls."""
 
     tools: tuple[ToolSpec, ...]
     tell: Callable[[Called], bool]
-    """Told of each call, on a thread of the connection's own; False: nobody has the time to take it."""
+    """Called with each call, on the connection's thread. False: the run is too busy to take it."""
     patience_s: float = PATIENCE_S
     late: "dict[str, Future[ToolResult]]" = field(default_factory=dict)
-    """Results of calls that were answered with `LATE`, by a hash of name and input: the same call again takes one."""
+    """Results of calls that were answered with `LATE`, by a hash of name and input: the same call again takes the
+    result."""
 
 
 def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return the tools of a session that an agent has not of its own."""
+    """Return the session's tools that an agent does not have itself."""
     return tuple(tool for tool in tools if tool.name not in _THEIRS)
 
 
@@ -453,13 +456,13 @@ def _serve(peer: socket.socket, offer: Offer) -> None:
 
 
 def answer_line(line: bytes, offer: Offer) -> dict[str, Any] | None:
-    """Return the answer to a line; None for a notification, and for what is no message."""
+    """Return the answer to a line; None for a notification, and for a line that is no message."""
     asked = parse_incoming(line)
     return render_answer(asked, _answer(asked.method, asked.params, offer)) if isinstance(asked, Question) else None
 
 
 def _answer(method: str, params: Mapping[str, Any], offer: Offer) -> dict[str, Any] | None:
-    """Return the result; None for a method that is not known: clients hang on an empty result."""
+    """Return the result; None for an unknown method: clients hang on an empty result."""
     match method:
         case "initialize":
             version = params.get("protocolVersion")
@@ -480,7 +483,7 @@ def _answer(method: str, params: Mapping[str, Any], offer: Offer) -> dict[str, A
 
 
 def _render_tool(tool: ToolSpec) -> dict[str, Any]:
-    # The mark keeps an agent that hides tools behind a search from hiding these.
+    # This mark keeps an agent that hides tools behind a search from hiding relay's.
     shown = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
     return {**shown, "_meta": {"anthropic/alwaysLoad": True}}
 

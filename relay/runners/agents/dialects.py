@@ -24,16 +24,16 @@ from relay.session.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What the requests of one dialect may have."""
+    """What the requests of one dialect may contain."""
 
     fields: re.Pattern[str]
-    """At the top."""
+    """Top-level fields."""
     conversation: tuple[str, ...]
-    """Those of them that hold what is said."""
+    """The fields that hold the conversation."""
     parts: re.Pattern[str]
-    """Kinds of what it is made of: by their ``type``, Gemini's by their names."""
+    """Kinds of its parts: their ``type``; for Gemini, their names."""
     tools: re.Pattern[str]
-    """Kinds of tools that the agent runs; an endpoint that runs others reaches what a session must not."""
+    """Kinds of tools that the agent itself runs. Tools that an endpoint runs would reach what a session must not."""
     by_name: bool = False
     """Parts and tools have no type: each name in them is a kind."""
 
@@ -99,11 +99,11 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "responseModalities": (["TEXT"],),
 }
-"""What some of them may say; an answer is one, of text, at the price that is known."""
+"""Values that some fields may have: one answer, of text, at the known price."""
 _SEARCHING = ":online"
-"""At the end of a model's name at gateways."""
+"""Ending of a model's name by which gateways search the web."""
 _EDITS = re.compile(r"clear_\w+")
-"""What an endpoint may do to a conversation by itself; to sum it up is a further answer."""
+"""What an endpoint may do to a conversation by itself. A summary would be a further answer."""
 _MEDIA = re.compile(r"image|document|image_url|input_(?:image|file|audio)|file")
 _CONTAINERS = frozenset({"source", "image_url", "input_audio", "file"})
 _HELD = _CONTAINERS | {
@@ -111,15 +111,15 @@ _HELD = _CONTAINERS | {
     *("cache_control", "prompt_cache_breakpoint", "content", "id"),
 }  # fmt: skip
 _ADDRESSES = frozenset({"url", "image_url"})
-"""Of which one that has its data in itself passes."""
+"""Fields for addresses; they pass if the address itself holds the data."""
 _INNER = frozenset({"content", "parts", "output"})
 
 
 def require_permitted(request: Mapping[str, Any], dialect: str) -> None:
-    """Refuse what would have the endpoint do more than to answer once.
+    """Refuse a request that has the endpoint do more than answer once.
 
     Raises:
-        ValueError: It asks for that; the words name the field.
+        ValueError: It does; the message names the field.
     """
     permit = PERMITS[dialect]
     _require_fields(request, permit.fields, "")
@@ -197,7 +197,7 @@ def _require_part(part: Mapping[str, Any], permit: Permit, place: str) -> None:
 
 
 def _require_held(medium: Mapping[str, Any], permit: Permit, place: str) -> None:
-    """Refuse what a medium has elsewhere: at an address, or in a file that the endpoint keeps."""
+    """Refuse media that are not in the request: at an address, or in a file that the endpoint keeps."""
     for name, value in medium.items():
         is_held = value.startswith("data:") if name in _ADDRESSES and isinstance(value, str) else name in _HELD
         if value and not is_held:
@@ -208,20 +208,20 @@ def _require_held(medium: Mapping[str, Any], permit: Permit, place: str) -> None
 
 
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
-"""What an agent may ask besides; everything else of an endpoint (files, batches, stored answers) is out of reach."""
+"""What an agent may ask besides; the rest of an endpoint (files, batches, stored answers) is out of reach."""
 _COUNTING = re.compile(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
 _GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
 MAX_PARTS = 2_000_000
-"""Of a request, what separates its parts counted in its texts too: such a one takes 200 MB when it is read."""
+"""Most separators in a request, those in its texts included: such a request takes 200 MB in memory."""
 _MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageNames:
-    """Where an answer has what it used; dotted paths, of which several add up."""
+    """Dotted paths of the usage in an answer; several paths add up."""
 
     prompt: tuple[str, ...]
-    """All of the prompt, with what was read from the cache and written to it."""
+    """The whole prompt, with tokens read from the cache and written to it."""
     read: tuple[str, ...]
     written: tuple[str, ...] = ()
     output: tuple[str, ...]
@@ -230,15 +230,15 @@ class UsageNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one kind of endpoint is spoken to."""
+    """How requests and answers of one kind of endpoint are read."""
 
     name: str
     limits: tuple[str, ...]
-    """Dotted paths of the longest answer in a request."""
+    """Dotted paths of a request's output limit."""
     has_limit: bool = False
-    """Every request names it."""
+    """Whether every request has an output limit."""
     usage: UsageNames | None
-    """None for the classes that relay itself counts in."""
+    """None if usage comes in relay's own classes."""
 
 
 MESSAGES = Dialect(
@@ -284,25 +284,26 @@ _BY_PATH = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES, "/v1/chat/comp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request that a model is going to answer."""
+    """A request that a model will answer."""
 
     dialect: Dialect
     model: str
     is_main: bool
-    """Of the session's own conversation: it has tools and the session's mark. Titles and the like have not both."""
+    """Whether it belongs to the session's own conversation: it has tools and the session's mark. Requests for titles
+    and the like lack one of them."""
     prompt_bytes: int
     max_output_tokens: int | None
-    """None when it does not say: the model's own limit."""
+    """None if the request does not say: the model's own limit holds."""
 
 
 def find_dialect(path: str) -> Dialect | None:
-    """Return what a request is spoken in that a model answers; None for any other."""
+    """Return the dialect of a request that a model answers; None for other requests."""
     bare = path.partition("?")[0]
     return _BY_PATH.get(bare) or (GEMINI if _GEMINI.fullmatch(bare) else None)
 
 
 def may_pass(method: str, path: str) -> bool:
-    """Say whether a request is one that the gateway forwards."""
+    """Return whether the gateway forwards a request."""
     bare = path.partition("?")[0]
     if ".." in unquote(bare):
         return False
@@ -312,14 +313,14 @@ def may_pass(method: str, path: str) -> bool:
 
 
 def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
-    """Return what a request asks of a model; None for one that costs nothing.
+    """Return what a request asks of a model; None if it costs nothing.
 
     Args:
         path: With its query.
-        mark: What only the session's own conversation holds.
+        mark: A text that only the session's own conversation holds.
 
     Raises:
-        ValueError: It is no request that can be accounted for.
+        ValueError: The request cannot be accounted for.
     """
     bare = path.partition("?")[0]
     dialect = find_dialect(path)
@@ -354,7 +355,7 @@ def _load(body: bytes) -> dict[str, Any]:
 
 
 def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a field that it has twice an endpoint may read the other."""
+    """Return an object. Refuse a duplicate field: an endpoint may read either value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("an object of the request has a field twice")
@@ -362,7 +363,7 @@ def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_deep(found: Any) -> bool:
-    """Say whether something is nested so deeply that who handles it might not come to its bottom."""
+    """Return whether a value is nested so deeply that another program might fail on it."""
     level = [found] if isinstance(found, dict | list) else []
     for _ in range(_MAX_DEPTH):
         inner = (part.values() if isinstance(part, dict) else part for part in level)
@@ -384,7 +385,7 @@ def _read_limit(request: Mapping[str, Any], dialect: Dialect) -> int | None:
 
 
 def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
-    """Return the body of a request that asks for an answer of so many tokens."""
+    """Return the body with another output limit."""
     found = json.loads(body)
     paths = [path for path in dialect.limits if dig(found, path) is not None] or dialect.limits[:1]
     for path in paths:
@@ -400,7 +401,7 @@ def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
 
 
 def name_usage(found: Mapping[str, Any], names: UsageNames | None) -> Mapping[str, Any]:
-    """Return what was used in the Messages API's classes, which do not overlap."""
+    """Return the usage in the Messages API's classes, which do not overlap."""
     if names is None:
         return found
     count: Callable[[tuple[str, ...]], int] = lambda paths: sum(_count(dig(found, path)) for path in paths)  # noqa: E731
@@ -421,19 +422,19 @@ def _count(value: Any) -> int:
 
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Of a line of a stream, or of a whole answer; nothing is read of one that is longer."""
+"""Longest line of a stream, or longest whole answer, that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What a part of an answer says; nothing of what it does not."""
+    """What a part of an answer says; None for the rest."""
 
     model: Any = None
     reason: Any = None
     usage: Any = None
     error: Any = None
     ends: bool = False
-    """Nothing of the answer is missing behind it, but for its usage."""
+    """Whether the answer is complete with this part, apart from its usage."""
 
 
 def _hear_messages(part: Mapping[str, Any]) -> Heard:
@@ -496,7 +497,7 @@ _HEAR: Mapping[str, tuple[Callable[[Mapping[str, Any]], Heard], tuple[bytes, ...
     CHAT.name: (_hear_chat, (b'"finish_reason"', b'"usage"', b'"error"')),
     GEMINI.name: (_hear_gemini, (b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"')),
 }
-"""By dialect: how a part is read, and the words of which a line of a stream that matters has one; the rest is text."""
+"""By dialect: how a part is read, and words of which every relevant line of a stream has one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -508,33 +509,33 @@ class Tally:
     """As server-sent events; else as JSON."""
     model: str = ""
     stop_reason: str = ""
-    """As the Messages API calls it where it knows it."""
+    """In the Messages API's terms, if it has one."""
     is_complete: bool = False
     error: Mapping[str, Any] | None = None
     """The error that ended a stream."""
     passed_bytes: int = 0
     parts: int = 0
-    """Events of a stream."""
+    """Number of events."""
     _usage: dict[str, Any] = field(default_factory=dict)
     _held: bytearray = field(default_factory=bytearray)
 
     @property
     def usage(self) -> Usage | None:
-        """What was reported; of the answer only at its end: before that no count of it is final. None for nothing."""
+        """The reported usage; None if nothing was reported. Output counts only at the end of an answer."""
         named = name_usage(self._usage, self.dialect.usage)
         return parse_api_usage(named if self.is_complete else {**named, "output_tokens": 0})
 
     @property
     def held_bytes(self) -> int:
-        """How much is held of what has no end yet."""
+        """Size of the unfinished line or answer in memory."""
         return len(self._held)
 
     def forget(self) -> None:
-        """Hold nothing of what has no end yet: it will count as one that broke off."""
+        """Drop the unfinished line or answer: it will count as broken off."""
         self._held.clear()
 
     def feed(self, chunk: bytes) -> None:
-        """Take what has passed."""
+        """Read a chunk that has passed."""
         self.passed_bytes += len(chunk)
         self._held += chunk
         if len(self._held) > _MAX_LINE_BYTES:
@@ -547,7 +548,7 @@ class Tally:
             self._read_line(line)
 
     def close(self) -> None:
-        """Take the answer's end."""
+        """Read the end of the answer."""
         if self.streamed:
             self._read_line(bytes(self._held))
         for part in () if self.streamed else _parse(bytes(self._held)):
@@ -575,7 +576,7 @@ class Tally:
 
 
 def describe_answer(tally: Tally) -> dict[str, Any]:
-    """Return what was read of an answer, as a session's history keeps it."""
+    """Return what was read of an answer, for the session's tape."""
     return {
         "model": tally.model,
         "stop_reason": tally.stop_reason,

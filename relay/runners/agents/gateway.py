@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 
 
 _MAX_HEAD_BYTES = 64 * 1024
-"""Of a request's line and headers, or of what stands between two of its chunks."""
+"""Most bytes of a request's line and headers, or between two of its chunks."""
 _CHUNK_BYTES = 64 * 1024
 Headers = Iterable[tuple[str, str]]
 
 
 class MalformedError(Exception):
-    """What came is no HTTP, or ended before its end."""
+    """The agent sent something that is not HTTP, or broke off."""
 
 
 class HttpPeer:
-    """Who asks over one connection. Mutable: it says one thing after another, and may go."""
+    """The agent's side of one connection. Mutable: one request follows another, and the agent may leave."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
@@ -66,10 +66,10 @@ class HttpPeer:
         self._method = b""
 
     def read_head(self) -> h11.Request | None:
-        """Return the head of the next request, of which everything before is answered; None behind the last.
+        """Return the head of the next request, once the one before is answered; None at the end.
 
         Raises:
-            MalformedError: It is none.
+            MalformedError: It is not a request.
         """
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
@@ -82,10 +82,10 @@ class HttpPeer:
         return head
 
     def read_body(self) -> Iterator[bytes]:
-        """Yield what the request says behind its head.
+        """Yield the body of the request.
 
         Raises:
-            MalformedError: It is not what the head says, or ends too early.
+            MalformedError: The body is not what the head announces, or ends too early.
         """
         while isinstance(part := self._take(), h11.Data):
             yield bytes(part.data)
@@ -101,20 +101,20 @@ class HttpPeer:
         return found
 
     def begin(self, status: int, headers: Headers) -> bool:
-        """Begin an answer; False when nobody hears it."""
+        """Begin an answer; return False if the agent is gone."""
         given = [(name.encode(), value.encode("ascii", "replace")) for name, value in headers]
         return self._say(h11.Response(status_code=status, headers=given))
 
     def send(self, data: bytes) -> bool:
-        """Go on with it; False when nobody hears it."""
+        """Send a part of the body; return False if the agent is gone."""
         return self._say(h11.Data(data=data))
 
     def end(self) -> bool:
-        """End it; False when nobody heard it."""
+        """End the answer; return False if the agent is gone."""
         return self._say(h11.EndOfMessage())
 
     def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """Say a whole answer, if none has begun."""
+        """Send a whole answer, if none has begun."""
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             self.begin(status, [*headers, ("content-length", str(len(body)))])
             if self._method != b"HEAD":
@@ -132,12 +132,12 @@ class HttpPeer:
 
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Of a request; endpoints take no more."""
+"""Largest request; endpoints accept no more."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""Of all requests that are under way, with their answers as far as they are kept."""
+"""Most bytes of all open requests, with the kept parts of their answers."""
 _MAX_ERROR_BYTES = 256 * 1024
 _ANSWER_TOKENS = 128_000
-"""The longest answer of a model, for a request that does not limit it."""
+"""Longest answer of a request without a limit."""
 _EVENT_SHARE = 4
 """How much larger an event may be than one of the Messages API: Chat's repeat the model, Responses' the text."""
 _SENT = re.compile(
@@ -145,17 +145,17 @@ _SENT = re.compile(
     r"|anthropic-(?:version|beta|dangerous-direct-browser-access)|(?:agent-)?session[_-]id|x-goog-api-client"
     r"|x-(?:app|title|initiator|interaction|client|session|stainless|claude-code|codex)(?:-.+)?"
 )
-"""Of a request's headers: what says who asks and what for. Others are keys, name who pays, or lead elsewhere."""
+"""Request headers that pass: who asks, and what for. The others are keys, name who pays, or lead elsewhere."""
 _LOGIN = frozenset({"authorization", "x-api-key", "chatgpt-account-id"})
 _QUERY = re.compile(r"(?:beta|alt|limit|(?:after|before)_id|pageSize|pageToken|api-version|client_version)=[\w.-]*")
 _TOLD = re.compile(r"content-type|retry-after(?:-ms)?|x-should-retry|(?:x-)?request-id")
-"""Of an answer's headers: what an agent needs. Others say whose the key is, and what is left of it."""
+"""Answer headers that an agent needs. The others name the owner of the key, and what is left of its limits."""
 _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
 _OK = range(200, 300)
 
 
 class _TurnedAwayError(Exception):
-    """A request is answered by the gateway itself."""
+    """The gateway answers a request itself."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -164,11 +164,12 @@ class _TurnedAwayError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRequest:
-    """A request that waits."""
+    """A request that waits for the session's decision."""
 
     request: ModelRequest
     release: "Future[int | str | None]" = field(default_factory=Future)
-    """Set to words it is refused with them, to a number sent for an answer of so many tokens, to None sent as it is."""
+    """Result: a text refuses the request with these words, a number sends it with that output limit, None sends it as
+    it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +178,14 @@ class Passed:
 
     request: ModelRequest
     tally: Tally | None
-    """The answer as far as it came; None when the endpoint refused or was not reached."""
+    """The answer as far as it came; None if the endpoint refused or was not reached."""
     fault: Fault | None
-    """What was wrong with it; None for a complete answer."""
+    """None for a complete answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnedAway:
-    """A request that asks an endpoint for what none may do for a session."""
+    """A request for something that no endpoint may do for a session."""
 
     words: str
 
@@ -194,13 +195,13 @@ Told = HeldRequest | Passed | TurnedAway
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """What all connections together may hold. Mutable: it is taken and given back."""
+    """Memory for all connections together. Mutable: taken and given back."""
 
     left_bytes: int = MAX_HELD_BYTES
     lock: Lock = field(default_factory=Lock)
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, or give them back; False where there are not so many."""
+        """Take bytes, or give them back if negative; return False if there are not enough."""
         with self.lock:
             is_free = size <= self.left_bytes
             self.left_bytes -= size if is_free else 0
@@ -209,53 +210,53 @@ class Room:
 
 @dataclass(slots=True, kw_only=True)
 class OwnTurns:
-    """Those of the session itself. Mutable: they have begun.
+    """Requests of the session's own conversation. Mutable: notes the first.
 
-    Their mark is no secret: whatever runs in the session may find it in the agent's files, and ask with it.
+    Their mark is no secret: a command in the session may find it in the agent's files, and use it.
     """
 
     turns: Lock = field(default_factory=Lock)
-    """Held by a request of theirs: an agent has an answer before its cost has been told, and its next request would be
-    judged without it."""
+    """Held by each such request: an agent gets an answer before its cost is counted, and its next request would be
+    judged without that cost."""
     least_bytes: int = 0
 
     def judge(self, request: ModelRequest) -> ModelRequest:
-        """Return a request that has the mark as none of them where it is shorter than one can be."""
+        """Return the request, as not of the conversation if it is too short for it."""
         return request if request.prompt_bytes >= self.least_bytes else replace(request, is_main=False)
 
     def begin(self, request: ModelRequest) -> None:
-        """Note the first one that is let go, before anything runs: what stands in it stands in all behind it."""
+        """Note the size of the first request, before any tool runs: every later one contains it."""
         self.least_bytes = self.least_bytes or request.prompt_bytes // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where the gateway leads."""
+    """Where the gateway sends requests."""
 
     client: "httpx2.Client"
-    """With address and key."""
+    """Knows address and key."""
     mark: bytes
-    """What only the session's own conversation holds."""
+    """A text that only the session's own conversation contains."""
     secrets: tuple[str, ...]
-    """What an error that comes back must not say."""
+    """Texts to remove from errors that come back."""
     tell: Callable[[Told], None]
-    """Told of every request that a model answers, twice, and of one that is refused; on a thread of its own."""
+    """Called twice for each request that a model answers, and once for each refused one; on a thread of its own."""
     family: Family = ANTHROPIC
-    """What kind of endpoint it is."""
+    """The kind of endpoint."""
     keep: Keep = lambda _: None
-    """Takes what passes, request by request; what an endpoint sends besides its answer is left out."""
+    """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
-    """Takes out of a request what no model is told: an agent reads files itself."""
+    """Removes from a request what no model may see: an agent reads files itself."""
     own: OwnTurns = field(default_factory=OwnTurns)
     lock: Lock = field(default_factory=Lock)
-    """So that the notes of two requests at a time do not mix."""
+    """Keeps the notes of two requests apart."""
     reading: Lock = field(default_factory=Lock)
-    """Held while a request is taken apart: read, it is many times as large."""
+    """Held while a request is decoded: it then takes many times its size."""
     room: Room = field(default_factory=Room)
     passes_login: bool = False
-    """The agent's own login goes with its requests, in the place of a key of relay's."""
+    """Whether the agent's own login goes with its requests, in place of relay's key."""
     api_key: str = ""
-    """Sent as ``x-api-key`` by an agent that does so; empty for one that goes as the client has it."""
+    """Replaces the ``x-api-key`` of an agent that sends one; empty for other agents."""
 
 
 def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
@@ -264,7 +265,7 @@ def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
 
 
 def _serve(peer: HttpPeer, route: Route) -> None:
-    """Answer what comes over one connection, one request after another."""
+    """Answer the requests of one connection, one after another."""
     try:
         while head := peer.read_head():
             _Exchange(peer, route, head).answer()
@@ -281,10 +282,10 @@ class _Exchange:
         self.command, self.path = head.method.decode("latin-1"), head.target.decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         self.held = 0
-        """Bytes of the gateway's room."""
+        """Bytes taken from the gateway's memory."""
 
     def answer(self) -> None:
-        """Hold it, forward it, or turn it away."""
+        """Hold the request, forward it, or refuse it."""
         try:
             body = self._read_body()
             request = self._read_request(body)
@@ -376,15 +377,15 @@ class _Exchange:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
             if tally is None:
                 _refuse(self.peer, 502, fault.message)
-            return tally, fault  # what had begun breaks off for the agent as well, which judges for itself
+            return tally, fault  # the answer breaks off for the agent as well, which judges for itself
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
     def _send(self, body: bytes) -> "httpx2.Response":
-        """Send the request; return its answer, of which nothing is read.
+        """Send the request; return the response before its body is read.
 
         Raises:
-            httpx2.HTTPError: The endpoint was not reached, or says what cannot be read.
+            httpx2.HTTPError: The endpoint was not reached, or its answer cannot be read.
         """
         import httpx2
 
@@ -407,10 +408,10 @@ class _Exchange:
         return response
 
     def _pass(self, response: "httpx2.Response", tally: Tally, output_tokens: int) -> bool:
-        """Pass an answer on; False when the agent does not wait for it: the endpoint need not go on then.
+        """Forward an answer; return False if the agent left, so that the endpoint can stop.
 
         Raises:
-            httpx2.StreamError: It is longer than was asked for.
+            httpx2.StreamError: The answer is longer than was asked for.
         """
         import httpx2
 

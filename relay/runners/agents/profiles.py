@@ -21,15 +21,15 @@ from relay.sandbox.toolchains import MODULES, find_package
 from relay.session.prices import normalize_model
 
 NO_KEY = "held-by-relay"
-"""Stands where an agent wants to have a key; the gateway puts in the real one."""
+"""Stands in place of an API key; the gateway puts in the real one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How an agent is told of an endpoint of one family."""
+    """How an agent is told its endpoint, for one family of endpoints."""
 
     family: str
-    """``anthropic``, ``openai`` or ``gemini``; `relay.runners.messages.endpoint` says what each is."""
+    """``anthropic``, ``openai`` or ``gemini``, as in `relay.runners.messages.endpoint`."""
     arguments: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -37,17 +37,17 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEngine:
-    """The program that does the work of an agent whose own one only speaks the protocol for it."""
+    """The program that does the work, where the agent's own program is only an adapter for the protocol."""
 
     program: str
-    """What a person starts, and logs in with."""
+    """The program that a person starts, and logs in with."""
     package: str
-    """Of npm: the one that is run."""
+    """The npm package that is run."""
     field: str = "version"
-    """Of its package.json."""
+    """Field of its package.json that holds the version."""
     tested: str
     variable: str = ""
-    """Names another program in its place; empty where it is the one on PATH."""
+    """Variable that names another program in its place; empty if PATH decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,49 +55,49 @@ class Profile:
     """One agent."""
 
     name: str
-    """For ``--runner``."""
+    """Value of ``--runner``."""
     title: str
     package: str
-    """What a user types to install the tested version; empty where nobody knows."""
+    """The command that installs the tested version; empty if unknown."""
     program: str
-    """Found on PATH."""
+    """Name on PATH."""
     arguments: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """Other programs that it starts, by their names."""
+    """Names of other programs that it starts."""
     tested: str
-    """The version that the agent told of itself when this profile was tried."""
+    """The version that the agent reported when this profile was tried."""
     engine: AgentEngine | None = None
-    """None where the agent does the work itself."""
+    """None if the agent does the work itself."""
     own_tokens: int = 0
-    """What its first request has besides relay's words, about."""
+    """About how many tokens its first request has besides relay's text."""
     env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Path below the home directory, and text."""
     ways: tuple[Way, ...] = (Way(family="anthropic"),)
-    """Arguments, variables and files on top of these for each kind of endpoint that it speaks to."""
+    """Additional arguments, variables and files for each family of endpoints it can use."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """For session/new."""
+    """Parameters of session/new."""
     mode: str = ""
-    """Of the session; empty for the one that it starts with."""
+    """Mode of the session; empty for the agent's default."""
     login: str = "key"
-    """How it asks its model: see `relay.config.agents.LOGINS`."""
+    """How the agent reaches its model: see `relay.config.agents.LOGINS`."""
     credentials: tuple[str, ...] = ()
-    """What holds a login: names of variables, and files below the user's home directory."""
+    """Places that hold a login: names of variables, and files below the user's home directory."""
     hosts: tuple[str, ...] = ()
-    """Of the vendor, which a login is for."""
+    """Hosts of the vendor, for the login."""
     takes_server: bool = True
-    """session/new gives it relay's tools; else its own files or arguments do."""
+    """Whether session/new passes relay's tools; else the agent's files or arguments do."""
     names_sessions: bool = False
-    """It asks another model for a title unless there is one."""
+    """Whether the session needs a title, so that the agent does not ask another model for one."""
 
     @property
     def tunnelled(self) -> bool:
-        """Whether it asks its vendor itself."""
+        """Whether the agent reaches its vendor itself."""
         return self.login == "tunnel"
 
     @property
     def usage(self) -> str:
-        """``exact`` where relay's gateway counts it, ``~`` where the agent tells it."""
+        """``exact`` if relay's gateway counts, ``~`` if the agent reports."""
         return "~" if self.tunnelled else "exact"
 
     @property
@@ -127,7 +127,6 @@ def _parse_way(table: Mapping[str, Any]) -> Way:
 
 
 def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
-    """Read one table of `agents.toml`; its names are those of `Profile`."""
     made: dict[str, Any] = {part: tuple(value) if isinstance(value, list) else value for part, value in table.items()}
     made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files")}
     if "ways" in table:
@@ -144,20 +143,20 @@ PROFILES: Mapping[str, Profile] = {
 
 
 HOME_NAME = "home"
-"""Of the directory, below the sandbox's temporary one."""
+"""Name of the home directory, below the sandbox's temporary directory."""
 _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
-"""What the names of models begin with, and whose they are."""
+"""Beginnings of models' names, and their families."""
 _MOST_LOGIN_BYTES = 256 * 1024
 _NEAR = 4
-"""Directories between a program and its package's own."""
+"""Most directories between a program and its package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An agent as it was found."""
+    """An agent on this machine."""
 
     program: Path
-    """Resolved."""
+    """Resolved path."""
     shown: tuple[Path, ...]
     """Directories that it needs to see."""
     path: str
@@ -165,13 +164,13 @@ class Installed:
 
 
 def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | None = None) -> Installed:
-    """Return where an agent is.
+    """Find an agent on this machine.
 
     Args:
-        root: The repository; a program in it is not the user's.
+        root: The repository; programs in it are refused.
 
     Raises:
-        RunnerError: It is not installed, or something that it starts is not.
+        RunnerError: The agent, or a program that it starts, is not installed.
     """
     found = [_get_program(name, profile, environ, root) for name in (profile.program, *profile.needs)]
     places = tuple(dict.fromkeys(find_package(place) for place in found))
@@ -199,13 +198,13 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
 
 
 def find_package_version(program: Path) -> str:
-    """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
+    """Return the version of the npm package that a program belongs to; empty if there is none."""
     packages = (folder / "package.json" for folder in list(program.parents)[:_NEAR])
     return next((_read_field(package, "version") for package in packages if package.is_file()), "")
 
 
 def find_engine_version(profile: Profile, installed: Installed) -> str:
-    """Return the version of the program that does an agent's work; empty where it is the agent's own, or unknown."""
+    """Return the version of an agent's engine; empty if it has none, or the version is unknown."""
     engine = profile.engine
     if engine is None:
         return ""
@@ -226,7 +225,7 @@ def _read_field(package: Path, name: str) -> str:
 
 
 def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[Way, Family]:
-    """Return how an agent is told of its endpoint: that whose key is there, and the model's own where several are.
+    """Return the endpoint whose key is there; of several, the one of the model's vendor.
 
     Raises:
         RunnerError: There is no key for any.
@@ -239,7 +238,7 @@ def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[W
 
 
 def find_family(model: str) -> str:
-    """Return the family whose vendor makes a model, by its name; empty where that does not tell."""
+    """Return the family whose vendor makes a model, by its name; empty if the name does not tell."""
     bare = normalize_model(model)
     return next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
 
@@ -248,8 +247,8 @@ def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str])
     """Make the home directory with the profile's files.
 
     Args:
-        place: Of the new directory, on the host.
-        words: What stands for ``{base}``, ``{model}``, ``{home}``.
+        place: The new directory, on the host.
+        words: Values of ``{base}``, ``{model}``, ``{home}``.
     """
     place.mkdir(mode=0o700)
     for name, text in (*profile.files, *way.files):
@@ -259,7 +258,7 @@ def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str])
 
 
 def find_login(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Return what holds the user's login with an agent's vendor: a variable, or a file's path; empty for nothing."""
+    """Return the variable or file that holds the user's login with the agent's vendor; empty if there is none."""
     return next((name for name in profile.credentials if environ.get(name) or _find_file(name, environ)), "")
 
 
@@ -272,7 +271,7 @@ def _find_file(name: str, environ: Mapping[str, str]) -> Path | None:
 def lend_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Mapping[str, str]:
     """Copy a login into the private home directory; return the variables that hold one.
 
-    What the agent makes of its copy is thrown away with it.
+    The copy is deleted with the directory, whatever the agent wrote to it.
     """
     for name in profile.credentials:
         found = _find_file(name, environ)
@@ -286,7 +285,7 @@ def lend_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Map
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
-    """Return a text of a profile with what relay knows filled in; every other brace stays."""
+    """Fill in the fields of a profile's text; all other braces stay."""
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
     return text
@@ -296,15 +295,15 @@ _UNKNOWN = Profile(name="", title="", package="", program="", tested="")
 
 
 def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -> Profile:
-    """Return the profile of an agent as the user's settings have it.
+    """Return the profile of an agent in the user's settings.
 
     Args:
-        name: What the user calls it; that of a known agent says what is different about that one.
+        name: The user's name for it; the name of a known agent changes that agent.
         own: The settings.
-        known: Profiles that it may begin with.
+        known: Profiles that it may build on.
 
     Raises:
-        ValueError: It begins with an unknown one, or nothing says which program it is.
+        ValueError: It builds on an unknown profile, or names no program.
     """
     if own.like and own.like not in known:
         raise ValueError(f"like: found {own.like!r}; allowed: {', '.join(known)}")
@@ -332,10 +331,10 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
 
 
 def _lend(profile: Profile, login: str) -> Profile:
-    """Return a profile that has the user's login, without the key that is none, and in a tunnel without the gateway.
+    """Return the profile with the user's login: without the placeholder key, and in a tunnel without the gateway.
 
     Raises:
-        ValueError: Nothing says where the login is, or whose it is.
+        ValueError: The places of the login, or the vendor's hosts, are missing.
     """
     tunnelled = login == "tunnel"
     for name in ("credentials", *(["hosts"] if tunnelled else [])):

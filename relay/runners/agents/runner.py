@@ -64,12 +64,12 @@ from relay.session.values import SessionEnd, SessionOutcome
 
 
 class ToldAccount(Account):
-    """Counts what an agent tells. Mutable."""
+    """Counts by the agent's own reports. Mutable."""
 
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
         super().__init__(spec, model, observe, max_wait_s=0.0)
         self._fill = self._largest = self._before = 0
-        """Of the turn that runs, in tokens: the fill that was told last, the largest, and the sum of those before."""
+        """Of the running turn, in tokens: the last reported fill, the largest, and the sum of the earlier ones."""
         self._begun = time.monotonic()
 
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class ToldAccount(Account):
         self._observe(RequestStarted(turn=self.turn))
 
     def tell_fill(self, fill_tokens: int) -> bool:
-        """Take in how full the agent says that its context is; say whether that is anything new."""
+        """Take in the reported fill of the context; return whether it is new."""
         if fill_tokens == self._fill:
             return False
         self._before += self._fill
@@ -88,12 +88,12 @@ class ToldAccount(Account):
         return True
 
     def check_told(self) -> SessionOutcome | None:
-        """Say that what was told by now is over a cap; None when it is not."""
+        """Return an outcome if the reports are over a cap by now."""
         why = self._spec.check_budget(self._guess().prompt_tokens, 0)
         return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
 
     def end(self, usage: Usage | None) -> None:
-        """Account for a turn by what the agent tells; None: by how full its context was."""
+        """Account for a turn by the reported usage; None: by the reported fill."""
         known = usage or self._guess()
         self._fill = self._largest = self._before = 0
         usd = None if self._spec.price is None else cost_usd(known, self._spec.price)
@@ -101,17 +101,17 @@ class ToldAccount(Account):
         self._emit(self.turn, self._spec.model, spent, "told", time.monotonic() - self._begun)
 
     def close(self) -> None:
-        """Account for a turn that did not come to its end."""
+        """Account for an unfinished turn."""
         if self._fill:
             self.end(None)
 
     def _guess(self) -> Usage:
-        """Return what the prompts were together: each holds the one before it, which comes from the cache."""
+        """Return the prompts' sum: each holds the one before it, which comes from the cache."""
         return Usage(input_tokens=self._largest, cache_read_tokens=self._before)
 
 
 class TunnelSession(AgentSession):
-    """One conversation with an agent that asks its vendor itself."""
+    """One conversation with an agent that reaches its vendor itself."""
 
     def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, context: AgentContext) -> None:
         super().__init__(profile, spec, account, context)
@@ -138,52 +138,52 @@ class TunnelSession(AgentSession):
 
 
 PORT = 47_113
-"""Of the gateway on the sandbox's loopback, in a network of its own."""
+"""Port of the gateway on the sandbox's loopback, which is a network of its own."""
 _MODEL, _TOOLS = "model", "tools"
 Look = Callable[[], None]
-"""Tells what has become known since the last look."""
+"""Reports what is new since the last look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRunner:
-    """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: it learns the agent's version."""
+    """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: learns the agent's version."""
 
     profile: Profile
     way: Way
     family: Family
     given: Surroundings
     endpoint: ApiRunner | None
-    """Asked for the model; None with a login, which is not for that."""
+    """Gives the model's limits; None with a login, which is not for that."""
     versions: list[str] = field(default_factory=list)
-    """As the agent told, session by session."""
+    """Reported by the agent, one for each session."""
 
     @property
     def agent(self) -> str:
-        """The agent with the version that it told last."""
+        """The agent with the version that it reported last."""
         return f"{self.profile.name} {self.versions[-1] if self.versions else ''}".strip()
 
     @property
     def metering(self) -> str:
-        """Who counted."""
+        """Who counted the tokens."""
         return "agent" if self.profile.tunnelled else "gateway"
 
     def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits of a model, by the endpoint or a table: agents have them from catalogues."""
+        """Return window and limits of a model from the endpoint or a table."""
         if self.endpoint is not None:
             return self.endpoint.get_model(model)
         own = self.given.settings.find_model(model)
         return settle_limits(model, own, ModelSettings(), user_file=show_user_file(self.given.environ))
 
     def describe_model(self, model: str) -> ModelSettings:
-        """Return a model as the endpoint, or else the user, tells of it."""
+        """Return a model's settings from the endpoint, or else from the user."""
         return self.endpoint.describe_model(model) if self.endpoint else self.given.settings.find_model(model)
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator[AgentSession]:
-        """Return a fresh session; its process starts with the first word.
+        """Return a fresh session; its process starts with the first message.
 
         Raises:
-            RunnerError: There is no sandbox that can hold an agent.
+            RunnerError: There is no sandbox that can confine an agent.
         """
         mark = f"relay-session {spec.session_id}-{secrets.token_hex(6)}"
         inbox: Inbox = Intake()
@@ -211,7 +211,7 @@ class AgentRunner:
                 yield AgentSession(self.profile, spec, account, context)
 
     def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str) -> tuple[Sandbox, Installed, Look]:
-        """Open gateway, tool server and a sandbox with a door to each; return also what looks at its way out."""
+        """Open gateway, tool server and a sandbox with a socket to each; return also what watches its network."""
         if spec.sandbox is None or not spec.sandbox.mechanism.confines:
             raise RunnerError(
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
@@ -224,7 +224,7 @@ class AgentRunner:
         stack.enter_context(open_toolserver(offer, place / _TOOLS))
         policy = spec.sandbox.policy
         installed = get_installed(self.profile, self.given.environ, policy.root)
-        kept = (door for door in policy.doors if not (door.hosts and self.profile.tunnelled))  # there is one proxy
+        kept = (door for door in policy.doors if not (door.hosts and self.profile.tunnelled))  # there is only one proxy
         policy = replace(
             policy,
             doors=(*kept, *ways_out, Door(name=_TOOLS, socket=place / _TOOLS)),
@@ -238,7 +238,7 @@ class AgentRunner:
     def _open_way_out(
         self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
     ) -> tuple[tuple[Door, ...], Look]:
-        """Open the gateway, or for an agent that asks its vendor itself a proxy that knows the vendor's hosts."""
+        """Open the gateway, or a proxy for the vendor's hosts if the agent reaches its vendor itself."""
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
             held = stack.enter_context(hold_doors(self.profile.hosts, (), name))
@@ -266,7 +266,7 @@ class AgentRunner:
         return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
 
     def _tell_hosts(self, inquiries: Inquiries, told: set[Inquiry]) -> None:
-        """Tell which hosts the agent has asked for since the last look; each once in a session."""
+        """Report the hosts that the agent asked for since the last look, each once in a session."""
         for asked in dict.fromkeys(inquiries.take()):
             if asked not in told:
                 self.given.observe(HostAsked(host=asked.host, refused=asked.refused))

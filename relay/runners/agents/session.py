@@ -49,25 +49,25 @@ _STOPS = {
     "max_turn_requests": SessionEnd.HARD_LINE,
     "model_context_window_exceeded": SessionEnd.OVERFLOW,
 }
-"""Reasons of the protocol, and of an answer, that are no good end."""
+"""Stop reasons, of the protocol and of an answer, that are no good end."""
 
 Decision = SessionOutcome | str
-"""How a session ends, or what the agent is told; nothing is told with the empty text."""
+"""How the session ends, or a text for the agent; the empty text goes on without one."""
 
 
 class Boundary:
-    """Judges between the turns of one session. Mutable: remembers what the agent was told.
+    """Decides between the turns of one session. Mutable: remembers what the agent was told.
 
     Args:
-        activity: What the agent does.
-        observe: Told of lines that are crossed.
+        activity: The agent's actions.
+        observe: Receives crossed lines.
     """
 
     def __init__(
         self, spec: SessionSpec, account: Account, activity: AgentActivity, observe: Observe, interrupts: Interrupts
     ) -> None:
         self.is_last = False
-        """A tool of relay's has ended the session: there is no turn behind this one."""
+        """Whether a tool of relay's has ended the session, so that no turn follows."""
         self._spec = spec
         self._account = account
         self._activity = activity
@@ -77,7 +77,7 @@ class Boundary:
         self._noticed = False
 
     def cross(self) -> Decision:
-        """Look at what there is before the next request of a turn is let go."""
+        """Decide before the next request of a turn is sent."""
         calls = self._keep()
         if (stop := self._find_stop()) is not None:
             return stop
@@ -90,7 +90,7 @@ class Boundary:
         return self._find_words() if self._account.turn else ""
 
     def end_turn(self, answered: Answered, title: str) -> Decision:
-        """Say what follows on a turn that the agent calls ended; the empty text: it is finished."""
+        """Decide at the end of a turn; the empty text means that the session is finished."""
         self._keep()
         account = self._account
         if (stop := self._find_stop()) is not None:
@@ -119,7 +119,7 @@ class Boundary:
         return self._end(SessionEnd.INTERRUPTED, "asked to stop") if self._interrupts.finish_turn else None
 
     def _find_words(self) -> str:
-        """Return what the agent has to be told now; empty for nothing."""
+        """Return a text for the agent; empty for none."""
         gauge = self._account.gauge
         if gauge.zone is not Zone.SOFT or self._noticed:
             return self._spec.callbacks.hear()
@@ -128,7 +128,7 @@ class Boundary:
         return self._spec.callbacks.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
 
     def _wait_for_endpoint(self, fault: str) -> Decision:
-        """The agent gave up on its endpoint before relay would: wait as relay does, then have it go on."""
+        """Wait as relay does, then have the agent go on: it gave up on its endpoint before relay would."""
         wait = self._account.wait
         if wait is None:
             return self._end(SessionEnd.API_FAILED, fault)
@@ -143,16 +143,16 @@ class Boundary:
 
 
 OPENING_S = 60.0
-"""How long an agent may take to be ready; the slowest took five seconds on a busy machine."""
+"""How long an agent may take to start; the slowest took five seconds on a busy machine."""
 TOOL_IDLES = 12
-"""So many times `agent_idle_timeout_s` one of its tools may run without a word."""
+"""A running tool may be silent for so many times `agent_idle_timeout_s`."""
 FIRST_NOTICE_S = 60.0
-"""Silence that is told of, then told of again whenever it has doubled."""
+"""Silence that is reported, and reported again each time it has doubled."""
 ENDING_S = 60.0
-"""How long it may take to come to a boundary, or to cancel, once its session has ended."""
+"""How long the agent may take to reach a boundary, or to cancel, once its session has ended."""
 _LOOK_S = 0.1
 _MOST_REFUSALS = 10
-"""Kinds of requests that a session is shown to have been refused; a command of it can think of any number."""
+"""Most kinds of refused requests that a session shows; a command of it could invent any number."""
 
 Happening = Incoming | Gone | HeldRequest | Passed | TurnedAway | Called
 Inbox = Intake[Happening]
@@ -160,46 +160,46 @@ Inbox = Intake[Happening]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentProcess:
-    """An agent's process, and what speaks with it."""
+    """An agent's process and the wire to it."""
 
     child: Child
     wire: Wire
     cwd: Path
     servers: tuple[Mapping[str, Any], ...]
-    """For session/new."""
+    """Tool servers for session/new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
-    """Where a session takes place."""
+    """The surroundings of a session."""
 
     start: Callable[[int], AgentProcess]
-    """Starts the agent's process, for answers of so many tokens at most. Raises SandboxError."""
+    """Starts the agent's process, with an output limit in tokens. Raises SandboxError."""
     note_version: Callable[[str], None]
-    """Told what the agent says of its version; empty when it says nothing."""
+    """Called with the agent's version; empty if unknown."""
     observe: Observe
     interrupts: Interrupts
     stop_s: float
-    """How long it may take to come to a boundary once a stop was asked for."""
+    """How long the agent may take to reach a boundary after a request to stop."""
     idle_s: float
-    """How long an agent may do nothing at all: no request, no tool, no word."""
+    """How long an agent may be idle: no request, no tool, no text."""
     look: Callable[[], None] = lambda: None
-    """Called now and then."""
+    """Called regularly."""
     clock: Callable[[], float] = time.monotonic
     """Steady seconds."""
     root: Path
-    """Of the repository."""
+    """The repository."""
     inbox: Inbox
-    """Where everything comes in."""
+    """Receives every message to the session."""
     mark: str
-    """Put behind the first message: requests that hold it are the session's own."""
+    """Appended to the first message: requests that contain it are the session's own."""
 
 
 class AgentSession:
-    """One conversation with an agent; a `relay.runners.base.Session`.
+    """One conversation with an agent; a `relay.runners.base.Session`. Mutable.
 
     Args:
-        context: What it has around it; the first `advance` starts the process.
+        context: Its surroundings; the first `advance` starts the process.
     """
 
     def __init__(self, profile: Profile, spec: SessionSpec, account: Account, context: AgentContext) -> None:
@@ -214,21 +214,21 @@ class AgentSession:
         self._session_id = ""
         self._takes_system = False
         self._prompt = 0
-        """Of the running prompt; 0 for none."""
+        """Id of the running prompt; 0 for none."""
         self._later: list[HeldRequest] = []
-        """Requests for which the caps have no room before others are answered."""
+        """Requests that wait because the caps have no room until others are answered."""
         self._refused: set[str] = set()
-        """What was said of requests that were refused."""
+        """Reasons of refused requests."""
         self._outcome: SessionOutcome | None = None
         """How the session ends; set once, and then nothing more is sent."""
         self._words = ""
-        """What is said next, once the turn has ended."""
+        """The next message, once the turn has ended."""
         self._clock = context.clock
         self._last = self._looked = self._clock()
         self._notice_s = FIRST_NOTICE_S
-        """The silence that is told of next."""
+        """The silence that is reported next."""
         self._stop_at: float | None = None
-        """When a session ends that does not come to a boundary; None while no stop is asked for."""
+        """When the session ends unless it reaches a boundary; None while no stop is requested."""
 
     @property
     def _process(self) -> AgentProcess:
@@ -236,7 +236,7 @@ class AgentSession:
         return self._started
 
     def advance(self, message: str) -> SessionOutcome:
-        """Say something to the agent and work until it stops or must be stopped."""
+        """Send a message to the agent and work until the agent stops or must be stopped."""
         if self._outcome is None:
             try:
                 self._begin(message)
@@ -284,7 +284,7 @@ class AgentSession:
             process.wire.ask("session/set_title", {"sessionId": self._session_id, "title": "relay"})
 
     def _ask(self, method: str, params: dict[str, Any]) -> Mapping[str, Any] | None:
-        """Ask and wait for the answer; None when there was none, and the session has ended."""
+        """Ask and wait for the answer; return None if there was none and the session has ended."""
         number = self._process.wire.ask(method, params)
         until = self._clock() + OPENING_S
         while self._outcome is None:
@@ -305,7 +305,7 @@ class AgentSession:
         self._note_life()
 
     def _work(self) -> None:
-        """Take what comes until the turn is over, or the session is."""
+        """Handle messages until the turn or the session is over."""
         while self._outcome is None and self._prompt:
             found = self._take()
             if found is not None:
@@ -314,7 +314,7 @@ class AgentSession:
             self._stop()
 
     def _take(self) -> Happening | None:
-        """Return what comes next; None for nothing in a moment. Now and then, also in a flood, looks around."""
+        """Return the next message, or None after a moment. Look around regularly, also in a flood of messages."""
         if self._context.interrupts.stop_now:
             self._end(SessionEnd.INTERRUPTED, "stopped at once")
             return None
@@ -328,7 +328,7 @@ class AgentSession:
         self._last, self._notice_s = self._clock(), FIRST_NOTICE_S
 
     def _look_around(self, now: float) -> None:
-        """Look at what nobody tells: memory, a stop that is asked for, silence."""
+        """Check what sends no message: memory, a requested stop, silence."""
         self._context.look()
         if words := self._process.child.check_memory():
             self._fail(words)
@@ -338,7 +338,7 @@ class AgentSession:
             self._judge_silence(now - self._last)
 
     def _await_stop(self, now: float) -> None:
-        """Give the agent so long to come to a boundary, and then end it as at the hard line."""
+        """Give the agent time to reach a boundary, then end it as at the hard line."""
         title, span = self._profile.title, render_span(self._context.stop_s)
         if self._stop_at is None:
             self._stop_at = now + self._context.stop_s
@@ -378,7 +378,7 @@ class AgentSession:
                 self._handle_answer(found)
             case Gone():
                 self._fail(self._find_last_words())
-        return self._note_life()  # now: a tool of relay's may have waited for a person
+        return self._note_life()  # only now: one of relay's tools may have waited for a person
 
     def _find_last_words(self) -> str:
         if self._process.child.is_deaf:
@@ -387,7 +387,7 @@ class AgentSession:
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
     def _handle_news(self, said: Notification | TurnedAway) -> None:
-        """Take what is no sign of life by itself."""
+        """Handle a message that alone is no sign of life."""
         if isinstance(said, TurnedAway):
             self._show_refusal(said.words)
         else:
@@ -396,7 +396,7 @@ class AgentSession:
     def _handle_update(self, said: Notification) -> None:
         update = read_update(said.params) if said.method == "session/update" else None
         if update is not None and self._activity.take(update):
-            self._note_life()  # who tells nothing new is silent
+            self._note_life()  # repetitions count as silence
 
     def _handle_call(self, called: Called) -> None:
         if self._boundary.is_last or self._outcome is not None:
@@ -426,7 +426,7 @@ class AgentSession:
         self._release(held)
 
     def _release(self, held: HeldRequest) -> None:
-        """Let a request go, or not; one for which the caps have no room waits until those before it are answered."""
+        """Send a request or refuse it. If the caps have no room, it waits until the requests before it are answered."""
         request = held.request
         is_over = bool(self._words) and request.is_main
         found = self._outcome or (None if is_over else self._account.check(request))
@@ -442,10 +442,11 @@ class AgentSession:
             held.release.set_result(found)
 
     def _cross_boundary(self) -> None:
-        """Look at what there is in the middle of a turn, while its next request is held.
+        """Decide in the middle of a turn, while its next request is held.
 
-        What is to be said is said in a new turn: this one is cancelled there, where no tool runs; what was said stays.
-        Some agents take a text without that, each in a way of its own, and may break off a request that is paid for.
+        A text for the agent starts a new turn: the current one is cancelled where no tool runs, and what was said
+        stays. Some agents accept a text without that, each in its own way, and may break off a request that is paid
+        for.
         """
         self._follow(self._boundary.cross())
         if self._words:
@@ -458,7 +459,7 @@ class AgentSession:
             self._outcome = self._outcome or decision
 
     def _handle_answer(self, answered: Answered) -> None:
-        """Take the end of a turn; every other answer is to what nobody waits for any more."""
+        """Handle the end of a turn; nobody waits for any other answer."""
         if answered.id == self._prompt:
             self._handle_turn_end(answered)
 
@@ -473,7 +474,7 @@ class AgentSession:
             self._say(text)
 
     def _settle(self) -> None:
-        """Take what still comes of a turn that the agent calls ended: answers of its side requests, late updates."""
+        """Handle what still comes of an ended turn: answers of its side requests, late updates."""
         until = self._clock() + ENDING_S
         while self._outcome is None and (self._account.is_waiting or len(self._context.inbox)):
             if (found := self._take()) is not None:
@@ -482,7 +483,7 @@ class AgentSession:
                 return
 
     def _stop(self) -> None:
-        """End what runs: the request that is held is never sent, and every process is gone when this returns."""
+        """End what runs: a held request is never sent, and every process is gone on return."""
         if self._started is not None:
             self._started.child.end()
         left = (*self._later, *self._context.inbox.close())
@@ -500,7 +501,7 @@ class AgentSession:
 
 
 def turn_away(found: Iterable[Happening]) -> None:
-    """Let go who waits for an answer: the session has ended."""
+    """Release everyone who waits for an answer: the session has ended."""
     for one in found:
         match one:
             case HeldRequest():

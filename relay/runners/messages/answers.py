@@ -21,7 +21,7 @@ _REASONS = {
     "stop": "end_turn", "STOP": "end_turn", "completed": "end_turn",
     "tool_calls": "tool_use", "function_call": "tool_use",
 }  # fmt: skip
-"""What other dialects call a reason to stop, and what the Messages API calls it; gateways pass theirs on."""
+"""Reasons to stop in other dialects, and what the Messages API calls them; gateways pass their own names on."""
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ _JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta
 
 
 class StreamBrokenError(Exception):
-    """The stream ended or turned into something else before the answer was complete."""
+    """The stream ended, or stopped being an answer, before the answer was complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,19 @@ class Answer:
 
     model: str
     content: tuple[dict[str, Any], ...]
-    """Blocks exactly as received, unknown ones and fields included, ready to be sent back."""
+    """Blocks exactly as received, with unknown blocks and fields, ready to be sent back."""
     calls: tuple[ToolCall, ...]
     """Tool calls whose input is a complete JSON object."""
     broken_calls: Mapping[str, str]
-    """Call id → why its input cannot be used; in `content` such a call has an empty input."""
+    """Call id → why its input cannot be used. Such a call has an empty input in `content`."""
     stop_reason: str
     stop_details: Mapping[str, Any]
-    """For a refusal: ``category`` and ``explanation``; else empty."""
+    """``category`` and ``explanation`` of a refusal; else empty."""
     usage: Usage | None
-    """None when the endpoint reported none or only zeros: unknown. So is a prompt, or an answer, of 0 tokens."""
+    """None if the endpoint reported no usage, or only zeros: it is unknown. A prompt or an answer of 0 tokens is
+    too."""
     streamed: bool = True
-    """It came piece by piece; False: whole, at its end."""
+    """Whether it came piece by piece; False if it came whole."""
 
     @property
     def text(self) -> str:
@@ -63,16 +64,16 @@ class Answer:
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """A content block and the pieces of its text that have come so far. Mutable: pieces come one by one."""
+    """A content block and the pieces of its text so far. Mutable: pieces come one by one."""
 
     body: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
 
     def close(self) -> dict[str, Any]:
-        """Put the pieces together; a tool's input stays JSON text, to be parsed when the answer is whole.
+        """Join the pieces; a tool's input stays JSON text until the answer is complete.
 
         Raises:
-            StreamBrokenError: What the endpoint calls itself has an input that is no JSON: it cannot be sent back.
+            StreamBrokenError: The input of a tool that the endpoint itself ran is not JSON: it cannot be sent back.
         """
         for name, pieces in self.pieces.items():
             if name == "partial_json":
@@ -89,7 +90,7 @@ class AnswerBuilder:
 
     complete: bool = False
     streamed: bool = True
-    """Whether its events came one by one."""
+    """Whether the events came one by one."""
     _message: dict[str, Any] | None = None
     _usage: dict[str, Any] = field(default_factory=dict)
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -97,12 +98,13 @@ class AnswerBuilder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any of the answer has come."""
+        """Whether any part of the answer has come."""
         return self._message is not None
 
     @property
     def usage(self) -> Usage | None:
-        """What was reported; of the answer only at its end: before that no count of it is final. None for nothing."""
+        """The reported usage; None if nothing was reported. Output counts only at the end of an answer: earlier counts
+        are not final."""
         has_ended = self._message is not None and self._message.get("stop_reason")
         return parse_api_usage(self._usage if has_ended else {**self._usage, "output_tokens": 0})
 
@@ -162,7 +164,7 @@ class AnswerBuilder:
         self._message = dict(message)
         self._usage = dict(_find(message, "usage") or {})
         if self.streamed:
-            self._usage.pop("output_tokens", None)  # a stream begins with a count that says nothing of its end
+            self._usage.pop("output_tokens", None)  # the count at the start of a stream says nothing about its end
 
     def _end(self, event: Mapping[str, Any]) -> None:
         if self._message is None:
@@ -192,12 +194,12 @@ class AnswerBuilder:
         elif kind == "citations_delta":
             block.body["citations"] = [*(block.body.get("citations") or []), _get(delta, "citation", dict)]
         else:
-            # Guessing would send back a block that is not what the model wrote.
+            # A guess would send back a block that the model did not write.
             raise StreamBrokenError(f"unknown delta type {kind!r}")
 
 
 def _merge_usage(first: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a usage with the larger of each count: counts are totals so far, so what falls or is null says nothing."""
+    """Return the larger of each count: counts are totals so far, so a smaller or null count says nothing."""
     merged = dict(first)
     for name, value in later.items():
         before = merged.get(name)
@@ -210,7 +212,7 @@ def _merge_usage(first: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str
 
 def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
     value = source.get(name)
-    # In Python true is an int; as an index it would be 1.
+    # In Python True is an int, and would be index 1.
     if not isinstance(value, kind) or isinstance(value, bool):
         raise StreamBrokenError(
             f"{source.get('type', 'answer')}: {name} is {type(value).__name__}, not {kind.__name__}"
@@ -230,7 +232,7 @@ def _parse_own_input(text: str) -> Any:
 
 
 def _join(start: Any, pieces: list[str]) -> str:
-    """Join pieces; a character that was cut in two by its escape sequence becomes whole, half a one is replaced."""
+    """Join pieces. A character that was cut inside its escape sequence is restored; a lone surrogate is replaced."""
     text = "".join([start if isinstance(start, str) else "", *pieces])
     try:
         text.encode()
@@ -240,7 +242,7 @@ def _join(start: Any, pieces: list[str]) -> str:
 
 
 def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    """Parse tool inputs in place; an unusable one becomes ``{}`` in the block and a reason in the result."""
+    """Parse tool inputs in place. An unusable input becomes ``{}`` in the block and a reason in the result."""
     broken: dict[str, str] = {}
     for block in blocks:
         if block["type"] != "tool_use":
@@ -255,7 +257,7 @@ def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
 
 
 def _require_encodable(blocks: tuple[dict[str, Any], ...]) -> None:
-    """Refuse what could not be sent back: half a character anywhere but in a text, where it was replaced."""
+    """Refuse a lone surrogate outside of texts (where it was replaced): the block could not be sent back."""
     try:
         json.dumps(blocks, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -266,7 +268,7 @@ def _parse_input(value: Any) -> dict[str, Any]:
     """Return a tool's input.
 
     Raises:
-        ValueError: It is not a JSON object that can be sent back; the words are for the model.
+        ValueError: The input is not a JSON object that can be sent back; the message is for the model.
     """
     try:
         found = json.loads(value, parse_constant=_refuse_constant) if isinstance(value, str) else value
@@ -296,14 +298,14 @@ def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) ->
 
 
 def name_stop_reason(reason: str) -> str:
-    """Return what the Messages API calls a reason to stop; one that nobody knows stays as it is."""
+    """Return the Messages API's name of a reason to stop; an unknown reason is returned unchanged."""
     return _REASONS.get(reason, reason)
 
 
 def parse_api_usage(usage: Mapping[str, Any]) -> Usage | None:
-    """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero.
+    """Read the API's usage object; None if nothing was reported, so that unknown never looks like zero.
 
-    A prompt of 0 tokens was not reported either, and what was of the answer is kept.
+    A prompt of 0 tokens counts as not reported; the count of the answer is kept.
     """
 
     def count(source: Any, key: str) -> int:
@@ -327,10 +329,10 @@ def parse_api_usage(usage: Mapping[str, Any]) -> Usage | None:
 
 
 def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
-    """Return an answer whose content may be sent back; one that may be already comes back as it is.
+    """Return the answer as it may be sent back.
 
-    Empty text blocks are left out, then thinking that nothing follows. A call id that was used before, or has
-    characters that the API refuses, is replaced.
+    Empty text blocks are removed, then thinking that nothing follows. A call id that was used before, or has characters
+    that the API refuses, is replaced.
     """
     content: list[dict[str, Any]] = []
     broken: dict[str, str] = {}

@@ -57,7 +57,7 @@ _KEPT_PREFIX = "anthropic-ratelimit-"
 
 
 class NotedRequest:
-    """One request on the wire. Mutable: it collects the answer.
+    """One request on the wire, noted for the tape. Mutable: collects the answer.
 
     Args:
         meanwhile: Called once the request has gone out.
@@ -71,18 +71,18 @@ class NotedRequest:
         keep({"kind": "request", "body": request})
 
     def trace(self, event: str, _info: Mapping[str, Any]) -> None:
-        """Take a step of the connection. Source: the ``trace`` extension of httpcore."""
+        """Handle a step of the connection. Source: the ``trace`` extension of httpcore."""
         if event.endswith("send_request_body.complete"):
             self._meanwhile()
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take status and headers; credentials are not among those that are kept."""
+        """Note status and headers; credentials are never among the headers that are kept."""
         kept = {name.lower(): value for name, value in headers.items()}
         shown = {name: value for name, value in kept.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
         self._head = {"kind": "answer", "status": status, "headers": shown}
 
     def listen(self, chunks: Iterator[bytes]) -> Generator[bytes, None, None]:
-        """Pass a body on, and keep it when it ends, however it ends."""
+        """Yield the body, and keep it when it ends, however it ends."""
         cut = True
         try:
             for chunk in chunks:
@@ -93,14 +93,14 @@ class NotedRequest:
             self._keep({**self._head, "body": self._heard.decode("utf-8", "surrogateescape"), "cut": cut})
 
     def refuse(self, error: StatusError) -> None:
-        """Keep an answer that is an error."""
+        """Keep an error response."""
         self.begin(error.status_code, error.headers)
         body = error.body if isinstance(error.body, str) else json.dumps(error.body, ensure_ascii=False)
         self._keep({**self._head, "body": body, "cut": False})
 
 
 def describe_result(result: Answer | Fault) -> Note:
-    """Return the note of what was made of an answer."""
+    """Return the tape's note of an answer or fault."""
     if isinstance(result, Fault):
         return {"kind": "made", "fault": result.kind.value, "words": result.message}
     return {
@@ -112,9 +112,9 @@ def describe_result(result: Answer | Fault) -> Note:
 
 
 def read_limits(body: Any) -> ModelSettings:
-    """Read what Anthropic's, OpenAI's or Google's Models API says: window and output limit, as far as it gives them.
+    """Read window and output limit from Anthropic's, OpenAI's or Google's Models API, as far as it gives them.
 
-    Gateways have forms of their own, which say nothing here.
+    Gateways have formats of their own; they give no limits here.
     """
     if isinstance(body, dict) and isinstance(body.get("data"), dict):
         body = body["data"]
@@ -135,17 +135,17 @@ def settle_limits(
     complaint: str = "the endpoint gives no limits for",
     user_file: str,
 ) -> ModelInfo:
-    """Put a model's limits together.
+    """Combine the limits of a model from settings, endpoint and table.
 
     Args:
-        own: What the user's settings say of it.
-        found: What the endpoint says.
-        rehearsed: The endpoint is a rehearsal server.
-        complaint: What an error says of the endpoint, up to the model's name.
-        user_file: Where the user's own settings are, for the hint.
+        own: The user's settings for it.
+        found: The endpoint's limits.
+        rehearsed: Whether the endpoint is a rehearsal server.
+        complaint: The beginning of the error message, up to the model's name.
+        user_file: The user's settings file, for the hint.
 
     Raises:
-        RunnerError: Nobody gives them, or the window holds no session.
+        RunnerError: No source has limits, or the window is too small for a session.
     """
     table = find_limits(model)
     window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
@@ -178,22 +178,22 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 class BodyWriter:
-    """Writes the requests of conversations. Mutable: remembers the messages of the last one that was answered.
+    """Writes the requests of conversations. Mutable: remembers the messages of the last answered request.
 
-    A message that was in a request with an answer never changes (`relay.runners.messages.context_window`); one that was
-    refused may yet. So the same object is the same bytes where it was answered, and there only.
+    A message of an answered request never changes (`relay.runners.messages.context_window`); a message of a refused
+    request may. So the same object has the same bytes only if it was answered.
     """
 
     def __init__(self) -> None:
         self._answered: tuple[Sequence[Any], Sequence[bytes]] = ((), ())
         self._last: tuple[Sequence[Any], Sequence[bytes]] = self._answered
-        """Messages, and each as it is written."""
+        """The messages, and each as bytes."""
 
     def write(self, request: Mapping[str, Any]) -> bytes:
-        """Return a request as JSON, as an HTTP client writes it.
+        """Return a request as JSON.
 
         Raises:
-            ValueError: It cannot be written.
+            ValueError: The request cannot be encoded.
         """
         fields = (
             b"%s:%s" % (_dump(name), self._write_messages(value) if name == _CONVERSATION else _dump(value))
@@ -202,7 +202,7 @@ class BodyWriter:
         return b"{%s}" % b",".join(fields)
 
     def note_answered(self) -> None:
-        """Remember what was written last: it was answered."""
+        """Note that the last written request was answered."""
         self._answered = self._last
 
     def _write_messages(self, messages: Sequence[Any]) -> bytes:
@@ -221,28 +221,29 @@ _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
 _MODEL_BYTES = 1024 * 1024
-"""Of the description of a model, which has some hundreds."""
+"""Most of a model's description that is read; it has some hundreds of bytes."""
 NOT_FOUND = 404
 _UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
 _ERROR_STATUSES = range(400, 600)
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
-"""Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
+"""A proxy in between stopped waiting; the endpoint behind it may go on, and bill the request."""
 _SWITCH_S = 0.0005
-"""While the client loads, who has waited for another program goes on after so long; Python's own is ten times that."""
+"""Switch interval while the client loads: a thread that waited for another program then goes on soon. Python's own is
+ten times longer."""
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
 
 
 class MessagesApi:
-    """A connection to one endpoint.
+    """A connection to one endpoint. Mutable.
 
     Args:
-        environ: Where the key and the base URL come from; nothing else of it is read.
+        environ: The source of the key and the base URL; nothing else of it is read.
         interrupts: Lets a blocking read end at once.
         idle_timeout_s: Longest time without an event in a stream.
         transport: How requests travel; None for the network.
         clock: Steady seconds for the watchdogs.
-        family: What kind of endpoint it is; only Anthropic's is sent requests.
+        family: The kind of endpoint; only Anthropic's is sent requests.
     """
 
     def __init__(
@@ -268,14 +269,13 @@ class MessagesApi:
         self._body = BodyWriter()
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
-        """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
+        """Ask the endpoint once for window and limits; fall back to the dated table.
 
-        Limits that the user has set count more than both, and need neither.
-
-        What may pass by itself (overload, a usage limit) is a fault.
+        Limits that the user has set take precedence over both, and need neither. An overload or a usage limit, which
+        may pass by itself, is returned as a fault.
 
         Raises:
-            RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
+            RunnerError: No key, key refused, unknown model, or the endpoint does not answer like a Messages API.
         """
         try:
             found = self._find_model(model, own)
@@ -301,7 +301,7 @@ class MessagesApi:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
         except StatusError as error:
             if error.status_code in _NO_MODELS_API:
-                # A gateway without it, or one that knows the model under another name there: the first request tells.
+                # A gateway without a Models API, or with another name for the model there: the first request will show.
                 said = _get_error(error)
                 known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
                 what = "gives no limits for" if known else "does not know the model"
@@ -332,8 +332,8 @@ class MessagesApi:
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
-            keep: Takes notes of what is sent and what comes.
-            meanwhile: Called on this thread once the request has gone out: what can be done while the model thinks.
+            keep: Takes notes of the request and the answer.
+            meanwhile: Called on this thread once the request has gone out, while the model thinks.
         """
         body = {**request, "stream": True}
         found = self._send(body, NotedRequest(keep, body, meanwhile), on_block)
@@ -343,13 +343,13 @@ class MessagesApi:
         return found
 
     def _clean(self, fault: Fault) -> Fault:
-        """Leave out of an endpoint's words what it was told in confidence."""
+        """Remove secrets from the endpoint's words."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
     def _send(
         self, request: Mapping[str, Any], wire: NotedRequest, on_block: OnBlock, client: "httpx2.Client | None" = None
     ) -> Answer | Fault:
-        """Send a request; with a client of its own it is in a thread, where no signal can end it."""
+        """Send a request. With `client` it runs in a thread, where no signal can end it."""
         import httpx2
 
         builder = AnswerBuilder()
@@ -372,7 +372,7 @@ class MessagesApi:
             )
 
     def prepare(self) -> None:
-        """Load the HTTP client and read the certificates; the first request tells what fails here."""
+        """Load the HTTP client and read the certificates. The first request reports what fails here."""
         import httpx2
 
         with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
@@ -386,7 +386,7 @@ class MessagesApi:
 
     @property
     def _opening_s(self) -> float:
-        """Longest time until headers, or a whole error, are here: connecting, sending and silence, each in full."""
+        """Longest time until headers, or a whole error, arrive: connecting, sending and silence, each in full."""
         return 3 * self._idle_timeout_s
 
     def _receive(
@@ -418,16 +418,15 @@ class MessagesApi:
 
     @property
     def _address(self) -> str:
-        """The endpoint, for messages."""
         return str(self._client.base_url) if self._client else self._environ.get(self._family.base, "")
 
     def _name_cause(self, error: Exception) -> str:
-        """Name what went wrong on the way, and who else is on it."""
+        """Name what went wrong on the way, and the proxy on it."""
         proxy = find_proxy(self._address)
         return f"{name_cause(error)}{f' (through the proxy of {proxy})' if proxy else ''}"
 
     def _get_client(self) -> "httpx2.Client":
-        # The thread that prepares the client and the first request may both get here.
+        # The preparing thread and the first request may both get here.
         with self._opening:
             if self._client is None:
                 self._client = open_client(self._environ, self._idle_timeout_s, self._transport, self._family)
@@ -435,16 +434,16 @@ class MessagesApi:
 
 
 def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
-    """Return what ended a request that was sent: whoever got it may have worked for it."""
+    """Return the fault of a request that was sent: the endpoint may have worked on it."""
     return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
 
 
 def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool) -> Fault:
-    """Say what an error with the status of a success means.
+    """Return the fault of an error that came with a status of success.
 
     Args:
         usage: What the answer had reported until then.
-        has_begun: Some of an answer came before it: the request was worked on, and was well-formed.
+        has_begun: Whether part of an answer came before it: then the request was well-formed and worked on.
     """
     found = data.get("error")
     error: Mapping[str, Any] = found if isinstance(found, dict) else {"message": found}
@@ -463,7 +462,7 @@ def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool
 
 
 def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
-    """Say what an error that an endpoint answers with means."""
+    """Return the fault of an error response."""
     kind = classify_error(
         status=error.status_code,
         error_type=_find_text(_get_error(error), "type"),
@@ -471,7 +470,7 @@ def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
         text=_find_words(error),
     )
     if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
-        kind = FaultKind.REQUEST  # the endpoint knows that it is not transient
+        kind = FaultKind.REQUEST  # the endpoint knows that the error is not transient
     late = error.status_code in _GATEWAY_TIMEOUTS
     return Fault(
         kind=kind,
@@ -483,7 +482,7 @@ def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
 
 
 def _judge_model_error(error: StatusError, family: Family) -> Fault:
-    """Say what an error of the Models API means.
+    """Return the fault of an error of the Models API.
 
     Raises:
         RunnerError: The user has to change something.
@@ -495,7 +494,7 @@ def _judge_model_error(error: StatusError, family: Family) -> Fault:
 
 
 def _get_error(error: StatusError) -> Mapping[str, Any]:
-    """Return the ``error`` object of an error's body; empty when it has none."""
+    """Return the ``error`` object of an error's body; empty if it has none."""
     body = error.body[0] if isinstance(error.body, list) and error.body else error.body
     inner = body.get("error") if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
@@ -507,13 +506,13 @@ def _find_text(source: Mapping[str, Any], name: str) -> str | None:
 
 
 def _find_code(error: Mapping[str, Any]) -> str | None:
-    """Return the code of an error: ``details.error_code``, or ``code`` as other providers have it."""
+    """Return an error's code: ``details.error_code``, or ``code`` as other providers have it."""
     details = error.get("details")
     return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
 
 
 def _find_words(error: StatusError) -> str:
-    """Return what the body says; empty when there is no body."""
+    """Return the message of the body; empty without a body."""
     inner = _get_error(error)
     if inner:
         return str(inner.get("message") or "")
@@ -539,7 +538,7 @@ def _describe(error: StatusError, family: Family) -> str:
 
 
 def name_cause(error: Exception) -> str:
-    """Name an error by its cause when it has one."""
+    """Name an error by its cause, if it has one."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
 
@@ -563,9 +562,9 @@ def _prepare(api: MessagesApi, interval: float) -> None:
 def open_api(
     *, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float, family: Family = ANTHROPIC
 ) -> Iterator[MessagesApi]:
-    """Open an endpoint and close its connections at the end.
+    """Open an endpoint; close its connections at the end.
 
-    The client is prepared in a thread meanwhile: open the endpoint before waiting for other programs.
+    A thread prepares the client meanwhile: open the endpoint before waiting for other programs.
     """
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, family=family)
     interval = sys.getswitchinterval()

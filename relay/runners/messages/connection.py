@@ -267,8 +267,7 @@ def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float |
     """Return how many seconds the endpoint asks relay to wait; None if it does not ask.
 
     That is ``retry-after``, else the latest reset among the exhausted limits. If no limit is called exhausted, it is
-    the
-    first reset among the limits without a state.
+    the first reset among the limits without a state.
 
     Args:
         details: ``error.details`` of the body. Google's is a list in which one entry names a ``retryDelay``.
@@ -509,8 +508,7 @@ class Api(Protocol):
         """Send one request, and keep what goes over the wire.
 
         Contract: never raises for what an endpoint or a signal does. `meanwhile` is called on the caller's thread, at
-        most
-        once, while relay waits for the answer.
+        most once, while relay waits for the answer.
         """
 
 

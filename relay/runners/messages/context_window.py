@@ -213,8 +213,7 @@ class History:
         """Return the messages for a request.
 
         The endpoint marks the last block by itself. If more blocks than its look-back were added since the last
-        request, relay
-        sets one more marker within reach of what was cached then.
+        request, relay sets one more marker within reach of what was cached then.
 
         Args:
             ttl: The ``ttl`` field of this session's cache markers; empty for the default.

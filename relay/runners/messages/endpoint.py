@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Of the body of an error: its words are in the first few hundred."""
+"""Most of an error's body that is read: its message is in the first few hundred bytes."""
 _LEAST_SECRET_CHARS = 4
-"""Of the address; anything shorter is in every second word."""
+"""Shortest part of the address that is hidden; shorter strings occur in ordinary words."""
 VERSION = "2026-10-21"
 CONNECT_TIMEOUT_S = 10.0
 _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _KEEP_ALIVE_S = 60
 _KEEP_ALIVE_PROBES = 5
 _SEGMENT_CHARS = "!$&'()*+,;=:@"
-"""What RFC 3986 lets stand in a segment of a path, besides letters, digits and ``-._~``."""
+"""Characters that RFC 3986 allows in a path segment, besides letters, digits and ``-._~``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Whose form the address, the key and the paths of an endpoint have."""
+    """A kind of endpoint: the form of its address, key and paths."""
 
     name: str
     keys: tuple[str, ...]
-    """Variables that may hold the key, the stronger first."""
+    """Variables that may hold the key, the preferred first."""
     base: str
     """The variable that holds the address."""
     address: str
-    """Where there is none."""
+    """Default address."""
     root: str = ""
-    """What a path begins with and the address ends with; empty where the path has all of it."""
+    """Prefix of paths that the address ends with; empty if paths have all of it."""
     dropped: str = ""
-    """What an address may end with that its paths begin with."""
+    """Ending that an address may have although its paths begin with it."""
     key_header: tuple[str, str] = ("authorization", "Bearer ")
-    """Its name, and what stands before the key."""
+    """Name of the header, and what stands before the key."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Of every request."""
+    """Headers of every request."""
     models: str = "/v1/models/"
-    """The path of the description of models."""
+    """Path of the descriptions of models."""
 
 
 ANTHROPIC = Family(
@@ -80,10 +80,10 @@ FAMILIES = (ANTHROPIC, OPENAI, GEMINI)
 
 
 class StatusError(Exception):
-    """An answer that is an error.
+    """An error response.
 
     Args:
-        body: As much of it as was read.
+        body: The part of it that was read.
     """
 
     def __init__(self, response: "httpx2.Response", body: bytes) -> None:
@@ -98,10 +98,10 @@ class StatusError(Exception):
 
 
 def require_success(response: "httpx2.Response") -> "httpx2.Response":
-    """Return the response, or raise what it says went wrong; what it says behind `MAX_ERROR_BYTES` is not read.
+    """Return the response, or raise its error; at most `MAX_ERROR_BYTES` of the error are read.
 
     Raises:
-        StatusError: It is an error, or sends us elsewhere: an endpoint does not, and a prompt goes nowhere else.
+        StatusError: An error or a redirect: endpoints do not redirect, and a prompt is sent nowhere else.
     """
     if response.is_success:
         return response
@@ -109,7 +109,7 @@ def require_success(response: "httpx2.Response") -> "httpx2.Response":
 
 
 def read_beginning(response: "httpx2.Response", most_bytes: int = MAX_ERROR_BYTES) -> bytes:
-    """Return a body as far as it is looked at; by default that of an error."""
+    """Return the first `most_bytes` of a body."""
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk
@@ -119,10 +119,7 @@ def read_beginning(response: "httpx2.Response", most_bytes: int = MAX_ERROR_BYTE
 
 
 def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what of the way to the endpoint must not be shown, whoever says it back: keys, and parts of the address.
-
-    Longest first.
-    """
+    """Return the secrets of the way to the endpoint, longest first: keys, and parts of the address."""
     lines = environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
     keys = {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
     keys |= {environ.get(name, "") for family in FAMILIES for name in family.keys}
@@ -138,14 +135,14 @@ def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def get_key_name(environ: Mapping[str, str], families: Sequence[Family] = (ANTHROPIC,)) -> str:
-    """Return the variable that holds the key, before anything starts; costs nothing and imports nothing.
+    """Return the variable that holds the key, before anything starts; cheap, and imports nothing.
 
     Args:
-        environ: Where it is looked for.
-        families: Whose keys would do.
+        environ: The environment.
+        families: The kinds of endpoints whose keys are accepted.
 
     Raises:
-        RunnerError: None of their variables is set, or it cannot be a key.
+        RunnerError: None of their variables is set, or its value cannot be a key.
     """
     names = [name for family in families for name in family.keys]
     name = next((name for name in names if environ.get(name)), None)
@@ -155,7 +152,7 @@ def get_key_name(environ: Mapping[str, str], families: Sequence[Family] = (ANTHR
             f"no API key: {unset}",
             hint=f"export {names[0]}=…; to see relay work without one, run `relay demo`",
         )
-    # An HTTP client would refuse it too, and print the key while doing so.
+    # An HTTP client would refuse such a key too, and print it.
     if not environ[name].isascii() or not environ[name].isprintable() or " " in environ[name]:
         raise RunnerError(
             f"{name} holds characters that no key has: a blank, a line break, a quotation mark from another alphabet",
@@ -173,15 +170,15 @@ def open_client(
     """Open a pool of connections to the endpoint; nothing is sent.
 
     Args:
-        environ: Where the key, the base URL and the custom headers come from. Proxies and certificates come from the
+        environ: The source of the key, the base URL and the custom headers. Proxies and certificates come from the
             process's own environment.
         idle_timeout_s: Longest silence.
         transport: How requests travel; None for the network.
-        family: What kind of endpoint it is.
+        family: The kind of endpoint.
 
     Raises:
-        RunnerError: No key, or one that cannot be one; no certificates.
-        httpx2.InvalidURL: The base URL is none.
+        RunnerError: No usable key, or no certificates.
+        httpx2.InvalidURL: The base URL is malformed.
     """
     import ssl
     from urllib.request import getproxies
@@ -190,20 +187,20 @@ def open_client(
 
     key_name = get_key_name(environ, (family,))
     address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
-    # What is on this machine is asked without a proxy, which may be on another.
+    # This machine is reached without a proxy, which may be elsewhere.
     proxies = {} if _is_loopback(address) else getproxies()
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
     with _explaining_certificates(), _explaining_socks():
-        # Reading all certificates takes 20 ms. Without TLS nobody shows one; if one did, none would be believed.
+        # Reading all certificates takes 20 ms. Without TLS no certificate is shown; it would not be trusted.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
         return httpx2.Client(
             base_url=address,
             headers=_build_headers(environ, environ[key_name], family),
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
-            # A client that is given a transport does not look for proxies.
+            # A client with a transport of its own does not look for proxies.
             transport=transport
             or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_keep_alive())),
         )
@@ -231,16 +228,16 @@ def find_proxy(address: str) -> str:
     kind = next((kind for kind in (scheme, "all") if kind in proxies), "")
     if not kind or _is_loopback(address) or proxy_bypass(host):
         return ""
-    # Without its scheme, and the password in front of the @.
+    # without the scheme, and without the password in front of the @
     return f"{kind.upper()}_PROXY={proxies[kind].rpartition('//')[2].rpartition('@')[2]}"
 
 
 @contextmanager
 def _explaining_certificates() -> Iterator[None]:
-    """Say where the certificates should be: they are all that a client reads when it is made."""
+    """Explain a failure to read the certificates: they are all that a client reads when it is made."""
     try:
         yield
-    except OSError as error:  # an SSL error too
+    except OSError as error:  # also an SSL error
         names = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
         where = f" ({', '.join(names)})" if names else ""
         raise RunnerError(
@@ -251,7 +248,7 @@ def _explaining_certificates() -> Iterator[None]:
 
 @contextmanager
 def _explaining_socks() -> Iterator[None]:
-    """Say what a client lacks for a SOCKS proxy: it is not installed with relay."""
+    """Explain the missing package for a SOCKS proxy: it is not installed with relay."""
     try:
         yield
     except ImportError:
@@ -262,10 +259,10 @@ def _explaining_socks() -> Iterator[None]:
 
 
 def _require_proxy(kind: str, proxy: str) -> None:
-    """Refuse what cannot be a proxy; the HTTP client would blame the endpoint.
+    """Refuse a malformed proxy; the HTTP client would blame the endpoint.
 
     Raises:
-        RunnerError: It names no host, or no such kind of proxy.
+        RunnerError: It names no host, or an unknown kind of proxy.
     """
     if kind not in {"http", "https", "all"}:
         return
@@ -286,7 +283,7 @@ def quote_model(model: str, family: Family = ANTHROPIC) -> str:
 
 
 def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "httpx2.Headers":
-    """Return what every request says; a custom header, a ``Name: value`` on each line, replaces any other."""
+    """Return the headers of every request; a custom header, a ``Name: value`` on each line, replaces any other."""
     import httpx2
 
     headers = httpx2.Headers(
@@ -306,7 +303,7 @@ def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "htt
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:
-    """Return the options that let the kernel notice a peer that is gone, and keep a silent connection's way open."""
+    """Return socket options that let the kernel notice a dead peer, and keep a silent connection open in between."""
     named = (("TCP_KEEPIDLE", _KEEP_ALIVE_S), ("TCP_KEEPINTVL", _KEEP_ALIVE_S), ("TCP_KEEPCNT", _KEEP_ALIVE_PROBES))
     options = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in named if hasattr(socket, name)]
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]

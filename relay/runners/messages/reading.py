@@ -25,28 +25,28 @@ from relay.base.values import dataclass
 from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError
 
 LEAST_ANSWER_S = 900.0
-"""Every answer may take as long as this. The longest honest one, 32,000 tokens at 40 a second, takes 13 minutes."""
+"""Every answer may take this long. The longest honest one, 32,000 tokens at 40 a second, takes 13 minutes."""
 END_S = 0.5
-"""How long the end of a response is waited for behind its last event, when the answer is complete: only one that was
-read to its end leaves a connection for the next request."""
+"""How long to wait for the end of a response behind the last event of a complete answer: only a response that was read
+to its end leaves the connection for the next request."""
 PATIENCE = 10
-"""How many times the idle limit an answer may take that is only pings: 15 minutes by default, as `LEAST_ANSWER_S`."""
+"""So many times the idle limit an answer may consist of pings only: 15 minutes by default, as `LEAST_ANSWER_S`."""
 SLOWEST_TOKENS_PER_S = 20.0
-"""An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
+"""An answer with a large output limit may take longer, at this pace; a slower one counts as stalled."""
 
 _EVENTS_BYTES = 1024 * 1024
-"""What an answer may have besides its tokens: pings, the starts and ends of its blocks."""
+"""Bytes of an answer besides its tokens: pings, the starts and ends of its blocks."""
 _TOKEN_BYTES = 256
-"""The most that a token takes on the wire, on average: one that comes alone takes an event of 130 to 180 bytes."""
+"""Most bytes of a token on the wire, on average: a token that comes alone takes an event of 130 to 180 bytes."""
 
 
 def most_answer_bytes(output_tokens: int) -> int:
-    """Return how large the body of an answer can be for which so many tokens were asked."""
+    """Return the largest size of an answer's body with this many tokens."""
     return _EVENTS_BYTES + _TOKEN_BYTES * output_tokens
 
 
 class StalledError(StreamBrokenError):
-    """A stream was given up because of time, not because of what it said."""
+    """A stream was given up for its slowness, not for its content."""
 
 
 class OpeningTimeoutError(Exception):
@@ -54,7 +54,7 @@ class OpeningTimeoutError(Exception):
 
 
 class Watchdog:
-    """Watches one stream.
+    """Watches one stream. Mutable.
 
     Args:
         clock: Steady seconds.
@@ -75,8 +75,9 @@ class Watchdog:
         """Note an event.
 
         Args:
-            progress: It brought the answer forward. Any other, a ping, is a sign of life once the answer has begun:
-                thinking that is not shown is nothing but pings for minutes.
+            progress: Whether it brought the answer forward. Other events, pings, count as a sign of life once the
+                answer has
+            begun: thinking that is not shown is nothing but pings for minutes.
         """
         now = self._clock()
         self._begun = self._begun or progress
@@ -86,11 +87,11 @@ class Watchdog:
             self._progress = now
 
     def watch(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass bytes on as long as they are worth waiting for.
+        """Yield chunks as long as they are worth waiting for.
 
         Raises:
             StalledError: No event, or only pings, for too long, or no end in sight.
-            StreamBrokenError: It is more than the answer can be that was asked for.
+            StreamBrokenError: The body is longer than the requested answer can be.
         """
         self._alive = self._progress = self._clock()
         for chunk in chunks:
@@ -110,9 +111,9 @@ class Watchdog:
 
 @contextmanager
 def open_within(limit_s: float) -> Iterator[None]:
-    """Bound a block that waits inside the HTTP client, where nothing else can be looked at meanwhile.
+    """Limit the time of a block that waits inside the HTTP client.
 
-    An alarm signal ends it, so the bound holds on the main thread only; runs are there.
+    An alarm signal ends the block, so the limit holds on the main thread only; runs are there.
 
     Raises:
         OpeningTimeoutError: The block took longer; some clients wrap it in an error of their own.
@@ -133,7 +134,7 @@ def open_within(limit_s: float) -> Iterator[None]:
         try:
             yield
         finally:
-            # First of all: an alarm that rings while the timer is taken down would raise outside of the block.
+            # First, because an alarm during the clean-up would raise outside of the block.
             inside = False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -148,12 +149,12 @@ class ServerEvent:
     """One dispatched event."""
 
     name: str
-    """``message`` when the stream names none."""
+    """``message`` if the stream names none."""
     data: str
 
 
 def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield complete events; an unfinished last one is dropped, as the format says."""
+    """Yield complete events; an unfinished last event is dropped, as the format says."""
     name, data = b"", list[bytes]()
     for line in _split_lines(chunks):
         if not line:
@@ -173,10 +174,10 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
 
 
 def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their ends; what follows the last line end is not a line."""
+    """Yield lines without their ends; text behind the last line end is not a line."""
     pieces, after_cr = list[bytes](), False
     for raw in chunks:
-        # A LF right behind a CR belongs to it, even where the network cut between them.
+        # An LF right behind a CR belongs to it, even if the network cut between them.
         chunk = raw.removeprefix(b"\n") if after_cr else raw
         after_cr = raw.endswith(b"\r") if raw else after_cr
         first, *more = _LINE_END.split(chunk)
@@ -187,7 +188,7 @@ def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
-"""May stand in front of a body: white space, and a byte order mark."""
+"""Bytes that may precede a body: white space, and a byte order mark."""
 
 OnBlock = Callable[[Mapping[str, Any]], None]
 _Event: TypeAlias = Mapping[str, Any] | StreamBrokenError
@@ -195,24 +196,24 @@ _Event: TypeAlias = Mapping[str, Any] | StreamBrokenError
 
 
 class PageError(StreamBrokenError):
-    """A web page came instead of an answer: nobody has worked on the request."""
+    """A web page came instead of an answer: no model worked on the request."""
 
 
 def read_answer(
     chunks: Iterator[bytes], watchdog: Watchdog, builder: AnswerBuilder, on_block: OnBlock
 ) -> Mapping[str, Any] | None:
-    """Feed a body to the builder until the answer is complete or nothing more comes.
+    """Feed a body to the builder until the answer is complete or the body ends.
 
     Args:
-        chunks: The body; what follows the end of the answer is left in it.
-        builder: Takes the events, and is told of usage to the end.
+        chunks: The body; bytes behind the end of the answer stay in it.
+        builder: Takes the events; it gets the usage even behind the first fault.
         on_block: Called with each finished block as long as nothing is wrong.
 
     Returns:
-        The ``error`` event that ended it; None without one.
+        The ``error`` event that ended the answer, or None.
 
     Raises:
-        StreamBrokenError: It is no answer; what it has used is in the builder all the same.
+        StreamBrokenError: The body is no answer; the builder still has the reported usage.
     """
     broken: Exception | None = None
     try:
@@ -224,11 +225,11 @@ def read_answer(
                 broken = broken or block
             elif block and broken is None:
                 on_block(block)
-            # Not waited for the end of the stream: an endpoint may hold it open, and the answer is whole.
+            # relay does not wait for the end of the stream: an endpoint may hold it open, and the answer is whole.
             if builder.complete:
                 break
     except Exception as error:
-        # What broke first is what is wrong; what came of reading on is its consequence.
+        # Report the first fault: later ones are its consequences.
         _raise_first(broken, error)
         raise
     _raise_first(broken)
@@ -249,7 +250,7 @@ def _feed(builder: AnswerBuilder, data: _Event) -> _Event | None:
 
 
 def _iter_events(chunks: Iterator[bytes], watchdog: Watchdog, builder: AnswerBuilder) -> Iterator[_Event]:
-    """Yield the events; each is a sign of life. The builder is told when they come all at once."""
+    """Yield the events; each is a sign of life. Tell the builder if they come all at once."""
     first, chunks = _peek(chunks)
     if first == b"<":
         raise PageError("it is a web page")
@@ -269,7 +270,7 @@ def _parse_event(event: ServerEvent) -> _Event:
         return StreamBrokenError(str(error))
     if not isinstance(data, dict):
         return StreamBrokenError("event data is not an object")
-    # Gateways write what they mean by an error as their own dialect has it.
+    # Gateways write errors in their own dialect.
     is_error = event.name == "error" or ("type" not in data and data.get("error"))
     return {**data, "type": "error"} if is_error else data
 
@@ -278,7 +279,7 @@ def _iter_message(body: bytes) -> Iterator[dict[str, Any]]:
     """Yield a finished message, or an error, as events.
 
     Raises:
-        StreamBrokenError: It is neither.
+        StreamBrokenError: The body is neither.
     """
     try:
         message = json.loads(body)
@@ -298,7 +299,7 @@ def _iter_message(body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first byte that is not blank, empty without one, and all chunks."""
+    """Return the first byte that is not blank (empty without one), and all chunks."""
     seen = []
     for chunk in chunks:
         seen.append(chunk)
