@@ -19,8 +19,15 @@ from processes import git, make_repository
 
 from relay.gate.stage import Layout, build_stage
 from relay.git.repository import Repo, open_repo
-from relay.store.environment import read_environment
-from relay.store.extra_files import Intent, SessionChanges, SessionSpan, Surplus, find_surplus, read_committed
+from relay.store.environment import (
+    Intent,
+    SessionChanges,
+    SessionSpan,
+    Surplus,
+    find_surplus,
+    read_committed,
+    read_environment,
+)
 from relay.store.snapshot import write_snapshot_tree
 
 HERE = Path(__file__).resolve().parent

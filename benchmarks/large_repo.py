@@ -25,6 +25,7 @@ from pathlib import Path
 from processes import git
 
 from relay.git.message import Message
+from relay.git.notes import lock_worktree
 from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
@@ -35,7 +36,6 @@ from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import LegStart, OpenLeg, close_leg, open_leg
 from relay.store.plan_state import PlanSource, ask
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.worktrees import lock_worktree
 
 PHASES = 40
 FILES_IN_A_FOLDER = 100

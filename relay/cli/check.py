@@ -112,7 +112,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
-    from relay.gate.absence import check_files
+    from relay.gate.needs import check_files
     from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -177,11 +177,11 @@ def save_boxes(place: Place) -> int:
 
     from relay.base.errors import within
     from relay.base.tree import replace_file
+    from relay.git.notes import lock_worktree
     from relay.git.trees import FILE
     from relay.plan.check import add_boxes
     from relay.plan.text import Lines, encode_text
     from relay.setup.place import read_plan_text
-    from relay.store.worktrees import lock_worktree
 
     with within(place.plan_name), lock_worktree(place.found) if place.found else nullcontext():
         text = read_plan_text(place)
@@ -326,7 +326,7 @@ def _propose(checked: Checked) -> None:
     """Propose the repository's own test command if an open phase has no gate."""
     if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
         return
-    from relay.gate.proposal import find_test_command
+    from relay.gate.needs import find_test_command
 
     if found := find_test_command(checked.place.root):
         say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")

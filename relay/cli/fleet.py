@@ -196,7 +196,7 @@ def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[
     from relay.fleet.overview import fetch_plan, open_registry
     from relay.session.usage import Spent
     from relay.store.refs import get_branch
-    from relay.store.spend_records import Whose
+    from relay.store.spend import Whose
 
     branch = get_branch(remote.repo)
     registry = open_registry(remote, branch, plan_path)
@@ -321,7 +321,7 @@ def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_
     from relay.sandbox.memory import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.preconditions import check_repository, require
-    from relay.store.spend import read_plan_cost
+    from relay.store.plan_state import read_plan_cost
 
     request, place = make_request(SessionKind.RUN, options)
     require(check_repository(request.repo))

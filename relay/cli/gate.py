@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.session.events import GateFinished
     from relay.setup.context import RunRequest
     from relay.setup.place import Place
-    from relay.store.last_run import LastGate
+    from relay.store.worktree_notes import LastGate
 
 
 @click.command("gate", short_help="Run a phase's verify commands now; this needs no key.")
@@ -49,7 +49,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     """
     from relay.base.words import count, render_moment
     from relay.cli.views.last_run import say_lines, tell_gate
-    from relay.store.last_run import read_last_gate
+    from relay.store.worktree_notes import read_last_gate
 
     gate = read_last_gate(request.repo)
     if gate is None:
@@ -70,10 +70,10 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate and, with `hooks`, the commit hooks."""
     from relay.cli.views.shapes import make_view
+    from relay.git.notes import lock_worktree
     from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.memory import prepare_process
     from relay.setup.workspace import open_own_workspace
-    from relay.store.worktrees import lock_worktree
 
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
     prepare_process()
@@ -126,7 +126,7 @@ def choose_commands(
     Raises:
         PlanError: There is no such phase, or no command to run.
     """
-    from relay.gate.proposal import find_test_command
+    from relay.gate.needs import find_test_command
     from relay.run.commit.readiness import get_commands, require_gates
     from relay.run.selection import get_phase
     from relay.setup.place import load_plan
@@ -154,7 +154,7 @@ def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> Non
     from relay.cli.views.last_run import say_lines, tell_gate
     from relay.setup.observers import make_last_gate
     from relay.setup.workspace import find_all_secrets
-    from relay.store.last_run import save_last_gate
+    from relay.store.worktree_notes import save_last_gate
 
     gate: LastGate = make_last_gate(event, at=time.time())
     save_last_gate(request.repo, gate, find_all_secrets(request))

@@ -216,7 +216,7 @@ def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
 
 def _propose_gate(root: Path) -> str:
     """Try the repository's own test command in the sandbox; return it if it passes, else an empty text."""
-    from relay.gate.proposal import find_test_command
+    from relay.gate.needs import find_test_command
 
     found = find_test_command(root)
     if found is None:

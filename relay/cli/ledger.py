@@ -296,10 +296,10 @@ def _read(repo: "Repo", plan_path: str) -> Open:
 def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
     """Append an entry to the ledger's file, under the lock that sessions hold while they commit it."""
     from relay.base.tree import replace_file
+    from relay.git.notes import lock_worktree
     from relay.git.trees import FILE
     from relay.ledger import append_entry
     from relay.plan.text import encode_text
-    from relay.store.worktrees import lock_worktree
 
     found = _open(plan)
     with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):

@@ -32,10 +32,10 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     branch instead and opens the undone boxes again. Either way it keeps the branch's tip under refs/relay/rewound/.
     """
     from relay.git.lock_journal import clear_stale_locks, hold_collections
+    from relay.git.notes import lock_worktree
     from relay.run.rewind import get_rewind, require_revert
     from relay.sandbox.private_folder import find_folder, remove_left_overs
     from relay.store.completion import finish_pending
-    from relay.store.worktrees import lock_worktree
 
     place = note_plan(plan)
     with lock_worktree(place.repo), hold_collections(place.repo):
@@ -129,8 +129,8 @@ def gc_command(*, dry_run: bool, days: int) -> None:
     open phases and of work that no branch has committed, and all other refs under refs/relay/, which record spending
     and rewound work. git frees the space at its next `git gc`.
     """
+    from relay.git.notes import lock_worktree
     from relay.store.checkpoints import drop_snapshots, sort_snapshots
-    from relay.store.worktrees import lock_worktree
 
     place = note_place()
     before = time.time() - days * _DAY_S

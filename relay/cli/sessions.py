@@ -93,7 +93,7 @@ def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = (
 def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
     """Save the user's approval of a repository's setup commands; without one, ask at a terminal."""
     from relay.setup.preconditions import find_unapproved, save_approval
-    from relay.store.worktrees import find_home
+    from relay.store.worktree_notes import find_home
 
     root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)

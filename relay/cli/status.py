@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from relay.cli.views.last_run import AtWork
     from relay.fleet.claims import PhaseClaim
     from relay.git.repository import Repo
-    from relay.store.last_run import LastRun
+    from relay.store.worktree_notes import LastRun
 
 _TITLE_CHARS = 56
 _LEAST_TITLE_CHARS = 10
@@ -138,14 +138,14 @@ def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, 
 def _is_answered(repo: "Repo", standing: Standing, last: "LastRun | None") -> bool:
     if last is None or not last.next_command.startswith("relay say "):
         return False
-    from relay.store.inbox import read_words
+    from relay.store.worktree_notes import read_words
 
     return bool(read_words(repo, _find_next(standing) or ""))
 
 
 def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
     """Return how the last run of this plan on this branch ended; None if no work is left, or a run is at work."""
-    from relay.store.last_run import read_last_run
+    from relay.store.worktree_notes import read_last_run
 
     last = None if standing.plan.done else read_last_run(repo)
     if last is None or (last.plan_path, last.branch) != (standing.plan_name, standing.branch):

@@ -22,13 +22,12 @@ from relay.cli.options import events_option, offer_phases, plan_option
 from relay.cli.screen import clean_line, say, say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
-from relay.git.notes import is_locked
+from relay.git.notes import find_holder, is_locked
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan
-from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
 from relay.store.refs import has_jobs
-from relay.store.worktrees import find_holder
+from relay.store.worktree_notes import MAX_CHARS, ask_for_pause, end_pause, leave_words
 
 if TYPE_CHECKING:
     from relay.fleet.landing import Job

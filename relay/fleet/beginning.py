@@ -7,6 +7,7 @@ from relay.base.errors import RepoError, within
 from relay.base.hints import RUN
 from relay.base.values import dataclass
 from relay.git.names import render_path
+from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.plan.check import require_covered
 from relay.plan.model import Phase, Plan
@@ -15,7 +16,6 @@ from relay.run.selection import Selection, choose_phase
 from relay.setup.context import RunRequest
 from relay.store.plan_state import Situation
 from relay.store.refs import has_jobs
-from relay.store.worktrees import lock_worktree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

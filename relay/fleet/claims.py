@@ -27,8 +27,8 @@ from relay.git.notes import read_note, write_note
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.store import trailers
-from relay.store.inbox import read_clock
 from relay.store.refs import SEEN_CLAIMS
+from relay.store.worktree_notes import read_clock
 
 _WORKER = "Relay-Worker"
 _WORKER_NOTE = "worker"

@@ -27,11 +27,9 @@ from relay.git.trees import find_odd_path, find_tree
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import read_relay_commits
-from relay.store.legs import read_leg
+from relay.store.legs import find_spent, note_spent, read_leg
 from relay.store.refs import next_ref
-from relay.store.session_spend import find_spent, note_spent
-from relay.store.spend import add_branch, read_given_up
-from relay.store.spend_records import Whose, keep_spent
+from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
 _LEAST_USD = 0.000001
 

@@ -13,11 +13,11 @@ from relay.fleet import exchange
 from relay.fleet.claims import ClaimRegistry, PhaseClaim
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
+from relay.git.notes import lock_worktree
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
-from relay.store.inbox import drop_claim_end, read_clock, write_claim_end
-from relay.store.worktrees import lock_worktree
+from relay.store.worktree_notes import drop_claim_end, read_clock, write_claim_end
 
 _HEARING_S = 0.5
 _RETRY_S = 5.0

@@ -12,10 +12,9 @@ from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.identity import get_identity
-from relay.git.merging import Merge, find_base, is_ancestor, merge_commits
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import list_paths, render_ref_part
-from relay.git.objects import read_patch
+from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, FILE
 from relay.ledger import merge_entries, parse_ledger
@@ -35,8 +34,8 @@ from relay.store.legs import LegStart, OpenLeg, open_leg, read_leg, render_end, 
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.spend_records import give_up_leg
-from relay.store.worktrees import is_checked, note_checked
+from relay.store.spend import give_up_leg
+from relay.store.worktree_notes import is_checked, note_checked
 
 
 class LandingCase(StrEnum):

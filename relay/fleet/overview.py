@@ -9,7 +9,7 @@ from relay.fleet.claims import ClaimRegistry, Claims, ClaimState, PhaseClaim, de
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_there
 from relay.git import refs
-from relay.git.merging import is_ancestor
+from relay.git.objects import is_ancestor
 from relay.git.remote import RefUpdate, Remote
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready

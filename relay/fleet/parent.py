@@ -49,8 +49,8 @@ from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import make_meter
-from relay.store.inbox import drop_words, end_pause, leave_words, read_words
-from relay.store.spend import read_plan_cost
+from relay.store.plan_state import read_plan_cost
+from relay.store.worktree_notes import drop_words, end_pause, leave_words, read_words
 
 
 class Tell(Protocol):

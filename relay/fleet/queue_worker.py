@@ -20,7 +20,7 @@ from relay.git.remote import Remote, make_store
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree
 from relay.session.events import Noticed, Observe
-from relay.store.worktrees import STORE
+from relay.store.worktree_notes import STORE
 
 _LOOK_S = 0.5
 _WORK = "work"

@@ -45,9 +45,9 @@ from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
-from relay.git.merging import is_ancestor
 from relay.git.names import list_paths
-from relay.git.notes import is_locked
+from relay.git.notes import is_locked, lock_worktree
+from relay.git.objects import is_ancestor
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
@@ -60,10 +60,9 @@ from relay.store import branches
 from relay.store.completion import finish_pending
 from relay.store.history import read_relay_commits
 from relay.store.legs import read_leg
+from relay.store.plan_state import read_plan_cost
 from relay.store.refs import get_branch
-from relay.store.spend import add_branch, read_plan_cost
-from relay.store.spend_records import Whose
-from relay.store.worktrees import lock_worktree
+from relay.store.spend import Whose, add_branch
 
 _MOST_IDLE = 3
 """How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""

@@ -19,19 +19,19 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs, worktrees
-from relay.git.merging import is_ancestor
 from relay.git.names import name_jobs, render_ref_part
-from relay.git.notes import is_locked
+from relay.git.notes import is_locked, lock_worktree
+from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR
 from relay.setup.open import hold_worktree
 from relay.store.branches import move_branch
-from relay.store.extra_files import find_changed, watch_sessions
+from relay.store.environment import find_changed, watch_sessions
 from relay.store.legs import displace_leg, read_leg
 from relay.store.refs import get_branch
-from relay.store.worktrees import find_home, get_jobs_place, lock_worktree, note_checked, note_home
+from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home
 
 _KEPT = ("outputs", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""

@@ -4,265 +4,181 @@ Exit codes do not tell whether anything ran: most of these runners exit 0 when t
 test is skipped.
 """
 
-import operator
 import re
 from functools import cache
-
-from relay.base.values import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sign:
-    runner: str
-    none: str
-    """How a line begins (and ends) that says nothing ran."""
-    some: str
-    """How a line begins that says something ran."""
-    source: str
-
 
 # Matched at the beginnings of lines. `[ \t]` and never `\s`, which takes line ends too: a flood of empty lines was then
 # read to its end from each of them. No two `.*` in one pattern: a hostile line is tried at each pair of its places.
 _SIGNS = (
-    _Sign(
-        runner="pytest",
-        none=r"(?:=+ )?(?:no tests ran|\d+ deselected|\d+ skipped(?:, \d+ (?:deselected|warnings?))*) in .*$"
-        r"|collected 0 items.*$|(?:=+ )?(?:no tests|\d+(?:/\d+)? tests?) collected\b.*$",
-        some=r"(?:=+ )?(?:\d+ \w+, )*[1-9]\d* (?:passed|failed|errors?|xfailed|xpassed)\b.* in [\d.]+s",
-        source="pytest 9.2, run in tests/gate",
+    # pytest. Source: pytest 9.2, run in tests/gate
+    (
+        (
+            r"(?:=+ )?(?:no tests ran|\d+ deselected|\d+ skipped(?:, \d+ (?:deselected|warnings?))*) in .*$"
+            r"|collected 0 items.*$|(?:=+ )?(?:no tests|\d+(?:/\d+)? tests?) collected\b.*$"
+        ),
+        r"(?:=+ )?(?:\d+ \w+, )*[1-9]\d* (?:passed|failed|errors?|xfailed|xpassed)\b.* in [\d.]+s",
     ),
-    _Sign(
-        runner="unittest",
-        none=r"Ran 0 tests in .*$|Ran (?P<ut>\d+) tests? in .*\n\nOK \(skipped=(?P=ut)\)$|NO TESTS RAN.*$",
-        some=r"Ran [1-9]\d* tests? in ",
-        source="CPython 3.11 and 3.12, Lib/unittest/runner.py; 3.11 is run in tests/gate",
+    # unittest. Source: CPython 3.11 and 3.12, Lib/unittest/runner.py; 3.11 is run in tests/gate
+    (
+        r"Ran 0 tests in .*$|Ran (?P<ut>\d+) tests? in .*\n\nOK \(skipped=(?P=ut)\)$|NO TESTS RAN.*$",
+        r"Ran [1-9]\d* tests? in ",
     ),
-    _Sign(
-        runner="jest",
-        none=r"No tests found(?:, exiting with code \d)?$|Tests:[ \t]+(?:\d+ (?:skipped|todo), )+\d+ total$",
-        some=r"Tests:[ \t].*\b[1-9]\d* (?:passed|failed)",
-        source="jestjs/jest#8187, #5092; packages/jest-reporters getSummary",
+    # jest. Source: jestjs/jest#8187, #5092; packages/jest-reporters getSummary
+    (
+        r"No tests found(?:, exiting with code \d)?$|Tests:[ \t]+(?:\d+ (?:skipped|todo), )+\d+ total$",
+        r"Tests:[ \t].*\b[1-9]\d* (?:passed|failed)",
     ),
-    _Sign(
-        runner="vitest",
-        none=r"[ \t]*No test files found, exiting with code \d$|[ \t]*Tests[ \t]+no tests$"
-        r"|[ \t]*Tests[ \t]+\d+ (?:skipped|todo)(?: \| \d+ (?:skipped|todo))* \(\d+\)$",
-        some=r"[ \t]*Tests[ \t]+[^\n]*\b[1-9]\d* (?:passed|failed)",
-        source="nrwl/nx#27722, vitest-dev/vitest#1032; packages/vitest reporters/renderers",
+    # vitest. Source: nrwl/nx#27722, vitest-dev/vitest#1032; packages/vitest reporters/renderers
+    (
+        (
+            r"[ \t]*No test files found, exiting with code \d$|[ \t]*Tests[ \t]+no tests$"
+            r"|[ \t]*Tests[ \t]+\d+ (?:skipped|todo)(?: \| \d+ (?:skipped|todo))* \(\d+\)$"
+        ),
+        r"[ \t]*Tests[ \t]+[^\n]*\b[1-9]\d* (?:passed|failed)",
     ),
-    _Sign(
-        runner="go test",
-        none=r"\?[ \t]+\S+[ \t]+\[no test files\]$|ok[ \t]+\S+[ \t].*\[no tests to run\]$",
-        some=r"ok[ \t]+\S+[ \t]|[ \t]*--- (?:PASS|FAIL): ",
-        source="golang/go src/cmd/go/internal/test, golang/go#15211",
+    # go test. Source: golang/go src/cmd/go/internal/test, golang/go#15211
+    (
+        r"\?[ \t]+\S+[ \t]+\[no test files\]$|ok[ \t]+\S+[ \t].*\[no tests to run\]$",
+        r"ok[ \t]+\S+[ \t]|[ \t]*--- (?:PASS|FAIL): ",
     ),
-    _Sign(
-        runner="gotestsum",
-        none=r"DONE 0 tests\b.*$|DONE (?P<gs>\d+) tests?, (?P=gs) skipped\b.*$",
-        some=r"DONE [1-9]\d* tests?\b",
-        source="gotestyourself/gotestsum README",
+    # gotestsum. Source: gotestyourself/gotestsum README
+    (r"DONE 0 tests\b.*$|DONE (?P<gs>\d+) tests?, (?P=gs) skipped\b.*$", r"DONE [1-9]\d* tests?\b"),
+    # ginkgo. Source: onsi/ginkgo reporters/default_reporter.go
+    (r"Ran 0 of \d+ Specs? in .*$", r"Ran [1-9]\d* of \d+ Specs? in "),
+    # cargo test. Source: rust-lang/rust library/test
+    (r"running 0 tests$|test result: ok\. 0 passed;.*$", r"test result: \w+\. [1-9]\d* passed;|test result: FAILED"),
+    # cargo nextest. Source: nextest-rs/nextest reporter
+    (
+        r"[ \t]*Summary \[[^\]\n]*\][ \t]+0 tests run:.*$",
+        r"[ \t]*Summary \[[^\]\n]*\][ \t]+[1-9]\d*(?:/\d+)? tests? run:",
     ),
-    _Sign(
-        runner="ginkgo",
-        none=r"Ran 0 of \d+ Specs? in .*$",
-        some=r"Ran [1-9]\d* of \d+ Specs? in ",
-        source="onsi/ginkgo reporters/default_reporter.go",
+    # node --test. Source: abstxn/lunch-uncle#22 (Node 26.7); nodejs/node lib/internal/test_runner
+    (r"(?:#|ℹ) tests 0$|(?:#|ℹ) pass 0\n(?:#|ℹ) fail 0$", r"(?:#|ℹ) (?:pass|fail) [1-9]"),
+    # mocha. Source: mochajs/mocha#4716, redhat-developer/vscode-extension-tester#1053
+    (r"[ \t]*0 passing \(.*$", r"[ \t]*[1-9]\d* (?:passing|failing)\b"),
+    # bun test. Source: oven-sh/bun src/cli/test_command.zig
+    (r"No tests found!$|[ \t]*0 pass$", r"[ \t]*[1-9]\d* (?:pass|fail)$"),
+    # deno test. Source: denoland/deno cli/tools/test/reporters
+    (r"ok \| 0 passed\b.*$", r"ok \| [1-9]\d* passed\b|FAILED \| "),
+    # karma. Source: karma-runner/karma reporters/base.js
+    (r"[^\n]{0,80}?: Executed 0 of \d+[ ()\w]{0,40}SUCCESS", r"[^\n]{0,80}?: Executed [1-9]\d* of [1-9]"),
+    # jasmine. Source: jasmine/jasmine-npm reporters/console_reporter.js
+    (
+        (
+            r"0 specs, 0 failures.*$|Incomplete: No specs found.*$"
+            r"|(?P<ja>\d+) specs?, 0 failures, (?P=ja) pending specs?$"
+        ),
+        r"[1-9]\d* specs?, ",
     ),
-    _Sign(
-        runner="cargo test",
-        none=r"running 0 tests$|test result: ok\. 0 passed;.*$",
-        some=r"test result: \w+\. [1-9]\d* passed;|test result: FAILED",
-        source="rust-lang/rust library/test",
+    # rspec, hspec, shellspec, crystal. Source: rspec.info features/3-13 exit-status; rspec-core formatters/summary
+    (
+        r"0 examples, 0 failures.*$|No examples found\.$|(?P<rs>\d+) examples?, 0 failures, (?P=rs) pending$",
+        r"[1-9]\d* examples?, ",
     ),
-    _Sign(
-        runner="cargo nextest",
-        none=r"[ \t]*Summary \[[^\]\n]*\][ \t]+0 tests run:.*$",
-        some=r"[ \t]*Summary \[[^\]\n]*\][ \t]+[1-9]\d*(?:/\d+)? tests? run:",
-        source="nextest-rs/nextest reporter",
+    # minitest. Source: minitest/minitest lib/minitest.rb, summary reporter
+    (
+        (
+            r"0 (?:runs|tests), 0 assertions.*$"
+            r"|(?P<mt>\d+) (?:runs|tests), \d+ assertions, 0 failures, 0 errors, (?P=mt) skips$"
+        ),
+        r"[1-9]\d* (?:runs|tests), ",
     ),
-    _Sign(
-        runner="node --test",
-        none=r"(?:#|ℹ) tests 0$|(?:#|ℹ) pass 0\n(?:#|ℹ) fail 0$",
-        some=r"(?:#|ℹ) (?:pass|fail) [1-9]",
-        source="abstxn/lunch-uncle#22 (Node 26.7); nodejs/node lib/internal/test_runner",
+    # behave, cucumber. Source: behave/behave reporter/summary.py; cucumber/cucumber-js
+    (
+        r"0 scenarios passed, 0 failed\b.*$|0 scenarios$",
+        r"\d+ scenarios? passed, [1-9]\d* failed|[1-9]\d* scenarios? (?:passed|\()",
     ),
-    _Sign(
-        runner="mocha",
-        none=r"[ \t]*0 passing \(.*$",
-        some=r"[ \t]*[1-9]\d* (?:passing|failing)\b",
-        source="mochajs/mocha#4716, redhat-developer/vscode-extension-tester#1053",
+    # ctest. Source: Kitware/CMake Source/CTest; ctest(1) --no-tests
+    (r"No tests were found!!!$", r"[^\n]{0,60}?tests failed out of [1-9]"),
+    # googletest. Source: google/googletest src/gtest.cc PrettyUnitTestResultPrinter
+    (r"\[==========\] Running 0 tests\b.*$|\[  PASSED  \] 0 tests\.$", r"\[  PASSED  \] [1-9]|\[  FAILED  \] "),
+    # catch2, doctest. Source: catchorg/Catch2 catch_reporter_console; doctest/doctest
+    (
+        r"No tests ran$|\[doctest\] test cases:[ \t]+0 \|.*$",
+        r"All tests passed \([1-9]|test cases:[ \t]+[1-9]|\[doctest\] test cases:[ \t]+[1-9]",
     ),
-    _Sign(
-        runner="bun test",
-        none=r"No tests found!$|[ \t]*0 pass$",
-        some=r"[ \t]*[1-9]\d* (?:pass|fail)$",
-        source="oven-sh/bun src/cli/test_command.zig",
+    # phpunit. Source: sebastianbergmann/phpunit#6276
+    (
+        r"No tests executed!$|Tests: (?P<pu>\d+), Assertions: 0, Skipped: (?P=pu)\.$",
+        r"OK \([1-9]\d* tests?|Tests: [1-9]",
     ),
-    _Sign(
-        runner="deno test",
-        none=r"ok \| 0 passed\b.*$",
-        some=r"ok \| [1-9]\d* passed\b|FAILED \| ",
-        source="denoland/deno cli/tools/test/reporters",
+    # dotnet test. Source: microsoft/vstest#479, #2590; dotnet/sdk terminal logger
+    (
+        (
+            r"[^\n]{0,80}?No test (?:is available in|matches the given testcase filter).*$|Skipped![ \t]+- Failed:.*$"
+            r"|Test summary: total: (?P<dn>\d+), failed: 0, succeeded: 0, skipped: (?P=dn)\b.*$"
+        ),
+        r"[^\n]{0,80}?(?:(?:Passed|Failed):[ \t]+[1-9]|Total tests: [1-9]|total: [1-9])",
     ),
-    _Sign(
-        runner="karma",
-        none=r"[^\n]{0,80}?: Executed 0 of \d+[ ()\w]{0,40}SUCCESS",
-        some=r"[^\n]{0,80}?: Executed [1-9]\d* of [1-9]",
-        source="karma-runner/karma reporters/base.js",
+    # maven surefire. Source: apache/maven-surefire, console output of the test goal
+    (
+        (
+            r"(?:\[\w+\] )?(?:Tests run: 0, Failures: 0, .*|No tests to run\.|Tests are skipped\.)$"
+            r"|(?:\[\w+\] )?Tests run: (?P<mv>\d+), Failures: 0, Errors: 0, Skipped: (?P=mv)\b.*$"
+        ),
+        r"[^\n]{0,40}?Tests run: [1-9]",
     ),
-    _Sign(
-        runner="jasmine",
-        none=r"0 specs, 0 failures.*$|Incomplete: No specs found.*$"
-        r"|(?P<ja>\d+) specs?, 0 failures, (?P=ja) pending specs?$",
-        some=r"[1-9]\d* specs?, ",
-        source="jasmine/jasmine-npm reporters/console_reporter.js",
+    # gradle. Source: docs.gradle.org, task outcomes
+    (
+        (
+            r"> Task (?::[\w-]+)*:(?!compile|process|generate|kapt|ksp)\w*[tT]est(?!Classes|Fixtures)\w*"
+            r" (?:NO-SOURCE|SKIPPED)$"
+        ),
+        (
+            r"> Task (?::[\w-]+)*:(?!compile|process|generate|kapt|ksp)\w*[tT]est(?!Classes|Fixtures)\w*"
+            r"(?: UP-TO-DATE| FROM-CACHE| FAILED)?$"
+        ),
     ),
-    _Sign(
-        runner="rspec, hspec, shellspec, crystal",
-        none=r"0 examples, 0 failures.*$|No examples found\.$|(?P<rs>\d+) examples?, 0 failures, (?P=rs) pending$",
-        some=r"[1-9]\d* examples?, ",
-        source="rspec.info features/3-13 exit-status; rspec-core formatters/summary",
+    # sbt, scalatest. Source: scalatest.org; sbt/sbt TestResultLogger
+    (
+        r"(?:\[info\] )?(?:Total number of tests run: 0|No tests were executed\.?|No tests to run for .*)$",
+        r"(?:\[info\] )?Total number of tests run: [1-9]|(?:\[info\] )?Passed: Total [1-9]",
     ),
-    _Sign(
-        runner="minitest",
-        none=r"0 (?:runs|tests), 0 assertions.*$"
-        r"|(?P<mt>\d+) (?:runs|tests), \d+ assertions, 0 failures, 0 errors, (?P=mt) skips$",
-        some=r"[1-9]\d* (?:runs|tests), ",
-        source="minitest/minitest lib/minitest.rb, summary reporter",
+    # mix test. Source: elixir-lang/elixir#8040
+    (
+        (
+            r"There are no tests to run$|0 tests, 0 failures.*$"
+            r"|(?P<mx>\d+) tests?, 0 failures, (?P=mx) (?:excluded|skipped)$"
+        ),
+        r"[1-9]\d* (?:doctests?|tests?|propert(?:y|ies))\b.*, \d+ failures?",
     ),
-    _Sign(
-        runner="behave, cucumber",
-        none=r"0 scenarios passed, 0 failed\b.*$|0 scenarios$",
-        some=r"\d+ scenarios? passed, [1-9]\d* failed|[1-9]\d* scenarios? (?:passed|\()",
-        source="behave/behave reporter/summary.py; cucumber/cucumber-js",
+    # eunit. Source: erlang/otp lib/eunit/src/eunit_text.erl
+    (r"[ \t]*There were no tests to run\.$", r"[ \t]*All [1-9]\d* tests passed\.$"),
+    # lein test. Source: clojure/clojure src/clj/clojure/test.clj
+    (r"Ran \d+ tests containing 0 assertions\.$", r"Ran [1-9]\d* tests containing [1-9]"),
+    # tasty, zig test. Source: UnkindPartition/tasty ConsoleReporter; ziglang/zig lib/compiler/test_runner.zig
+    (
+        r"All 0 tests passed(?:\.| \(.*)$|0 passed; \d+ skipped; 0 failed\.$",
+        r"All [1-9]\d* tests passed|[1-9]\d* (?:of \d+ tests? failed|passed; )",
     ),
-    _Sign(
-        runner="ctest",
-        none=r"No tests were found!!!$",
-        some=r"[^\n]{0,60}?tests failed out of [1-9]",
-        source="Kitware/CMake Source/CTest; ctest(1) --no-tests",
+    # swift test. Source: swiftlang/swift-corelibs-xctest PrintObserver; swiftlang/swift-testing
+    (
+        (
+            r"[ \t]*Executed 0 tests,.*$|[^\n]{0,4}Test run with 0 tests\b.*$"
+            r"|[ \t]*Executed (?P<xc>\d+) tests?, with (?P=xc) tests? skipped and 0 failures\b.*$"
+        ),
+        r"[ \t]*Executed [1-9]\d* tests?, |[^\n]{0,4}Test run with [1-9]",
     ),
-    _Sign(
-        runner="googletest",
-        none=r"\[==========\] Running 0 tests\b.*$|\[  PASSED  \] 0 tests\.$",
-        some=r"\[  PASSED  \] [1-9]|\[  FAILED  \] ",
-        source="google/googletest src/gtest.cc PrettyUnitTestResultPrinter",
-    ),
-    _Sign(
-        runner="catch2, doctest",
-        none=r"No tests ran$|\[doctest\] test cases:[ \t]+0 \|.*$",
-        some=r"All tests passed \([1-9]|test cases:[ \t]+[1-9]|\[doctest\] test cases:[ \t]+[1-9]",
-        source="catchorg/Catch2 catch_reporter_console; doctest/doctest",
-    ),
-    _Sign(
-        runner="phpunit",
-        none=r"No tests executed!$|Tests: (?P<pu>\d+), Assertions: 0, Skipped: (?P=pu)\.$",
-        some=r"OK \([1-9]\d* tests?|Tests: [1-9]",
-        source="sebastianbergmann/phpunit#6276",
-    ),
-    _Sign(
-        runner="dotnet test",
-        none=r"[^\n]{0,80}?No test (?:is available in|matches the given testcase filter).*$|Skipped![ \t]+- Failed:.*$"
-        r"|Test summary: total: (?P<dn>\d+), failed: 0, succeeded: 0, skipped: (?P=dn)\b.*$",
-        some=r"[^\n]{0,80}?(?:(?:Passed|Failed):[ \t]+[1-9]|Total tests: [1-9]|total: [1-9])",
-        source="microsoft/vstest#479, #2590; dotnet/sdk terminal logger",
-    ),
-    _Sign(
-        runner="maven surefire",
-        none=r"(?:\[\w+\] )?(?:Tests run: 0, Failures: 0, .*|No tests to run\.|Tests are skipped\.)$"
-        r"|(?:\[\w+\] )?Tests run: (?P<mv>\d+), Failures: 0, Errors: 0, Skipped: (?P=mv)\b.*$",
-        some=r"[^\n]{0,40}?Tests run: [1-9]",
-        source="apache/maven-surefire, console output of the test goal",
-    ),
-    _Sign(
-        runner="gradle",
-        none=r"> Task (?::[\w-]+)*:(?!compile|process|generate|kapt|ksp)\w*[tT]est(?!Classes|Fixtures)\w*"
-        r" (?:NO-SOURCE|SKIPPED)$",
-        some=r"> Task (?::[\w-]+)*:(?!compile|process|generate|kapt|ksp)\w*[tT]est(?!Classes|Fixtures)\w*"
-        r"(?: UP-TO-DATE| FROM-CACHE| FAILED)?$",
-        source="docs.gradle.org, task outcomes",
-    ),
-    _Sign(
-        runner="sbt, scalatest",
-        none=r"(?:\[info\] )?(?:Total number of tests run: 0|No tests were executed\.?|No tests to run for .*)$",
-        some=r"(?:\[info\] )?Total number of tests run: [1-9]|(?:\[info\] )?Passed: Total [1-9]",
-        source="scalatest.org; sbt/sbt TestResultLogger",
-    ),
-    _Sign(
-        runner="mix test",
-        none=r"There are no tests to run$|0 tests, 0 failures.*$"
-        r"|(?P<mx>\d+) tests?, 0 failures, (?P=mx) (?:excluded|skipped)$",
-        some=r"[1-9]\d* (?:doctests?|tests?|propert(?:y|ies))\b.*, \d+ failures?",
-        source="elixir-lang/elixir#8040",
-    ),
-    _Sign(
-        runner="eunit",
-        none=r"[ \t]*There were no tests to run\.$",
-        some=r"[ \t]*All [1-9]\d* tests passed\.$",
-        source="erlang/otp lib/eunit/src/eunit_text.erl",
-    ),
-    _Sign(
-        runner="lein test",
-        none=r"Ran \d+ tests containing 0 assertions\.$",
-        some=r"Ran [1-9]\d* tests containing [1-9]",
-        source="clojure/clojure src/clj/clojure/test.clj",
-    ),
-    _Sign(
-        runner="tasty, zig test",
-        none=r"All 0 tests passed(?:\.| \(.*)$|0 passed; \d+ skipped; 0 failed\.$",
-        some=r"All [1-9]\d* tests passed|[1-9]\d* (?:of \d+ tests? failed|passed; )",
-        source="UnkindPartition/tasty ConsoleReporter; ziglang/zig lib/compiler/test_runner.zig",
-    ),
-    _Sign(
-        runner="swift test",
-        none=r"[ \t]*Executed 0 tests,.*$|[^\n]{0,4}Test run with 0 tests\b.*$"
-        r"|[ \t]*Executed (?P<xc>\d+) tests?, with (?P=xc) tests? skipped and 0 failures\b.*$",
-        some=r"[ \t]*Executed [1-9]\d* tests?, |[^\n]{0,4}Test run with [1-9]",
-        source="swiftlang/swift-corelibs-xctest PrintObserver; swiftlang/swift-testing",
-    ),
-    _Sign(
-        runner="flutter test, dart test",
-        none=r"[^\n]{0,80}?(?:No tests ran\.|No tests were found\.|All tests skipped\.)$",
-        some=r"[^\n]{0,80}?All tests passed!$",
-        source="dart-lang/test pkgs/test_core reporters",
-    ),
-    _Sign(
-        runner="prove",
-        none=r"Result: NOTESTS$|Files=\d+, Tests=0,.*$",
-        some=r"Files=\d+, Tests=[1-9]",
-        source="Perl-Toolchain-Gang/Test-Harness TAP::Formatter::Base",
-    ),
-    _Sign(
-        runner="testthat",
-        none=r"\[ FAIL 0 \| WARN \d+ \| SKIP \d+ \| PASS 0 \]",
-        some=r"\[ FAIL \d+ \| WARN \d+ \| SKIP \d+ \| PASS [1-9]",
-        source="r-lib/testthat R/reporter-progress.R",
-    ),
-    _Sign(
-        runner="busted",
-        none=r"0 successes / 0 failures / 0 errors / \d+ pending\b.*$",
-        some=r"[1-9]\d* success(?:es)? / |\d+ successes / [1-9]",
-        source="lunarmodules/busted outputHandlers/utfTerminal.lua",
-    ),
-    _Sign(
-        runner="pester",
-        none=r"Tests Passed: 0, Failed: 0,.*$",
-        some=r"Tests Passed: (?:[1-9]|\d+, Failed: [1-9])",
-        source="pester/Pester src/functions/Output.ps1",
-    ),
-    _Sign(
-        runner="TAP",
-        none=r"1\.\.0\b.*$|[ \t]*ok \d+[^#\n]*# (?i:skip)\b.*$",
-        some=r"[ \t]*(?:not )?ok \d+",
-        source="testanything.org specification 13, 14",
-    ),
+    # flutter test, dart test. Source: dart-lang/test pkgs/test_core reporters
+    (r"[^\n]{0,80}?(?:No tests ran\.|No tests were found\.|All tests skipped\.)$", r"[^\n]{0,80}?All tests passed!$"),
+    # prove. Source: Perl-Toolchain-Gang/Test-Harness TAP::Formatter::Base
+    (r"Result: NOTESTS$|Files=\d+, Tests=0,.*$", r"Files=\d+, Tests=[1-9]"),
+    # testthat. Source: r-lib/testthat R/reporter-progress.R
+    (r"\[ FAIL 0 \| WARN \d+ \| SKIP \d+ \| PASS 0 \]", r"\[ FAIL \d+ \| WARN \d+ \| SKIP \d+ \| PASS [1-9]"),
+    # busted. Source: lunarmodules/busted outputHandlers/utfTerminal.lua
+    (r"0 successes / 0 failures / 0 errors / \d+ pending\b.*$", r"[1-9]\d* success(?:es)? / |\d+ successes / [1-9]"),
+    # pester. Source: pester/Pester src/functions/Output.ps1
+    (r"Tests Passed: 0, Failed: 0,.*$", r"Tests Passed: (?:[1-9]|\d+, Failed: [1-9])"),
+    # TAP. Source: testanything.org specification 13, 14
+    (r"1\.\.0\b.*$|[ \t]*ok \d+[^#\n]*# (?i:skip)\b.*$", r"[ \t]*(?:not )?ok \d+"),
 )
+"""For each runner how a line begins (and ends) that says nothing ran, and how a line begins that says something ran."""
 
 
 @cache
 def _get_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what says that nothing ran, and that something did; made when there is output: they take 5 ms."""
-    none, some = (map(operator.attrgetter(name), _SIGNS) for name in ("none", "some"))
+    none, some = zip(*_SIGNS, strict=True)
     return (
         re.compile(f"^(?:{'|'.join(none)})", re.MULTILINE),
         re.compile(rf"^(?:{'|'.join(some)}|FAIL(?:ED)?\b)", re.MULTILINE),

@@ -1,21 +1,18 @@
-"""Find the user's name and address in git's configuration."""
+"""Find the user's name and address in git's configuration; store commits as the user, signed if that is asked for."""
 
 import os
 import re
+import shlex
+import tempfile
 from collections.abc import Mapping
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import Git, GitError
+from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.notes import write_note
+from relay.git.objects import write_unsigned
 from relay.git.repository import Repo
-
-RELAY_IDENTITY: Mapping[str, str] = {
-    "GIT_AUTHOR_NAME": "relay",
-    "GIT_AUTHOR_EMAIL": "relay@localhost",
-    "GIT_COMMITTER_NAME": "relay",
-    "GIT_COMMITTER_EMAIL": "relay@localhost",
-}
-"""Author of everything under ``refs/relay/``; never of a commit on a branch."""
 
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
 _DOES_NOT_KNOW = 128
@@ -78,3 +75,80 @@ def get_identity(repo: Repo) -> Identity:
             hint='git config --global user.name "Your Name" && git config --global user.email you@example.org',
         )
     return found
+
+
+TIMEOUT_S = 30.0
+"""Longer than any key needs; then a program that waits for a person is killed."""
+
+_DEFAULT_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
+_WRAPPER = "sign"
+_QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch --no-tty --pinentry-mode=error"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A commit before it is stored."""
+
+    tree: str
+    parents: tuple[str, ...]
+    message: bytes
+    identity: Mapping[str, str]
+    """Environment that names author and committer."""
+
+
+def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: float = TIMEOUT_S) -> str:
+    """Store a commit object as the user, signed when ``commit.gpgSign`` says so.
+
+    Raises:
+        RepoError: Signing is asked for but does not work without a prompt.
+    """
+    if not guarded.flag("commit.gpgsign", default=False):
+        return write_unsigned(repo, draft.tree, draft.parents, draft.message, draft.identity)
+    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
+    git = _make_signing_git(repo, guarded)
+    result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)
+    if result.code:
+        raise RepoError(
+            f"commit.gpgSign is on, but the commit cannot be signed without a prompt: {result.words}",
+            hint="unlock the key for the run, or: git config commit.gpgSign false",
+        )
+    return result.out.decode().strip()
+
+
+def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
+    """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
+
+    It signs a commit that is not kept, so that a run does not fail after its first phase.
+    """
+    guarded = guard(repo)
+    if not guarded.flag("commit.gpgsign", default=False):
+        return None
+    message = b"relay: can commits be signed?\n"
+    try:
+        with tempfile.TemporaryDirectory(prefix="relay-signing-") as objects:
+            identity = {**get_identity(repo).environment, "GIT_OBJECT_DIRECTORY": objects}
+            draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
+            write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
+    except RepoError as error:
+        return str(error)
+    return None
+
+
+def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
+    """Return a git that signs with the user's own program without asking; the repository's choice does not count."""
+    form = (find_value(guarded.config, "gpg.format") or "openpgp").lower()
+    names = (f"gpg.{form}.program", "gpg.program") if form == "openpgp" else (f"gpg.{form}.program",)
+    values = [find_value(guarded.config, name, trusted_only=True) for name in names]
+    program = next((value for value in values if value), _DEFAULT_PROGRAMS.get(form, "gpg"))
+    if form in _QUIET:
+        program = _write_wrapper(repo, program, _QUIET[form])
+    # An empty value overrules the repository's choice; leaving it out would not.
+    key_command = find_value(guarded.config, "gpg.ssh.defaultkeycommand", trusted_only=True)
+    settings = [("gpg.program", program), ("gpg.ssh.defaultKeyCommand", key_command or "")]
+    return guarded.git.overruled([*settings, (f"gpg.{form}.program", program)])
+
+
+def _write_wrapper(repo: Repo, program: str, options: str) -> str:
+    """Write a script that adds options to the signing program: git takes no options for it."""
+    write_note(repo, _WRAPPER, f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', executable=True)
+    return str(repo.relay_dir / _WRAPPER)

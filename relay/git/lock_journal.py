@@ -30,9 +30,9 @@ from pathlib import Path
 from relay.base.replacement import is_temporary, replace_unsynced
 from relay.base.tree import read_start, remove_file
 from relay.base.walk import list_names, open_folder
-from relay.git.batch import MARK
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, is_locked, read_note, write_note
+from relay.git.object_database import MARK
 from relay.git.repository import Repo, list_linked
 
 _COUNTS_S = 12 * 3600

@@ -1,4 +1,4 @@
-"""Read and write relay's small files in the git directory, and tell whether a relay holds its lock.
+"""Read and write relay's small files in the git directory: notes, and the lock of a work tree.
 
 relay reads them as hostile input: a git directory from an archive may hold a link, a pipe, a device or an endless file.
 """
@@ -7,27 +7,105 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
+import stat
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
-from relay.base.errors import RepoError
+from relay.base.errors import LockedError, RepoError
 from relay.base.replacement import replace_unsynced, replace_with_file
 from relay.base.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 
+_HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
+_PAUSE_S = 0.02
+
+
+@contextlib.contextmanager
+def lock_worktree(repo: Repo, name: str = "lock", *, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold a lock of the work tree; the kernel releases it when this process ends, however it ends.
+
+    Children do not inherit the lock. The text in its file is for messages only, never a reason to take the lock away.
+
+    Args:
+        name: The file: by default the lock that each run holds for hours, and most commands for milliseconds.
+        wait_s: Seconds to wait for another holder.
+
+    Raises:
+        LockedError: Another process holds the lock.
+        RepoError: Something else than a file stands in its place.
+    """
+    import socket
+
+    # The file is never removed: two relays could then each lock a file of that name.
+    file = repo.make_relay_dir() / name
+    try:
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:  # a link, a directory, a socket
+            raise
+        raise _explain(file) from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _explain(file)
+        until = time.monotonic() + wait_s
+        while not (taken := _try_lock(fd, fcntl.LOCK_EX)) and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+        if not taken:
+            holder = _read_holder(fd) or "another process"
+            raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it")
+        # Only once the lock is held: until then the file names its holder. The file is cut behind the new text, not
+        # emptied first: ext4 writes an emptied file's new content to the disk when it is closed.
+        own = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+        os.pwrite(fd, own, 0)
+        os.ftruncate(fd, len(own))
+        yield
+    finally:
+        os.close(fd)
+
 
 def is_locked(repo: Repo) -> bool:
     """Return whether a relay is at work in the work tree; nothing is created to find out."""
+    return _find_holder(repo) is not None
+
+
+def find_holder(repo: Repo) -> int | None:
+    """Return the process that holds the work tree's lock; None if nobody does, or a process on another machine."""
+    import socket
+
+    found = _HOLDER.fullmatch(_find_holder(repo) or "")
+    return int(found[1]) if found and found[2] == socket.gethostname() else None
+
+
+def _find_holder(repo: Repo) -> str | None:
+    """Return the text of a lock that is held; None if it is free."""
     try:
         fd = os.open(repo.relay_dir / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # gone with the descriptor, in a moment
+        return None if _try_lock(fd, fcntl.LOCK_SH) else _read_holder(fd)
     except OSError:
-        return True
+        return ""  # the file system cannot tell
     finally:
         os.close(fd)
-    return False
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_holder(fd: int) -> str:
+    return os.pread(fd, 200, 0).decode(errors="replace").strip()
+
+
+def _explain(file: Path) -> RepoError:
+    return RepoError(f"{file} is not a regular file", hint="remove it: nothing is lost with it")
 
 
 STEERING = "steering"

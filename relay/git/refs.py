@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
-from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
-from relay.git.ref_files import find_id
-from relay.git.repository import Repo
+from relay.git.objects import RELAY_IDENTITY
+from relay.git.repository import Repo, find_id
 
 
 def move_ref(

@@ -31,8 +31,8 @@ from relay.base.values import dataclass
 from relay.git.command import REMOTE_FLAGS, Git, GitError, GitResult, get_git
 from relay.git.config_guard import Setting, find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
-from relay.git.merging import is_ancestor
 from relay.git.names import JOB_BRANCHES
+from relay.git.objects import is_ancestor
 from relay.git.repository import Repo
 from relay.git.worktrees import list_roots
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from relay.base.values import dataclass
 from relay.git.command import GitError
-from relay.git.loose import compute_id
+from relay.git.object_database import compute_id
 from relay.git.repository import Repo
 
 FILE = "100644"

@@ -15,9 +15,10 @@ from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
 from relay.base.words import count, list_some, render_moment, render_span
 from relay.config import Settings
-from relay.git.index import check_state
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.notes import lock_worktree
 from relay.git.repository import BranchError, Repo
+from relay.git.status import check_state
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import render_runner_system
@@ -36,17 +37,15 @@ from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.workspace import ensure_set_up
 from relay.store.completion import finish_pending
-from relay.store.extra_files import end_span, watch_sessions
+from relay.store.environment import end_span, watch_sessions
 from relay.store.history import list_doubts, read_plan_commits, read_undone
-from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, find_repeated_error, find_reset, read_leg
-from relay.store.plan_state import Situation, find_done
+from relay.store.plan_state import Situation, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
-from relay.store.spend import read_plan_cost
 from relay.store.trailers import ENDED
-from relay.store.worktrees import lock_worktree
+from relay.store.worktree_notes import end_pause
 from relay.tools.claims import LegNotes
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 

@@ -31,11 +31,10 @@ from relay.run.commit.step import commit_leg
 from relay.run.leg.start import MAX_LEFTOVERS, get_leg_phase, read_baseline, read_number, read_pending, render_plan
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles, RunContext
+from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
 from relay.store.completion import finish_commit
-from relay.store.environment import find_owned_paths
-from relay.store.extra_files import watch_sessions
-from relay.store.facts import is_current
+from relay.store.environment import find_owned_paths, watch_sessions
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_proposal, has_ended_with
 from relay.store.plan_state import Situation, ask, find_obstacle
@@ -43,7 +42,7 @@ from relay.store.plan_versions import find_claims, find_leg_phase, find_ticks_of
 from relay.store.refs import find_leg_ref
 from relay.store.resume import LegFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.spend_records import give_up_leg
+from relay.store.spend import give_up_leg
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
 

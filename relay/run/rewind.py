@@ -16,13 +16,11 @@ from relay.config import Settings
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.hooks import has_hook
-from relay.git.identity import get_identity
-from relay.git.index import check_state
+from relay.git.identity import Draft, get_identity, write_user_commit
 from relay.git.message import CommitText, Message, read_texts, render_message
 from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
-from relay.git.signing import Draft, write_user_commit
-from relay.git.status import PathChange, read_status
+from relay.git.status import PathChange, check_state, read_status
 from relay.git.trees import FILE
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan

@@ -41,7 +41,7 @@ from relay.setup.preconditions import (
 )
 from relay.setup.rules import load_repository_rules
 from relay.setup.workspace import get_hidden, get_unreadable, make_policy, open_own_workspace
-from relay.store.worktrees import get_jobs_place
+from relay.store.worktree_notes import get_jobs_place
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0

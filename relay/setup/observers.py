@@ -37,10 +37,9 @@ from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.workspace import find_all_secrets
 from relay.store.history import find_beginning
-from relay.store.last_run import LastGate, LastRun, read_last_run, save_last_gate, save_last_run
 from relay.store.plan_state import describe_orphans
 from relay.store.refs import get_branch
-from relay.store.worktrees import find_home
+from relay.store.worktree_notes import LastGate, LastRun, find_home, read_last_run, save_last_gate, save_last_run
 
 if TYPE_CHECKING:
     from relay.news.notifier import Notifier
@@ -117,7 +116,7 @@ def _describe_experiment(settings: Settings) -> Iterator[str]:
 
 
 class RunNotes:
-    """Writes the notes of `relay.store.last_run` for `relay status`. Mutable: it remembers this run's notes.
+    """Writes the notes of `relay.store.worktree_notes` for `relay status`. Mutable: it remembers this run's notes.
 
     Args:
         secret_values: Redacted from the notes.

@@ -207,7 +207,7 @@ def read_plan_text(place: Place) -> str:
 
 
 def _find_way_back(place: Place) -> Hint:
-    from relay.gate.absence import find_near
+    from relay.gate.needs import find_near
     from relay.store.history import find_text
 
     repo, is_inside = place.found, not Path(place.plan_name).is_absolute()

@@ -22,16 +22,14 @@ from relay.base.walk import open_folder
 from relay.base.words import shorten
 from relay.config import Settings, find_user_dir
 from relay.config.model_table import show_user_file
-from relay.gate.absence import may_be_made
+from relay.gate.needs import may_be_made
 from relay.git.command import get_version
 from relay.git.config_guard import read_config
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
-from relay.git.identity import get_identity
-from relay.git.index import check_state
+from relay.git.identity import check_signing, get_identity
 from relay.git.names import list_paths
 from relay.git.repository import Repo
-from relay.git.signing import check_signing
-from relay.git.status import Status, find_ignored, read_status
+from relay.git.status import Status, check_state, find_ignored, read_status
 from relay.plan.text import find_ledger_path
 from relay.runners.agents.profiles import Profile, find_family, find_login, get_installed
 from relay.runners.base import RunnerKind
@@ -49,7 +47,7 @@ from relay.store.branches import find_along
 from relay.store.completion import find_pending_move
 from relay.store.legs import read_leg
 from relay.store.refs import get_branch
-from relay.store.worktrees import find_home
+from relay.store.worktree_notes import find_home
 
 
 def find_unused_login(settings: Settings, environ: Mapping[str, str], runners: Collection[str]) -> tuple[str, str]:

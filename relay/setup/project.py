@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 
 from relay.base.tree import read_start
-from relay.gate.proposal import find_test_command
+from relay.gate.needs import find_test_command
 from relay.prompts.package_data import get_shipped
 
 _MAX_BYTES = 512 * 1024

@@ -28,10 +28,9 @@ from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.setup.tape import OpenTape, TapedConversation, begin_tape
-from relay.store.facts import find_leg_commit, is_of_another_plan
-from relay.store.legs import read_leg
-from relay.store.session_spend import note_spent
-from relay.store.spend import read_plan_cost
+from relay.store.branches import find_leg_commit, is_of_another_plan
+from relay.store.legs import note_spent, read_leg
+from relay.store.plan_state import read_plan_cost
 
 
 class SessionResult(Protocol):

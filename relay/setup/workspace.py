@@ -6,8 +6,11 @@ Setup commands must not change a file that git knows: it would be taken for work
 """
 
 import contextlib
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +26,11 @@ from relay.config.network import CLOSED, EVERY
 from relay.git.config_guard import find_tree_files, read_config
 from relay.git.hooks import get_hooks_dir
 from relay.git.names import list_paths
+from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
-from relay.git.status import read_status
+from relay.git.status import list_known, read_status
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
-from relay.sandbox.links import separate_tree
+from relay.sandbox.links import GENERATED, separate_tree
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.openings import hold_doors
 from relay.sandbox.output import render_output
@@ -37,8 +41,7 @@ from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
-from relay.store.environment import digest_setup, is_set_up, save_set_up
-from relay.store.worktrees import find_made_places, find_other_trees
+from relay.store.worktree_notes import find_made_places, find_other_trees
 from relay.tools.workspace import Workspace
 
 
@@ -334,3 +337,48 @@ def _require_same(before: Mapping[str, tuple[int, int]], after: Mapping[str, tup
             hint="see git status, and commit or undo the change; use a command that installs locked versions (npm ci, "
             "uv sync --frozen), and let git ignore the files that it makes",
         )
+
+
+LOCK_FILES = (
+    "Cargo.lock", "Gemfile.lock", "Pipfile.lock", "bun.lock", "bun.lockb", "composer.lock", "conda-lock.yml",
+    "deno.lock", "go.sum", "gradle.lockfile", "mix.lock", "npm-shrinkwrap.json", "package-lock.json",
+    "packages.lock.json", "pdm.lock", "pixi.lock", "pnpm-lock.yaml", "poetry.lock", "pubspec.lock", "pylock.toml",
+    "uv.lock", "yarn.lock",
+)  # fmt: skip
+"""Names of files that say exactly what is to be installed, in any folder; `requirements*.txt` is taken for one."""
+
+_REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
+_MOST_BYTES = 64 * 1024 * 1024
+_NOTE = "setup"
+
+
+def is_lock_file(path: str) -> bool:
+    """Say whether a path of the repository is the lock file of a package manager."""
+    name = path.rpartition("/")[2]
+    return name in LOCK_FILES or _REQUIREMENTS.fullmatch(name) is not None
+
+
+def digest_setup(repo: Repo, commands: Sequence[str]) -> str:
+    """Return a digest of commands and of every lock file as it is now."""
+    files = {path: _digest_file(repo, path) for path in list_known(repo) if is_lock_file(path)}
+    return hashlib.sha256(json.dumps([list(commands), files]).encode()).hexdigest()
+
+
+def _digest_file(repo: Repo, path: str) -> str:
+    try:
+        content = read_start(repo.root / path, _MOST_BYTES)
+    except OSError:
+        return "absent"
+    return "no file" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def is_set_up(repo: Repo, digest: str) -> bool:
+    """Say whether a setup of this digest has run here, and what it made still stands."""
+    lines = read_note(repo, _NOTE).splitlines()
+    return bool(lines) and lines[0] == digest and all((repo.root / name).is_dir() for name in lines[1:])
+
+
+def save_set_up(repo: Repo, digest: str) -> None:
+    """Note that a setup has run, with the environments that stand at the root now."""
+    made = sorted(name for name in GENERATED if (repo.root / name).is_dir())
+    write_note(repo, _NOTE, "\n".join((digest, *made)))

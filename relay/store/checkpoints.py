@@ -15,17 +15,16 @@ from relay.base.tree import find_stat, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
-from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import claim_collections
 from relay.git.message import CommitText, Message, make_line, read_texts
 from relay.git.names import render_path
+from relay.git.objects import RELAY_IDENTITY
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import ABSENT, SYMLINK
 from relay.session.usage import Spent
 from relay.store import trailers
-from relay.store.legs import OpenLeg, read_leg, render_skipped
-from relay.store.session_spend import find_spent
+from relay.store.legs import OpenLeg, find_spent, read_leg, render_skipped
 from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import REPLACED, WIP
 
@@ -284,7 +283,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
 
 
 def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> bool:
-    """Return whether the last snapshot says all of this but the cost, which `relay.store.session_spend` has."""
+    """Return whether the last snapshot says all of this but the cost, which `relay.store.legs` has."""
     said = tuple((key, value) for key, value in leg.wip_trailers if key not in _COST)
     lines = _make_lines(_list_trailers(leg, record, found))
     return (

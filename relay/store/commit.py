@@ -10,21 +10,20 @@ from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.base.tree import Look, fsync_paths, read_file, replace_file, take_look
+from relay.base.tree import fsync_paths, read_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
-from relay.git.identity import get_identity
+from relay.git.identity import Draft, get_identity, write_user_commit
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.repository import Repo
-from relay.git.signing import Draft, write_user_commit
-from relay.git.trees import ABSENT, FILE
+from relay.git.trees import FILE
 from relay.store import completion
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
-from relay.store.worktrees import is_checked, note_checked
+from relay.store.worktree_notes import is_checked, note_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +46,6 @@ class CommitRequest:
     """What the work tree held at paths of `replace` when their bytes were made, where that differs from HEAD."""
     tree: str | None = None
     """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
-    seen: Mapping[str, Look] = field(default_factory=dict, hash=False)
-    """What the paths looked like when that was taken; without that, git stages them anew."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even when a hook rewrites them."""
     adopt: Callable[[str, bytes], bool] | None = None
@@ -172,13 +169,14 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
     completion.require_filters(guarded, (*paths, *request.replace))
-    message = request.message
     ready = _Ready(
-        request=request, index="", paths=paths, tree=request.tree, message=message, text=render_message(message)
+        request=request,
+        index=_stage(repo, guarded, request, paths),
+        paths=paths,
+        tree=request.tree,
+        message=request.message,
+        text=render_message(request.message),
     )
-    if hooks is None and (tree := _find_plain_tree(repo, guarded, request, paths)):
-        return _write(repo, guarded, ready, identity, tree)
-    ready = replace(ready, index=_stage(repo, guarded, request, paths))
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
@@ -187,16 +185,6 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     completion.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), checked.index)
     return _write(repo, guarded, checked, identity, tree)
-
-
-def _find_plain_tree(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str | None:
-    """Return the tree as the snapshot has it that was checked, while its files still look the same; None: ask git."""
-    # A file that was changed since and looks the same was changed within a tick of the clock: that stays uncommitted.
-    if any(take_look(repo.root, path) != request.seen.get(path) for path in paths):
-        return None
-    there = objects.read_entries(repo, request.tree, paths) if request.tree else {}
-    entries = {path: there.get(path, (ABSENT, repo.zero_id)) for path in paths}
-    return completion.write_plain_tree(repo, guarded, request.head, entries, request.replace)
 
 
 def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:

@@ -14,25 +14,21 @@ from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, repl
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import Git, GitError, GitResult
-from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, guard, is_plain
-from relay.git.index import find_hidden, read_flagged, render_flagged, show_hidden
+from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, guard
 from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
 from relay.git.names import parse_path
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import ABSENT, FILE, GITLINK, SYMLINK, find_mode, find_tree, is_plain_entry, write_changed_tree
+from relay.git.status import ChangeKind, PathChange, find_hidden, read_flagged, render_flagged, show_hidden
+from relay.git.trees import ABSENT, FILE, SYMLINK, find_mode
 from relay.plan.text import find_ledger_path
 from relay.store.trailers import PLAN, REWOUND, STATUS
 
 INDEX = "commit-index"
 _LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")
 """Attributes that have a file stored in another form than it has. Source: gitattributes(5)."""
-_MOST_PLAIN = 200
-"""Paths; in a packed repository git may have to be asked for each directory, and has one index for all."""
 _NONE = frozenset({"unspecified", "unset"})
-_NO_FILES: Mapping[str, bytes] = {}
 
 
 class NotStagedError(GitError):
@@ -153,63 +149,6 @@ def _find_attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]
     for path, name, value in zip(parts[0::3], parts[1::3], parts[2::3], strict=False):
         found[os.fsdecode(path)][name.decode()] = value.decode("utf-8", "replace")
     return found
-
-
-def write_plain_tree(
-    repo: Repo, guarded: Guarded, head: str | None, entries: Mapping[str, tuple[str, str]], files: Mapping[str, bytes]
-) -> str | None:
-    """Store the tree of a commit without an index, where git would store the files' very bytes.
-
-    Args:
-        head: The commit that it is made on; None for an empty tree.
-        entries: ``path: (mode, object id)`` to put in, ids of raw bytes; mode ``000000`` takes a path out.
-        files: Bytes to put in, with the modes that they have in `head`.
-
-    Returns:
-        The tree's id; None where only git knows what is to be stored.
-    """
-    start = find_tree(repo, head) if head else repo.empty_tree
-    modes = objects.read_entries(repo, start, tuple(files))
-    given = {path: (modes.get(path, (FILE, ""))[0], data) for path, data in files.items()}
-    kinds = {path: mode for path, (mode, _) in (*entries.items(), *given.items())}
-    is_odd = GITLINK in kinds.values() or len(kinds) > _MOST_PLAIN
-    if is_odd or not is_plain(repo) or not guarded.flag("core.symlinks", default=True):
-        return None
-    if not all(is_plain_entry(path, mode) for path, mode in kinds.items()):
-        return None
-    blobs = {path: object_id for path, (mode, object_id) in entries.items() if mode not in {ABSENT, SYMLINK}}
-    if find_stored_as_is(repo, guarded, blobs, files) < {*blobs, *files}:
-        return None
-    stored = objects.store_blobs(repo, [data for _, data in given.values()])
-    whole = [(path, mode, blob) for path, (mode, blob) in entries.items()]
-    whole += [(path, mode, blob) for (path, (mode, _)), blob in zip(given.items(), stored, strict=True)]
-    # Removals first: where a file became a directory, one tree cannot hold both.
-    return write_changed_tree(repo, start, sorted(whole, key=lambda entry: entry[1] != ABSENT))
-
-
-def find_stored_as_is(
-    repo: Repo, guarded: Guarded, blobs: Mapping[str, str], files: Mapping[str, bytes] = _NO_FILES
-) -> frozenset[str]:
-    """Return the paths whose files git stores as they are, and writes so: no attribute asks for more than is done.
-
-    Args:
-        blobs: Path → the id of the bytes there.
-        files: Path → the bytes.
-    """
-    if (find_value(guarded.config, "core.autocrlf") or "false").lower() != "false":
-        return frozenset()
-    has_eol = find_value(guarded.config, "core.eol") is not None
-    as_is = set()
-    for path, found in _find_attributes(guarded.git, (*blobs, *files)).items():
-        if not all(found[name] in _NONE for name in _OTHERS):
-            continue
-        if found["text"] not in _NONE or found["eol"] not in _NONE:
-            if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
-                continue
-            if b"\r" in (files[path] if path in files else objects.load_blob(repo, blobs[path])):
-                continue
-        as_is.add(path)
-    return frozenset(as_is)
 
 
 LOCK_ATTEMPTS = 20
@@ -441,10 +380,27 @@ def _project(
 
 
 def _find_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str]) -> frozenset[str]:
-    """Return the paths of which git need not be asked one by one what a file there is to be."""
-    # What an attributes file says of the others changes when it is written itself.
-    has_attributes = any(path.rpartition("/")[2] == ".gitattributes" for path in blobs)
-    return find_stored_as_is(repo, guarded, blobs) if blobs and not has_attributes else frozenset()
+    """Return the paths whose blobs a checkout writes byte for byte, so that git need not be asked for each file.
+
+    Args:
+        blobs: Path → the id of the bytes there.
+    """
+    # What a new attributes file says of the other paths counts only once it is written.
+    is_odd = any(path.rpartition("/")[2] == ".gitattributes" for path in blobs)
+    if not blobs or is_odd or (find_value(guarded.config, "core.autocrlf") or "false").lower() != "false":
+        return frozenset()
+    has_eol = find_value(guarded.config, "core.eol") is not None
+    as_is = set()
+    for path, found in _find_attributes(guarded.git, tuple(blobs)).items():
+        if not all(found[name] in _NONE for name in _OTHERS):
+            continue
+        if found["text"] not in _NONE or found["eol"] not in _NONE:
+            if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
+                continue
+            if b"\r" in objects.load_blob(repo, blobs[path]):
+                continue
+        as_is.add(path)
+    return frozenset(as_is)
 
 
 def _check_out(git: Git, path: str, blob: str) -> bytes:

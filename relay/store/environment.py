@@ -1,31 +1,34 @@
-"""What git ignores and was there when a leg began: dependencies, build caches, local settings.
+"""Where the work tree is not what a commit is about to hold: what a gate must not see, or must see in another form.
 
-No commit holds it and a gate may see it all the same; it is the user's, also when a session takes a line out of
-``.gitignore``. What git comes to ignore later is neither: a clean clone has nothing of it.
+Git is asked for the commit's names only. What stands beside them is looked up in the directories themselves, because
+git is silent about much of it: what it ignores, empty directories, pipes, modes that it was told not to trust.
 """
 
-import hashlib
+import contextlib
 import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 
-from relay.base.tree import read_start
+from relay.base.errors import RepoError
 from relay.base.values import dataclass
+from relay.base.words import count, list_some
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.message import Message
-from relay.git.names import parse_path, with_parents
+from relay.git.names import parse_path, render_path, with_parents
 from relay.git.notes import read_note, write_note
-from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import FILE
+from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.sandbox.links import GENERATED
+from relay.sandbox.links import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages, list_entries
 from relay.store.legs import OpenLeg, find_leg_changes
 from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER
@@ -170,55 +173,414 @@ def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
     Not among them is what the verify commands left behind just before: a session may change and commit that.
     """
     left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
-    changes = diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)
+    changes = objects.diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)
     return frozenset(change.path for change in changes) - left
 
 
-LOCK_FILES = (
-    "Cargo.lock", "Gemfile.lock", "Pipfile.lock", "bun.lock", "bun.lockb", "composer.lock", "conda-lock.yml",
-    "deno.lock", "go.sum", "gradle.lockfile", "mix.lock", "npm-shrinkwrap.json", "package-lock.json",
-    "packages.lock.json", "pdm.lock", "pixi.lock", "pnpm-lock.yaml", "poetry.lock", "pubspec.lock", "pylock.toml",
-    "uv.lock", "yarn.lock",
-)  # fmt: skip
-"""Names of files that say exactly what is to be installed, in any folder; `requirements*.txt` is taken for one."""
-
-_REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
-_MOST_BYTES = 64 * 1024 * 1024
-_NOTE = "setup"
-
-
-def is_lock_file(path: str) -> bool:
-    """Say whether a path of the repository is the lock file of a package manager."""
-    name = path.rpartition("/")[2]
-    return name in LOCK_FILES or _REQUIREMENTS.fullmatch(name) is not None
+_NOTE = "spans"
+_MOST_SPANS = 2_000
+"""More than a plan has sessions; the oldest become one then."""
+_NAMED = 3
+_END = 1 << 63
+_PAUSE_S = 0.001
+_OWN = frozenset({".git", STATE_DIR})
+_ENVIRONMENTS = ("/pyvenv.cfg", "/conda-meta")
+_TAG = "CACHEDIR.TAG"
+"""Says that a directory can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
+_Test = Callable[[int], bool]
 
 
-def digest_setup(repo: Repo, commands: Sequence[str]) -> str:
-    """Return a digest of commands and of every lock file as it is now."""
-    files = {path: _digest(repo, path) for path in sorted(_list_lock_files(repo))}
-    return hashlib.sha256(json.dumps([list(commands), files]).encode()).hexdigest()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpan:
+    """A time in which sessions could change files; in nanoseconds by the clock of the file system."""
+
+    start: int
+    end: int | None = None
+    """None while it lasts."""
+    guarded: tuple[str, ...] = ()
+    """Directories that the sandbox kept as they were. Their dates say nothing: somebody who installs the same package
+    elsewhere gives files that are shared by hard links another name, and so another date."""
 
 
-def _list_lock_files(repo: Repo) -> Iterator[str]:
-    out = guard(repo).git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return (path for path in set(map(os.fsdecode, out.split(b"\0")[:-1])) if is_lock_file(path))
+@contextlib.contextmanager
+def watch_sessions(repo: Repo, guarded: Sequence[str]) -> Iterator[None]:
+    """Note that what is changed meanwhile is changed by a session.
 
-
-def _digest(repo: Repo, path: str) -> str:
+    Args:
+        guarded: Directories that the sandbox keeps as they are.
+    """
+    end_span(repo)
+    _, start = _read_clock(repo)
+    _save_spans(repo, (*read_spans(repo), SessionSpan(start=start, guarded=tuple(guarded))))
     try:
-        content = read_start(repo.root / path, _MOST_BYTES)
-    except OSError:
-        return "absent"
-    return "no file" if content is None else hashlib.sha256(content).hexdigest()
+        yield
+    finally:
+        with contextlib.suppress(OSError, RepoError):  # on a full disk it lasts until the next run
+            end_span(repo)
 
 
-def is_set_up(repo: Repo, digest: str) -> bool:
-    """Say whether a setup of this digest has run here, and what it made still stands."""
-    lines = read_note(repo, _NOTE).splitlines()
-    return bool(lines) and lines[0] == digest and all((repo.root / name).is_dir() for name in lines[1:])
+def end_span(repo: Repo) -> None:
+    """End the span that lasts, if one does: a relay that was killed left it so."""
+    spans = read_spans(repo)
+    if spans and spans[-1].end is None:
+        end, _ = _read_clock(repo)
+        _save_spans(repo, (*spans[:-1], replace(spans[-1], end=end)))
 
 
-def save_set_up(repo: Repo, digest: str) -> None:
-    """Note that a setup has run, with the environments that stand at the root now."""
-    made = sorted(name for name in GENERATED if (repo.root / name).is_dir())
-    write_note(repo, _NOTE, "\n".join((digest, *made)))
+def _read_clock(repo: Repo) -> tuple[int, int]:
+    """Return a time by which the file system dates changes, and the next one, when that has come.
+
+    A file server has a clock of its own. Most clocks move on some hundred times a second, some once or less.
+    """
+    dates: list[int] = []
+    while not dates or dates[0] == dates[-1]:
+        with tempfile.TemporaryFile(dir=repo.make_relay_dir()) as file:
+            dates.append(os.fstat(file.fileno()).st_ctime_ns)
+        time.sleep(_PAUSE_S)
+    return dates[0], dates[-1]
+
+
+def read_spans(repo: Repo) -> tuple[SessionSpan, ...]:
+    """Return the spans in which sessions ran in this work tree; none where the note is gone, or is not relay's."""
+    try:
+        rows = json.loads(read_note(repo, _NOTE) or "[]")
+        return tuple(
+            SessionSpan(start=int(start), end=None if end is None else int(end), guarded=tuple(map(str, guarded)))
+            for start, end, guarded in rows
+        )
+    except (ValueError, TypeError):
+        return ()
+
+
+def _save_spans(repo: Repo, spans: tuple[SessionSpan, ...]) -> None:
+    if len(spans) > _MOST_SPANS:
+        spans = (SessionSpan(start=spans[0].start, end=spans[1].end), *spans[2:])
+    write_note(repo, _NOTE, json.dumps([[span.start, span.end, span.guarded] for span in spans]))
+
+
+def find_changed(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return those of some files that sessions changed."""
+    is_changed, changed = _make_test(read_spans(repo)), []
+    for path in paths:
+        with contextlib.suppress(OSError):  # it went meanwhile
+            changed += [path] if is_changed(os.lstat(repo.root / path).st_ctime_ns) else []
+    return tuple(changed)
+
+
+def _make_test(spans: Sequence[SessionSpan]) -> _Test:
+    """Return a test for whether a date, in nanoseconds, lies in one of the spans."""
+    times: list[tuple[int, int]] = []
+    # Somebody may have set the clock back.
+    for start, end in sorted(sorted((span.start, span.end or _END)) for span in spans):
+        if times and start <= times[-1][1]:
+            times[-1] = (times[-1][0], max(end, times[-1][1]))
+        else:
+            times.append((start, end))
+    starts = [start for start, _ in times]
+
+    def is_changed(date: int) -> bool:
+        at = bisect_right(starts, date)
+        return at > 0 and date <= times[at - 1][1]
+
+    return is_changed
+
+
+def _is_folder(found: os.stat_result) -> bool:
+    return stat.S_ISDIR(found.st_mode)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Folder:
+    """A directory that git ignores. Mutable: notes what is in it."""
+
+    path: str
+    kept: int = 0
+    """Entries that no session changed."""
+    changed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionChanges:
+    """What sessions changed of what a gate may see beside its commit. Mutable: notes what it is shown."""
+
+    root: str
+    """The work tree."""
+    spans: tuple[SessionSpan, ...]
+    hidden: list[str] = field(default_factory=list)
+    """Paths that a gate is not to see."""
+    shown: dict[str, list[str]] = field(default_factory=dict)
+    """By directory, what it sees all the same: packages, for nothing runs without them, submodules, and files that lie
+    among very many others."""
+
+    def look(self, path: str, *, is_module: bool = False) -> None:
+        """Note what was changed at a path that git ignores, or below it.
+
+        Args:
+            is_module: It is a submodule: a gate sees all of that.
+        """
+        if not self.spans or path.partition("/")[0] in _OWN:
+            return
+        name, is_changed = path.rpartition("/")[2], _make_test(self.spans)
+        try:
+            found = os.lstat(f"{self.root}/{path}")
+            if not _is_folder(found):
+                self.hidden += [path] if is_changed(found.st_ctime_ns) else []
+            elif is_module or name in INSTALLED:
+                self._look_at_packages(path)
+            elif name in TOOL_CACHES:
+                self._look_at_cache(path, found, is_changed)
+            else:
+                self._look_at_files(path, is_changed)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except OSError:  # made so deep that nobody can name what is in it
+            self.hidden.append(path)
+
+    def render(self) -> str:
+        """Return what a gate saw all the same as a sentence; empty for nothing."""
+        parts = [
+            f"{render_path(top)} ({count(len(paths), 'change')}: {list_some(list(map(render_path, paths)), _NAMED)})"
+            for top, paths in sorted(self.shown.items())
+        ]
+        return f"the gate saw what sessions changed and no commit has: {list_some(parts, joint='; ')}" if parts else ""
+
+    def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
+        try:
+            with os.scandir(f"{self.root}/{folder}") as entries:
+                return [(f"{folder}/{entry.name}", entry.stat(follow_symlinks=False)) for entry in entries]
+        except (PermissionError, FileNotFoundError):
+            return []  # what relay cannot read, its commands cannot
+
+    def _look_at_cache(self, top: str, found: os.stat_result, is_changed: _Test) -> None:
+        """Hide a cache in which anything was changed: its tool makes it again."""
+        pending = [(top, found)]
+        while pending:
+            path, found = pending.pop()
+            if is_changed(found.st_ctime_ns):
+                self.hidden.append(top)
+                return
+            pending += self._list(path) if _is_folder(found) else []
+
+    def _look_at_packages(self, top: str) -> None:
+        """Note what was changed in a directory that a gate is shown, and hide the caches of packages that were."""
+        spans = [span for span in self.spans if top not in span.guarded]
+        is_changed, changed, pending = _make_test(spans), list[str](), [(top, False)]
+        while pending:
+            folder, is_dated = pending.pop()
+            below = self._list(folder)
+            for path, found in below:
+                if not _is_folder(found):
+                    changed += [path] if is_changed(found.st_ctime_ns) else []
+                elif is_cache_of_packages(path):
+                    self._look_at_cache(path, found, _make_test(self.spans))
+                elif spans:
+                    pending.append((path, is_changed(found.st_ctime_ns)))
+            if is_dated and not any(is_changed(found.st_ctime_ns) for _, found in below):
+                changed.append(folder)  # something was taken out of it, or it got another name
+        if changed:
+            self.shown[top] = sorted(changed)
+
+    def _look_at_files(self, top: str, is_changed: _Test) -> None:
+        """Hide the files of a directory that were changed, unless to hide them is to lay out very many others."""
+        folders = [_Folder(path=top)]
+        for folder in folders:
+            folders += map(_make_folder, self._look_at_folder(folder, is_changed))
+        hidden = [path for folder in folders for path in folder.changed]
+        opened = with_parents(folder.path for folder in folders if folder.changed)
+        if sum(folder.kept for folder in folders if folder.path in opened) <= MOST:
+            self.hidden += hidden
+        elif os.path.lexists(f"{self.root}/{top}/{_TAG}"):
+            self.hidden.append(top)
+        else:
+            self.shown[top] = sorted(hidden)
+
+    def _look_at_folder(self, folder: _Folder, is_changed: _Test) -> list[str]:
+        """Note what was changed in a directory; return those in it that are to be looked at."""
+        below, inner = self._list(folder.path), []
+        if any(path.endswith(_ENVIRONMENTS) for path, _ in below):
+            self._look_at_packages(folder.path)
+            return []
+        for path, found in below:
+            is_folder = _is_folder(found)
+            if _is_other(found, is_changed) if is_folder else is_changed(found.st_ctime_ns):
+                folder.changed.append(path)
+                continue
+            folder.kept += 1
+            if is_folder and path.rpartition("/")[2] in GENERATED:
+                self.look(path)
+            elif is_folder:
+                inner.append(path)
+        return inner
+
+
+def _make_folder(path: str) -> _Folder:
+    return _Folder(path=path)
+
+
+def _is_other(found: os.stat_result, is_changed: _Test) -> bool:
+    """Say whether a directory got another name, which dates itself and nothing that is in it, or cannot be listed."""
+    is_dated_inside = is_changed(found.st_mtime_ns) and found.st_mode & stat.S_IRUSR and found.st_mode & stat.S_IXUSR
+    return is_changed(found.st_ctime_ns) and not is_dated_inside
+
+
+_Folders = dict[str, dict[str, str]]
+"""Of each directory that holds files, ``name: mode``; the root is the empty name."""
+_NO_NAMES: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surplus:
+    """How the work tree differs from a commit and the environment beside it."""
+
+    extra: tuple[str, ...] = ()
+    """Files, and directories with all that is in them, that neither of the two has, or that sessions changed there."""
+    changed: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
+    """``path: (mode, object id)`` of what the commit has there, where the work tree has something else or nothing."""
+    modes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Modes of files that are executable in one of the two only, and whose content is the same."""
+    shown: str = ""
+    """A sentence on what a gate sees all the same of what sessions changed in the environment; empty for nothing."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of them, in order."""
+        return tuple(sorted({*self.extra, *self.changed, *self.modes}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a commit is going to be."""
+
+    head: str | None
+    """Its parent; None on an unborn branch."""
+    paths: tuple[str, ...]
+    """What it takes from the work tree; all else is as in its parent."""
+    drafts: tuple[str, ...]
+    """The plan and its ledger: relay has their new bytes, and shows the work tree's to a gate."""
+
+
+def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> Surplus:
+    """Compare the work tree with a commit that is about to be made of it.
+
+    Args:
+        environment: What may be there besides.
+    """
+    own = {*intent.paths, *intent.drafts}
+    parent = intent.head or repo.empty_tree
+    changes = [c for c in objects.diff_trees(repo, parent, now.tree) if c.path not in own and not c.is_submodule]
+    changed = {c.path: (c.old_mode, c.old_object_id) for c in changes if c.kind is not ChangeKind.ADDED}
+    trusts_modes = guard(repo).flag("core.filemode", default=True)
+    folders = _list_folders(repo, intent, now)
+    by_sessions = SessionChanges(root=os.fspath(repo.root), spans=read_spans(repo))
+    walk = _Look(
+        repo=repo, folders=folders, environment=environment, trusts_modes=trusts_modes, by_sessions=by_sessions
+    )
+    walk.look()
+    other_kinds = [path for path in walk.other_kinds if path not in own]
+    return Surplus(
+        extra=tuple(sorted((*walk.extra, *by_sessions.hidden))),
+        changed={**changed, **objects.read_entries(repo, parent, other_kinds)},
+        modes={path: mode for path, mode in walk.other_modes.items() if path not in changed},
+        shown=by_sessions.render(),
+    )
+
+
+def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]:
+    """Return ``path: (mode, bytes)`` of what the commit has in another form, as a checkout of it writes the bytes.
+
+    Raises:
+        GitError: Something cannot be read.
+    """
+    git = guard(repo).git
+    return {
+        path: (
+            mode,
+            objects.load_blob(repo, blob)
+            if mode == SYMLINK
+            else git.run("cat-file", "--filters", f"--path={path}", blob),
+        )
+        for path, (mode, blob) in surplus.changed.items()
+    }
+
+
+def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
+    """Return what the commit is going to hold, and the drafts where the work tree has them."""
+    taken = objects.read_entries(repo, now.tree, intent.paths)
+    own = {path: taken.get(path, (ABSENT, ""))[0] for path in intent.paths}
+    drafts = {path: FILE for path in intent.drafts if os.path.lexists(repo.root / path)}
+    return _put(_list_commit(repo, intent.head) if intent.head else {}, own | drafts)
+
+
+def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
+    """Return the same with other modes of some files; mode ``000000`` takes one out."""
+    changed: _Folders = {}
+    for path, mode in modes.items():
+        folder, _, name = path.rpartition("/")
+        if folder not in changed:
+            changed[folder] = {**folders.get(folder, _NO_NAMES)}
+        changed[folder][name] = mode
+        if mode == ABSENT:
+            del changed[folder][name]
+    return {folder: names for folder, names in (folders | changed).items() if names}
+
+
+def _list_commit(repo: Repo, commit: str) -> _Folders:
+    out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(path)", commit)
+    folders: _Folders = {}
+    modes: dict[str, str] = {}  # each once, and not with each file
+    last, names = "", folders.setdefault("", {})
+    for record in os.fsdecode(out).split("\0")[:-1]:
+        mode = record[:6]
+        folder, _, name = record[7:].rpartition("/")
+        if folder != last:
+            last, names = folder, folders.setdefault(folder, {})
+        names[name] = modes.setdefault(mode, mode)
+    return folders
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """One look at every directory of the work tree. Mutable: notes what it meets."""
+
+    repo: Repo
+    folders: _Folders
+    environment: Environment
+    trusts_modes: bool
+    by_sessions: SessionChanges
+    extra: list[str] = field(default_factory=list)
+    other_kinds: list[str] = field(default_factory=list)
+    other_modes: dict[str, str] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Note everything; a directory that neither needs is extra as a whole and is not entered."""
+        committed = with_parents(self.folders)
+        known = committed | with_parents(self.environment.roots)
+        plain = frozenset({FILE, EXECUTABLE}) if self.trusts_modes else frozenset[str]()
+        pending = [""]
+        while pending:
+            folder = pending.pop()
+            names, below = self.folders.get(folder, _NO_NAMES), f"{folder}/" if folder else ""
+            for entry in list_entries(f"{self.repo.root}/{folder}"):
+                wanted = names.get(entry.name)
+                if wanted is None:
+                    path = f"{below}{entry.name}"
+                    if path not in committed and self.environment.holds(path):
+                        self.by_sessions.look(path)
+                    elif path in known and entry.is_dir(follow_symlinks=False):
+                        pending.append(path)
+                    else:
+                        self.extra.append(path)
+                elif wanted not in plain or not entry.is_file(follow_symlinks=False):
+                    self._compare(f"{below}{entry.name}", wanted, entry)
+
+    def _compare(self, path: str, wanted: str, entry: os.DirEntry[str]) -> None:
+        if wanted == GITLINK:
+            self.by_sessions.look(path, is_module=True)
+            return
+        is_file, is_link = entry.is_file(follow_symlinks=False), entry.is_symlink()
+        if (wanted == SYMLINK) != is_link or (wanted != SYMLINK and not is_file):
+            self.other_kinds.append(path)
+        elif is_file and not self.trusts_modes:
+            mode = EXECUTABLE if entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR else FILE
+            if mode != wanted:
+                self.other_modes[path] = wanted

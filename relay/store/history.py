@@ -7,12 +7,11 @@ from pathlib import Path
 
 from relay.base.tree import find_stat
 from relay.base.values import dataclass
-from relay.git.batch import find_marks
 from relay.git.command import GitError
 from relay.git.message import CommitText, read_text, read_texts, walk_texts
 from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
-from relay.git.ref_files import find_id
-from relay.git.repository import Repo
+from relay.git.object_database import find_marks
+from relay.git.repository import Repo, find_id
 from relay.git.trees import GITLINK, TREE, find_entries
 from relay.plan.lineage import has_heirs
 from relay.plan.parse import find_plan_in
@@ -202,7 +201,7 @@ def _drop_earlier(repo: Repo, plan_path: str, commits: tuple[RelayCommit, ...]) 
 
 def _find_older(repo: Repo, commits: tuple[RelayCommit, ...], first: int) -> int:
     """Return where those begin that are below a plan's first commit; what was made on one that was rewritten is not."""
-    from relay.git.merging import is_ancestor
+    from relay.git.objects import is_ancestor
 
     begun = commits[first].commit
     older = (at for at in range(first + 1, len(commits)) if is_ancestor(repo, commits[at].commit, begun))

@@ -17,14 +17,31 @@ from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan, Violation
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.session.usage import Spent
-from relay.store.plan_versions import EditKind, PlanEdit, find_edit, parse_at
+from relay.store.history import (
+    RelayCommit,
+    add_spent,
+    list_doubts,
+    read_plan_commits,
+    read_rewound_commits,
+    read_undone,
+    read_unlanded_commits,
+)
+from relay.store.plan_versions import (
+    EditKind,
+    PlanEdit,
+    find_claims,
+    find_edit,
+    find_leg_phase,
+    find_phases,
+    find_questions,
+    parse_at,
+)
 from relay.store.refs import LEGS, has_kept_refs
 from relay.store.resume import Facts, Kept, LegFacts, ResumePoint, find_resume_point
+from relay.store.trailers import PHASE, REWOUND, STATUS
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText
-    from relay.git.repository import Repo
-    from relay.store.history import RelayCommit
     from relay.store.legs import OpenLeg
 
 
@@ -76,7 +93,7 @@ class Situation:
         return bool(point and leg and not self.kept.leg_commit and leg.phase_id and point.phase_id == leg.phase_id)
 
 
-def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situation:
+def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> Situation:
     """Ask git and the work tree where the plan stands.
 
     Args:
@@ -89,7 +106,7 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
     kept = _read_kept(repo, source, is_locked=is_locked)
     with ExitStack() as stack:
         if not is_locked and (kept.leg or kept.foreign):
-            from relay.store.worktrees import lock_worktree
+            from relay.git.notes import lock_worktree
 
             try:
                 stack.enter_context(lock_worktree(repo))
@@ -100,7 +117,7 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
         return _answer(source, repo, kept)
 
 
-def find_done(source: PlanSource, repo: "Repo") -> Plan | None:
+def find_done(source: PlanSource, repo: Repo) -> Plan | None:
     """Return the plan where `ask` finds it done and nothing left to be done; the caller holds the work tree's lock.
 
     An open leg says no by itself: the work tree is not compared with it.
@@ -115,15 +132,15 @@ def find_done(source: PlanSource, repo: "Repo") -> Plan | None:
     return found.plan if found.plan.done and found.point and found.edit.kind is EditKind.NONE else None
 
 
-def _read_kept(repo: "Repo", source: PlanSource, *, is_locked: bool) -> Kept:
+def _read_kept(repo: Repo, source: PlanSource, *, is_locked: bool) -> Kept:
     if not is_locked and not has_kept_refs(repo):
         return Kept()
-    from relay.store.facts import read_kept
+    from relay.store.branches import read_kept
 
     return read_kept(repo, source.plan_name)
 
 
-def _answer(source: PlanSource, repo: "Repo", kept: Kept) -> Situation:
+def _answer(source: PlanSource, repo: Repo, kept: Kept) -> Situation:
     edit = _read_edit(source, repo, kept)
     if edit.plan.done and edit.kind is EditKind.NONE:
         kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's leg
@@ -134,16 +151,16 @@ def _answer(source: PlanSource, repo: "Repo", kept: Kept) -> Situation:
         return refused
     facts = Facts(plan=edit.plan, head=None, boot_id="", leg=None)
     if kept.leg is not None:
-        from relay.store.facts import read_facts
+        from relay.store.branches import read_facts
 
         facts = read_facts(repo, edit, kept, source.plan_name)
     return replace(refused, facts=facts.leg, point=_put_first(find_resume_point(facts), kept.move))
 
 
-def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
+def _read_edit(source: PlanSource, repo: Repo, kept: Kept) -> PlanEdit:
     shown = source.load()
     if kept.unfinished is not None:
-        from relay.store.facts import find_projected
+        from relay.store.branches import find_projected
 
         if (text := find_projected(repo, source.plan_name, kept.unfinished, shown)) is not None:
             return PlanEdit(kind=EditKind.NONE, plan=parse_at(text, source.plan_name))
@@ -151,8 +168,8 @@ def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
     return find_edit(repo, source.plan_name, shown, ticked=ticked)
 
 
-def _find_obstacle(repo: "Repo") -> str:
-    from relay.git.index import check_state
+def _find_obstacle(repo: Repo) -> str:
+    from relay.git.status import check_state
 
     if (words := check_state(repo)) or repo.branch:
         return words or ""
@@ -161,7 +178,7 @@ def _find_obstacle(repo: "Repo") -> str:
     return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
 
-def _has_work(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
+def _has_work(repo: Repo, leg: "OpenLeg", plan_name: str) -> bool:
     """Return whether anything was done in a leg."""
     from relay.store.environment import find_owned_paths
     from relay.store.snapshot import write_snapshot_tree
@@ -173,7 +190,6 @@ def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
     """Say that a run finishes a move of the branch before anything else, when there is one."""
     if move is None:
         return point
-    from relay.store.trailers import PHASE, REWOUND, STATUS
 
     is_rewind = move.get(STATUS) == REWOUND
     what = f"rewind to before phase {move.get(PHASE)}" if is_rewind else f"move of the files to {move.commit[:10]}"
@@ -259,6 +275,31 @@ def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCost:
+    """What the current plan has cost, the open leg of HEAD's branch aside."""
+
+    commits: tuple[RelayCommit, ...]
+    """The plan's on this branch, newest first."""
+    spent: Spent
+    """By all its commits, rewound ones too, by planning that no commit has yet, and by sessions that left none."""
+    rewound: Spent = Spent()
+    """The part of it that `relay rewind` left on another branch."""
+
+
+def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
+    """Read what the plan has cost."""
+    own = read_plan_commits(repo, plan_path)
+    if not has_kept_refs(repo):
+        return PlanCost(commits=own, spent=add_spent(own))
+    from relay.store.spend import read_uncommitted
+
+    rewound = read_rewound_commits(repo, plan_path, own)
+    others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
+    spent = sum(read_uncommitted(repo, plan_path, own, others), start=add_spent((*own, *others)))
+    return PlanCost(commits=own, spent=spent, rewound=add_spent(rewound))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseStanding:
     """What the branch says of one phase."""
 
@@ -309,15 +350,12 @@ class Standing:
         return (str(error), "; ", error.hint) if error.hint else str(error)
 
 
-def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
+def gather_standing(source: PlanSource, repo: Repo) -> Standing:
     """Gather where the plan stands, and what it has cost.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.store.plan_versions import find_questions
-    from relay.store.spend import read_plan_cost
-
     branch = repo.branch
     situation = ask(source, repo)
     kept = situation.kept
@@ -335,10 +373,9 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     )
 
 
-def read_questions(source: PlanSource, repo: "Repo") -> tuple[str, ...]:
+def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
     """Return what sessions left the user to answer, at the end of a run; nothing where the plan cannot be read."""
     from relay.store.legs import read_leg
-    from relay.store.plan_versions import find_questions
 
     try:
         return find_questions(repo, read_leg(repo), source.plan_name, source.load())
@@ -347,13 +384,9 @@ def read_questions(source: PlanSource, repo: "Repo") -> tuple[str, ...]:
 
 
 def _stand_phases(
-    source: PlanSource, repo: "Repo", situation: Situation, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None"
+    source: PlanSource, repo: Repo, situation: Situation, commits: tuple[RelayCommit, ...], leg: "OpenLeg | None"
 ) -> Iterator[PhaseStanding]:
     """Say of each phase what was done and spent for it, whatever its number was then."""
-    from relay.store.history import add_spent, list_doubts, read_undone
-    from relay.store.plan_versions import find_claims, find_leg_phase, find_phases
-    from relay.store.trailers import REWOUND
-
     plan, plan_path = situation.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
     gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)

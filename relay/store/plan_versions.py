@@ -231,7 +231,7 @@ def _replaces(repo: "Repo", plan_path: str, committed: Plan, shown: Plan) -> boo
     """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
     if committed.done and _is_another(committed, shown):
         return True
-    from relay.store.spend_records import read_written_plan
+    from relay.store.spend import read_written_plan
 
     written = read_written_plan(repo, plan_path)
     return written is not None and written == encode_text(shown.text)

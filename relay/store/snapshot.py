@@ -1,8 +1,9 @@
 """Snapshots of the work tree as commits under ``refs/relay/``.
 
-One is HEAD's tree, or the snapshot before, with some paths put in: git says which ones (``git status``), and their
-bytes and the directories above them are stored without git (`relay.git.loose`, `relay.git.trees`). Where the user's
-index says more than HEAD does (something staged, a conflict, a hidden file) git makes the tree from a private copy.
+A snapshot is HEAD's tree, or the snapshot before it, with some paths put in. ``git status`` says which paths; relay
+stores their bytes and the directories above them itself (`relay.git.object_database`, `relay.git.trees`). Where the
+user's index says more than HEAD does (something staged, a conflict, a hidden file), git makes the tree from a private
+copy of the index.
 
 A snapshot's tree holds the raw bytes of every path that differs from HEAD, untracked ones included, and HEAD's blob
 for every other path. HEAD's blobs went through clean filters and raw bytes did not, so single blobs of a snapshot are
@@ -27,9 +28,16 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard, is_plain
-from relay.git.index import find_hidden, read_flagged, show_hidden
 from relay.git.repository import Repo
-from relay.git.status import Status, StatusEntry, begin_guarded_status, read_guarded_status
+from relay.git.status import (
+    Status,
+    StatusEntry,
+    begin_guarded_status,
+    find_hidden,
+    read_flagged,
+    read_guarded_status,
+    show_hidden,
+)
 from relay.git.trees import (
     ABSENT,
     EXECUTABLE,

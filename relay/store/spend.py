@@ -6,7 +6,7 @@ commits' trailers                     what the sessions behind a commit cost: on
 ``refs/relay/leg/``, ``…/wip/``       an open leg and its checkpoints (`relay.store.legs`)
 ``refs/relay/plan/<branch>``          a written plan that no commit has yet; the ``planned`` commit takes it over
 ``refs/relay/spent/<branch>/<n>``     a leg that was closed without a commit: its phase was finished by hand, or is gone
-``.git/relay/spent/<session>``        an open session, request by request (`relay.store.session_spend`)
+``.git/relay/spent/<session>``        an open session, request by request (`relay.store.legs`)
 ===================================== ============================================================================
 
 A plan's cost counts each session once, so a leg whose commit arrives later is not counted twice. The planning record is
@@ -14,14 +14,17 @@ there from the moment a planning session begins: what a killed one has cost is n
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from relay.base.values import dataclass
-from relay.git.message import CommitText, read_text
-from relay.git.names import parse_path, parse_ref_part, render_ref_part
+from relay.git import objects, refs
+from relay.git.command import GitError
+from relay.git.message import CommitText, Message, read_text
+from relay.git.names import parse_path, parse_ref_part, render_path, render_ref_part
 from relay.git.repository import Repo
+from relay.git.trees import FILE, find_tree
 from relay.plan.lineage import has_heirs
 from relay.session.usage import Spent
 from relay.store import trailers
@@ -30,46 +33,17 @@ from relay.store.history import (
     add_spent,
     find_origin,
     find_text,
-    read_plan_commits,
-    read_rewound_commits,
-    read_unlanded_commits,
 )
-from relay.store.refs import LEGS, PLANS, SPENT, has_kept_refs
-from relay.store.session_spend import find_spent
+from relay.store.legs import OpenLeg, close_leg, drop_spent, find_spent, read_leg
+from relay.store.refs import LEGS, PLANS, SPENT, get_branch, next_ref
 from relay.store.trailers import BASE
 
-if TYPE_CHECKING:
-    pass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCost:
-    """What the current plan has cost, the open leg of HEAD's branch aside."""
-
-    commits: tuple[RelayCommit, ...]
-    """The plan's on this branch, newest first."""
-    spent: Spent
-    """By all its commits, rewound ones too, by planning that no commit has yet, and by sessions that left none."""
-    rewound: Spent = Spent()
-    """The part of it that `relay rewind` left on another branch."""
-
-
-def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
-    """Read what the plan has cost."""
-    own = read_plan_commits(repo, plan_path)
-    if not has_kept_refs(repo):
-        return PlanCost(commits=own, spent=add_spent(own))
-    rewound = read_rewound_commits(repo, plan_path, own)
-    others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
-    spent = sum(_read_unrecorded(repo, plan_path, own, others), start=add_spent((*own, *others)))
-    return PlanCost(commits=own, spent=spent, rewound=add_spent(rewound))
-
-
-def _read_unrecorded(
+def read_uncommitted(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> Iterator[Spent]:
     """Yield what legs cost that are open elsewhere or were given up, and a plan that is not committed."""
-    yield from read_unrecorded(repo, plan_path, own, others)
+    yield from _read_unrecorded(repo, plan_path, own, others)
     planning = read_plan_usage(repo)
     # A run that was killed right behind the plan's commit has both.
     recorded = {commit.session for commit in (*own, *others)}
@@ -137,7 +111,7 @@ _Entry = tuple[str, str, str, Spent]
 """Session, plan, the commit where its leg began, and what it has cost."""
 
 
-def read_unrecorded(
+def _read_unrecorded(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> tuple[Spent, ...]:
     """Return what sessions of the plan have cost that is neither in a commit nor in the open leg of HEAD's branch.
@@ -146,8 +120,6 @@ def read_unrecorded(
         own: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says.
         others: Its commits elsewhere.
     """
-    from relay.store.legs import read_leg
-
     listed = repo.list_refs(LEGS, SPENT)
     here = read_leg(repo)
     if not listed or (here is not None and len(listed) == 1):
@@ -177,8 +149,6 @@ def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent
 
     The leg of a run that was killed right behind its commit stands for what the commit says.
     """
-    from relay.store.legs import read_leg
-
     made, leg = tuple(commits), read_leg(repo, branch)
     is_made = leg is None or any(leg.session_id == commit.session for commit in made)
     return add_spent(made) + (Spent() if leg is None or is_made else leg.spend)
@@ -190,8 +160,6 @@ def read_given_up(repo: Repo, branch: str) -> Spent:
 
 
 def _read_legs(repo: Repo) -> Iterator[_Entry]:
-    from relay.store.legs import read_leg
-
     for name in repo.list_refs(LEGS):
         if (leg := read_leg(repo, parse_ref_part(name.removeprefix(LEGS)))) is not None:
             yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
@@ -199,11 +167,123 @@ def _read_legs(repo: Repo) -> Iterator[_Entry]:
 
 def _is_of_plan(repo: Repo, origin: str, plan_path: str, base: str) -> bool:
     """Return whether a leg that began at `base` worked on the plan that `origin` brought, or brought when rewritten."""
-    from relay.git.merging import is_ancestor
-
     if not (origin and _ID.fullmatch(base)):
         return False
-    if is_ancestor(repo, origin, base):
+    if objects.is_ancestor(repo, origin, base):
         return True
     head, began = find_text(repo, "HEAD", plan_path), find_text(repo, base, plan_path)
-    return not is_ancestor(repo, base, origin) and began is not None and has_heirs(began, head or "")
+    return not objects.is_ancestor(repo, base, origin) and began is not None and has_heirs(began, head or "")
+
+
+def begin_planning(repo: Repo, plan_path: str, session_id: str) -> PlanningRecord:
+    """Note that a session begins to plan, with what was spent before it; what is kept of the branch's plan stays."""
+    earlier = read_plan_usage(repo)
+    is_same = earlier is not None and earlier.plan_path == plan_path
+    spent = earlier.spend if earlier is not None and is_same else Spent()
+    record = PlanningRecord(plan_path=plan_path, session_id=session_id, spend=spent, is_open=True)
+    save_plan_usage(repo, record, (read_written_plan(repo, plan_path) if is_same else None) or b"")
+    if earlier is not None:
+        drop_spent(repo, earlier.session_id)
+    return record
+
+
+def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
+    """Keep what a written plan cost, with the plan's text; replaces what was kept for the branch before.
+
+    The caller adds up what sessions before this one cost. What is replaced stays in the new commit's history.
+    """
+    ref = f"{PLANS}{render_ref_part(get_branch(repo))}"
+    for _ in range(3):
+        old = refs.find_ref(repo, ref)
+        if refs.move_ref(repo, ref, _write(repo, record, plan, (old,) if old else ()), old):
+            return
+    raise GitError(f"{ref} is being moved by somebody else")
+
+
+def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
+    """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
+    found = find_plan_record(repo)
+    return objects.read_blob(repo, found[1], plan_path) if found else None
+
+
+def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
+    """Forget a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
+    for ref, commit in repo.list_refs(PLANS).items():
+        if parse_planning(read_text(repo, commit)).session_id == kept.session_id:
+            refs.drop_ref(repo, ref, commit)
+
+
+def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
+    """Keep a plan that was turned down, with what it cost, and return the ref."""
+    ref = next_ref(repo, "rejected", get_branch(repo))
+    refs.move_ref(repo, ref, _write(repo, record, plan, ()), None)
+    return ref
+
+
+def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
+    blob = objects.hash_bytes(repo.git, plan)
+    tree = objects.write_paths_tree(repo, ((record.plan_path, FILE, blob),))
+    kept = (
+        (trailers.PLAN, render_path(record.plan_path)),
+        (trailers.SESSION, record.session_id),
+        (trailers.BASE, repo.head() or UNBORN),
+        *trailers.render_spent(record.spend),
+        *(((trailers.OPEN, YES),) if record.is_open else ()),
+        *record.trailers,
+    )
+    return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Whose cost is kept."""
+
+    plan_path: str
+    phase_id: str
+    session_id: str
+    base: str | None
+    """The commit where it began; None on an unborn branch."""
+
+
+def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
+    """Close a leg that no commit will come from; its snapshots stay, and what it has cost."""
+    # Kept before the leg goes; a run that is killed in between does not keep it twice.
+    if leg.spend != Spent() and all(entry[0] != leg.session_id for entry in read_kept_spent(repo)):
+        own = Whose(plan_path=leg.plan_path, phase_id=leg.phase_id, session_id=leg.session_id, base=leg.base_head)
+        keep_spent(repo, next_ref(repo, "spent", leg.branch), own, leg.spend)
+    close_leg(repo, leg)
+
+
+@contextmanager
+def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Callable[[], Spent]) -> Iterator[None]:
+    """Keep what a session costs that no commit will tell of; after a kill, what is noted of it counts.
+
+    Args:
+        plan_path: Of the plan that it counts for.
+        read_spent: Says in the end what it has cost.
+    """
+    own = Whose(plan_path=plan_path, phase_id="", session_id=session_id, base=repo.head())
+    ref = next_ref(repo, "spent", repo.branch or "HEAD")
+    begun = keep_spent(repo, ref, own, Spent())
+    try:
+        yield
+    finally:
+        keep_spent(repo, ref, own, read_spent(), before=begun)
+        drop_spent(repo, session_id)
+
+
+def keep_spent(repo: Repo, ref: str, own: Whose, spent: Spent, *, before: str | None = None) -> str:
+    """Keep what no commit tells of under a ref, which is at `before` (None: not there yet); return the commit."""
+    kept = (
+        (trailers.PLAN, render_path(own.plan_path)),
+        (trailers.PHASE, own.phase_id),
+        (trailers.SESSION, own.session_id),
+        (BASE, own.base or ""),
+        *trailers.render_spent(spent),
+    )
+    what = f"phase {own.phase_id}" if own.phase_id else f"session {own.session_id}"
+    message = Message(subject=f"relay: what was spent on {what}", trailers=kept)
+    tree = find_tree(repo, own.base) if own.base else repo.empty_tree
+    commit = objects.write_commit(repo, tree, (own.base,) if own.base else (), message)
+    refs.move_ref(repo, ref, commit, before)
+    return commit

@@ -20,7 +20,7 @@ from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.store.worktrees import note_checked
+from relay.store.worktree_notes import note_checked
 from rigs.crash.invariants import find_lost, find_ticked, find_versions
 from rigs.crash.scenario import git, make_environ
 from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter

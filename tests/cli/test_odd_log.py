@@ -1,8 +1,8 @@
 """Every command that reads a log, over one that relay did not write: it shows what it can, and never breaks."""
 
 from relay.base.errors import ExitCode
+from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
-from relay.store.worktrees import lock_worktree
 from tests.odd_lines import REAL, iter_odd_lines
 
 COMMANDS = (

@@ -374,9 +374,9 @@ def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned):
 
 def test_status_while_a_run_is_at_work(relay, planned, environ):
     """The lock's holder is named; nothing is guessed about the resume point."""
+    from relay.git.notes import lock_worktree
     from relay.git.repository import open_repo
     from relay.store.legs import LegStart, open_leg
-    from relay.store.worktrees import lock_worktree
 
     repo = open_repo(planned, environ)
     open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
@@ -526,11 +526,11 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint
 
 def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ, git):
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
+    from relay.git.notes import lock_worktree
     from relay.git.repository import open_repo
     from relay.session.usage import Spent
     from relay.store.checkpoints import WipRecord, save_wip
     from relay.store.legs import LegStart, open_leg
-    from relay.store.worktrees import lock_worktree
 
     (planned / "docs").mkdir()
     (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))

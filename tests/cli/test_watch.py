@@ -17,12 +17,12 @@ from relay.cli.views.last_run import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
 from relay.cli.watch import follow, is_run_alive
+from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs, open_log
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
-from relay.store.worktrees import lock_worktree
 from tests.cli.documents import read_document
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()

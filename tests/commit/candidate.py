@@ -9,7 +9,7 @@ from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refu
 from relay.run.commit.step import commit_phase
 from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
-from relay.store.extra_files import watch_sessions
+from relay.store.environment import watch_sessions
 
 WHOLE = """
 sessions:

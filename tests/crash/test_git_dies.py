@@ -16,13 +16,13 @@ import pytest
 from relay.base.errors import ExitCode, RelayError
 from relay.git.command import GitError
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.setup.place import get_place
 from relay.store.completion import finish_pending
-from relay.store.spend import read_plan_cost
+from relay.store.plan_state import read_plan_cost
 from relay.store.trailers import REWOUND
-from relay.store.worktrees import lock_worktree
 from tests.effort import THOROUGH
 from tests.scripted import ScriptedRunner
 

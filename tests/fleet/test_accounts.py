@@ -6,8 +6,7 @@ from relay.fleet.job_table import find_job_cost, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import LegStart, open_leg
-from relay.store.session_spend import note_spent
+from relay.store.legs import LegStart, note_spent, open_leg
 
 
 def spend(usd, tokens=10):

@@ -12,7 +12,7 @@ from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.store.spend import read_plan_cost
+from relay.store.plan_state import read_plan_cost
 from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS
 
 

@@ -15,7 +15,7 @@ from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.store.worktrees import note_checked
+from relay.store.worktree_notes import note_checked
 from tests.cli.documents import read_document
 from tests.copied import FSCK
 from tests.scripted import ScriptedRunner

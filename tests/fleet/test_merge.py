@@ -12,8 +12,8 @@ from relay.session.events import GateStarted
 from relay.store.branches import move_branch
 from relay.store.history import read_plan_commits
 from relay.store.legs import read_leg
-from relay.store.spend import read_plan_cost
-from relay.store.worktrees import note_checked
+from relay.store.plan_state import read_plan_cost
+from relay.store.worktree_notes import note_checked
 from tests.conftest import Stage
 from tests.scripted import ScriptedRunner
 

@@ -28,6 +28,7 @@ from relay.fleet.overview import describe_fleet, fetch_plan, open_registry
 from relay.fleet.queue_worker import QueueWorker, ensure_clone
 from relay.fleet.work import WorkTask, work
 from relay.fleet.worktrees import ensure_job
+from relay.git.notes import find_holder
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
@@ -37,9 +38,9 @@ from relay.session.prices import cost_usd
 from relay.session.usage import Spent
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg
-from relay.store.spend import read_plan_cost
-from relay.store.spend_records import Whose, keep_spent
-from relay.store.worktrees import find_holder, find_made_places
+from relay.store.plan_state import read_plan_cost
+from relay.store.spend import Whose, keep_spent
+from relay.store.worktree_notes import find_made_places
 from rigs.crash.rig import PRICE
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.waiting import wait_until

@@ -11,11 +11,11 @@ from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.git.command import GitError
 from relay.git.lock_journal import declare_locks
-from relay.git.notes import write_note
+from relay.git.notes import lock_worktree, write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
-from relay.store.extra_files import find_changed, watch_sessions
-from relay.store.worktrees import find_home, find_made_places, find_other_trees, get_jobs_place, lock_worktree
+from relay.store.environment import find_changed, watch_sessions
+from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 
 PLAN = """\
 # Two

@@ -6,9 +6,8 @@ import socket
 
 import pytest
 
-from relay.gate.causes import Failure, find_causes
 from relay.gate.model import Outcome
-from relay.gate.run import run_gate
+from relay.gate.run import Failure, find_causes, run_gate
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.veil import Veil, lift_veil

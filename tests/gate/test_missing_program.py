@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.gate.absence import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, Outcome
+from relay.gate.needs import find_missing_program, may_be_made
 
 
 def look(output, status=Outcome.MISSING, command="x"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.gate.proposal import find_test_command
+from relay.gate.needs import find_test_command
 
 
 @pytest.mark.parametrize(

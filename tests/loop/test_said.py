@@ -8,13 +8,12 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Interrupts, Urgency
-from relay.git.notes import write_note
+from relay.git.notes import find_holder, lock_worktree, write_note
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import LegStarted, ResponseReceived, RunPaused, RunResumed, WordsHeard
-from relay.store.inbox import is_paused, leave_words, read_words
-from relay.store.worktrees import find_holder, lock_worktree
+from relay.store.worktree_notes import is_paused, leave_words, read_words
 
 HAND_OVER = """
 sessions:

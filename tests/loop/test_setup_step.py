@@ -12,8 +12,7 @@ from relay.config import Settings
 from relay.session.events import GateStarted, SetupFinished, SetupStarted
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.preconditions import find_unapproved, require_approval, save_approval
-from relay.setup.workspace import ensure_set_up
-from relay.store.environment import LOCK_FILES, is_lock_file
+from relay.setup.workspace import LOCK_FILES, ensure_set_up, is_lock_file
 from tests.scripted import Act, ScriptedRunner
 
 INSTALL = "mkdir -p node_modules && cat package-lock.json >> node_modules/installed"

@@ -4,9 +4,8 @@ import pytest
 
 from relay.git.refs import move_ref
 from relay.plan.parse import parse_plan
-from relay.store.branches import find_in_the_way, move_branch
+from relay.store.branches import find_in_the_way, move_branch, read_kept
 from relay.store.completion import finish_pending, note_pending
-from relay.store.facts import read_kept
 from relay.store.plan_state import PlanSource, ask
 
 

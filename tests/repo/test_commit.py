@@ -8,11 +8,10 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.git.command import GitResult
-from relay.git.identity import find_identity
+from relay.git.identity import check_signing, find_identity
 from relay.git.message import Message
 from relay.git.objects import count_lines
 from relay.git.refs import move_ref
-from relay.git.signing import check_signing
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending
 from relay.store.history import read_relay_commits
@@ -300,35 +299,32 @@ def test_a_branch_born_meanwhile_is_left_alone(new_box):
     assert box.text("log", "--format=%s") == "user was first"
 
 
-@pytest.mark.parametrize("is_seen", [True, False])
-def test_a_file_edited_after_the_gate_stops_the_commit(box, is_seen):
+def test_a_file_edited_after_the_gate_stops_the_commit(box):
     repo = box.open()
     box.write("src/app.py", "checked\n")
     checked = write_snapshot_tree(repo)
     box.write("src/app.py", "edited while the gate ran\n")
-    seen = checked.seen if is_seen else {}
-    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked.tree, seen=seen))
+    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked.tree))
     assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
 
 
 @pytest.mark.parametrize(
-    ("attributes", "config", "data", "is_plain"),
+    ("attributes", "config", "data"),
     [
-        ("", (), b"one\r\ntwo\n", True),
-        ("* text=auto\n", (), b"one\ntwo\n", True),
-        ("*.md -text\nsrc/* text\n", (), b"one\ntwo\n", True),
-        ("* text=auto\n", (), b"one\r\ntwo\r\n", False),
-        ("* text=auto\n", ("core.eol", "crlf"), b"one\ntwo\n", False),
-        ("* text eol=crlf\n", (), b"one\r\ntwo\r\n", False),
-        ("", ("core.autocrlf", "input"), b"one\r\ntwo\n", False),
-        ("src/* ident\n", (), b"$Id: was expanded $\n", False),
-        ("src/* filter=own\n", (), b"small\n", False),
-        ("src/deep/* working-tree-encoding=UTF-16LE\n", (), "w\n".encode("utf-16-le"), False),
-        ("", ("core.symlinks", "false"), b"one\n", False),
+        ("", (), b"one\r\ntwo\n"),
+        ("* text=auto\n", (), b"one\ntwo\n"),
+        ("*.md -text\nsrc/* text\n", (), b"one\ntwo\n"),
+        ("* text=auto\n", (), b"one\r\ntwo\r\n"),
+        ("* text=auto\n", ("core.eol", "crlf"), b"one\ntwo\n"),
+        ("* text eol=crlf\n", (), b"one\r\ntwo\r\n"),
+        ("", ("core.autocrlf", "input"), b"one\r\ntwo\n"),
+        ("src/* ident\n", (), b"$Id: was expanded $\n"),
+        ("src/* filter=own\n", (), b"small\n"),
+        ("src/deep/* working-tree-encoding=UTF-16LE\n", (), "w\n".encode("utf-16-le")),
+        ("", ("core.symlinks", "false"), b"one\n"),
     ],
 )
-def test_what_was_checked_is_committed_as_git_stages_it(box, attributes, config, data, is_plain):
-    """Without an index where git would store the very bytes."""
+def test_what_was_checked_is_committed_as_git_stages_it(box, attributes, config, data):
     box.git("config", "--global", "filter.own.clean", "tr a-z A-Z")
     if config:
         box.git("config", *config)
@@ -341,11 +337,11 @@ def test_what_was_checked_is_committed_as_git_stages_it(box, attributes, config,
     repo = box.open()
     checked = write_snapshot_tree(repo)
     paths = ("src/app.py", "src/deep/new.py", "src/link", "src/old.py")
-    committed(box, *paths, tree=checked.tree, seen=checked.seen, replace={"PLAN.md": TICKED})
+    committed(box, *paths, tree=checked.tree, replace={"PLAN.md": TICKED})
     made = box.text("rev-parse", "HEAD^{tree}")
     box.git("read-tree", "HEAD~")
     box.git("add", "-A")
-    assert (box.text("write-tree"), (repo.relay_dir / "commit-index").exists()) == (made, not is_plain)
+    assert box.text("write-tree") == made
 
 
 @pytest.mark.parametrize("autocrlf", ["true", "input", "false"])

@@ -13,11 +13,16 @@ from relay.session.usage import Spent, Usage
 from relay.store import snapshot, trailers
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.environment import find_user_paths
-from relay.store.legs import LegStart, close_leg, continue_leg, find_leg_changes, open_leg, read_leg
-from relay.store.session_spend import note_spent
+from relay.store.legs import LegStart, close_leg, continue_leg, find_leg_changes, note_spent, open_leg, read_leg
 from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
-from relay.store.spend import PlanningRecord, read_plan_usage
-from relay.store.spend_records import drop_plan_usage, read_written_plan, save_plan_usage, save_rejected_plan
+from relay.store.spend import (
+    PlanningRecord,
+    drop_plan_usage,
+    read_plan_usage,
+    read_written_plan,
+    save_plan_usage,
+    save_rejected_plan,
+)
 
 
 def given(value):

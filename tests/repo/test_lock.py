@@ -16,16 +16,16 @@ from relay.base.errors import RepoError
 from relay.base.replacement import make_temporary_name
 from relay.git import lock_journal
 from relay.git.lock_journal import clear_stale_locks, declare_locks
+from relay.git.notes import lock_worktree
 from relay.git.refs import drop_ref, move_ref
 from relay.git.repository import open_repo
 from relay.store.completion import finish_pending
 from relay.store.legs import LegStart, open_leg
-from relay.store.worktrees import lock_worktree
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from relay.store.worktrees import lock_worktree
+from relay.git.notes import lock_worktree
 from relay.git.refs import drop_ref
 from relay.git.repository import open_repo
 import subprocess

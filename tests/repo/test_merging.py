@@ -3,7 +3,7 @@
 import pytest
 
 from relay.git.command import GitError
-from relay.git.merging import is_ancestor, merge_commits
+from relay.git.objects import is_ancestor, merge_commits
 
 
 def make_sides(box, *, base, ours, theirs):

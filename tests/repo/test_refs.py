@@ -10,8 +10,8 @@ from relay.git.command import GitError
 from relay.git.identity import Identity
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
-from relay.git.ref_files import find_head_ref, find_id
 from relay.git.refs import drop_ref, find_ref, move_ref
+from relay.git.repository import find_head_ref, find_id
 
 REF = "refs/relay/wip/main/000001"
 

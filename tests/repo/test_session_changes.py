@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.store.extra_files import SessionChanges, end_span, find_changed, read_spans, watch_sessions
+from relay.store.environment import SessionChanges, end_span, find_changed, read_spans, watch_sessions
 
 NOTE = ".git/relay/spans"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.git.index import check_state
+from relay.git.status import check_state
 
 
 def conflict(box):

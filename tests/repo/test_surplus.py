@@ -1,7 +1,6 @@
 """What a commit is compared with."""
 
-from relay.store.environment import Environment
-from relay.store.extra_files import Intent, find_surplus, watch_sessions
+from relay.store.environment import Environment, Intent, find_surplus, watch_sessions
 from relay.store.snapshot import write_snapshot_tree
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.git.command import GitError
-from relay.git.loose import write_loose
 from relay.git.message import Message
+from relay.git.object_database import write_loose
 from relay.git.objects import (
     find_blob_id,
     read_entries,

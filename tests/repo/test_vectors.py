@@ -9,12 +9,10 @@ import contextlib
 import pytest
 
 from relay.base.errors import RepoError
-from relay.git.identity import find_identity
-from relay.git.index import check_state
+from relay.git.identity import check_signing, find_identity
 from relay.git.message import Message
 from relay.git.objects import diff_trees, read_blob
-from relay.git.signing import check_signing
-from relay.git.status import read_status
+from relay.git.status import check_state, read_status
 from relay.session.usage import Spent
 from relay.store.checkpoints import WipRecord, plan_restoration, run_restoration, save_wip
 from relay.store.commit import CommitRequest, commit_paths

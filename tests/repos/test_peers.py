@@ -11,9 +11,9 @@ import pytest
 
 from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
+from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.session.events import LegStarted, RunStarted
-from relay.store.worktrees import lock_worktree
 from tests.scripts import HELLO
 
 HALF = """

@@ -13,7 +13,7 @@ from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
 from relay.store.completion import finish_pending, note_pending
-from relay.store.spend import read_plan_cost
+from relay.store.plan_state import read_plan_cost
 from tests.scripts import HELLO
 
 SECOND = """

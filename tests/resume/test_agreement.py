@@ -8,13 +8,13 @@ import pytest
 from relay.base.errors import RelayError
 from relay.base.hints import AT_ROOT
 from relay.cli.status import render_json
+from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.session.events import LegStarted, RunEnded
 from relay.store.legs import LegStart, open_leg
 from relay.store.plan_state import PlanSource, find_done, gather_standing
 from relay.store.resume import ResumeCase
-from relay.store.worktrees import lock_worktree
 from tests.conftest import PLAN
 from tests.resume.conftest import LUNCH
 from tests.resume.test_operations import read_everything

@@ -12,7 +12,7 @@ from relay.sandbox.links import INSTALLED, TOOL_CACHES
 from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.sandbox.toolchains import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
-from relay.store.environment import LOCK_FILES
+from relay.setup.workspace import LOCK_FILES
 
 PAGE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()
 LISTS: Mapping[str, Iterable[str]] = {

@@ -20,8 +20,8 @@ from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
-from relay.store.last_run import read_last_run
 from relay.store.legs import read_leg
+from relay.store.worktree_notes import read_last_run
 
 _WORDS = {
     LandingCase.LANDED: "merged; no work is left in it",

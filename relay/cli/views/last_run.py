@@ -11,7 +11,7 @@ from relay.cli.views.board import MOMENT_KINDS, Board
 from relay.cli.views.narrate import STYLES, Line, Tone
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
-from relay.store.last_run import LastGate, LastRun
+from relay.store.worktree_notes import LastGate, LastRun
 
 _SHOWN_LINES = 20
 _SHOWN_IN_FULL = 60

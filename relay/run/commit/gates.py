@@ -32,8 +32,7 @@ from relay.session.events import CheckResult, GateFinished, GateStarted
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
-from relay.store.environment import Environment
-from relay.store.extra_files import Intent, Surplus, find_surplus, read_committed
+from relay.store.environment import Environment, Intent, Surplus, find_surplus, read_committed
 from relay.store.snapshot import TreeSnapshot
 from relay.tools.workspace import Workspace
 

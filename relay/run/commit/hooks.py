@@ -11,9 +11,8 @@ from pathlib import Path
 from relay.base.errors import RepoError
 from relay.base.hints import Command
 from relay.base.words import list_some, shorten
-from relay.gate.causes import NO_NETWORK, Failure, find_causes
 from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
-from relay.gate.run import run_gate
+from relay.gate.run import NO_NETWORK, Failure, find_causes, run_gate
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, make_hook_run, only_forbids_branch
 from relay.git.repository import Repo
@@ -26,8 +25,7 @@ from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
 from relay.store import completion
 from relay.store.commit import CommitEnd, CommitOutcome
-from relay.store.environment import load_environment, read_environment
-from relay.store.extra_files import SessionChanges, read_spans
+from relay.store.environment import SessionChanges, load_environment, read_environment, read_spans
 from relay.store.legs import read_leg
 from relay.tools.workspace import Workspace
 

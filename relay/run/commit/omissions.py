@@ -22,7 +22,7 @@ from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
-from relay.store.extra_files import Surplus
+from relay.store.environment import Surplus
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
 

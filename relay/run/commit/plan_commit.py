@@ -35,8 +35,7 @@ from relay.store.plan_state import PlanSource, make_refusal
 from relay.store.plan_versions import EditKind, find_edit, put_ticks
 from relay.store.refs import get_branch
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.spend import PlanningRecord, read_plan_usage
-from relay.store.spend_records import drop_plan_usage
+from relay.store.spend import PlanningRecord, drop_plan_usage, read_plan_usage
 
 SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""

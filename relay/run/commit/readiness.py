@@ -9,7 +9,8 @@ from relay.base.hints import Command, Hint, TypedPath
 from relay.base.words import list_some, shorten
 from relay.config import Settings
 from relay.config.network import CLOSED
-from relay.gate.absence import (
+from relay.gate.model import CommandCheck, Outcome
+from relay.gate.needs import (
     find_missing_files,
     find_missing_program,
     find_near,
@@ -18,11 +19,10 @@ from relay.gate.absence import (
     read_missed,
     suggest,
 )
-from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import check_command, find_lines, proves_nothing
-from relay.git.merging import find_base, find_fork, list_marks
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import find_plan_branch, list_paths, render_path, with_parents
+from relay.git.objects import find_base, find_fork, list_marks
 from relay.git.repository import Repo
 from relay.plan.check import find_obscurity
 from relay.plan.lineage import find_lineage

@@ -50,7 +50,7 @@ from relay.store import trailers
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.legs import LegStart, OpenLeg, continue_leg, render_wait
-from relay.store.spend_records import keeping_spent
+from relay.store.spend import keeping_spent
 from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, LEG_STATUSES, PROPOSED, REVIEW, REVIEWED
 from relay.tools.workspace import Workspace
 

@@ -15,12 +15,11 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
 from relay.gate.model import Outcome, compare_gate
 from relay.git.command import GitError
-from relay.git.index import check_state
 from relay.git.message import Message, disarm
 from relay.git.names import list_paths, render_path
 from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange
+from relay.git.status import ChangeKind, PathChange, check_state
 from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
@@ -56,13 +55,13 @@ from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.store.environment import (
     Environment,
+    Intent,
     find_earlier_paths,
     find_user_paths,
     load_environment,
     read_environment,
     select_owned,
 )
-from relay.store.extra_files import Intent
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import has_moved
@@ -322,7 +321,6 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
-        seen=work.after.seen,
         keep_out=work.user,
     )
 

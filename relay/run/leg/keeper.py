@@ -26,11 +26,11 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.setup.open import wait_while_paused
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.environment import find_owned_paths
-from relay.store.inbox import drop_words, read_words
 from relay.store.legs import render_wait
 from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
+from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import LegNotes, Record
 
 MAX_TOLD = 5
@@ -334,7 +334,7 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; what looking around has cost, `relay.store.session_spend` notes."""
+        """Snapshot what a call changed; what looking around has cost, `relay.store.legs` notes."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:

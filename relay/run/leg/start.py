@@ -40,8 +40,7 @@ from relay.session.gauge import assign_line
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
-from relay.store.environment import Environment, load_environment, read_environment, save_environment
-from relay.store.extra_files import Intent
+from relay.store.environment import Environment, Intent, load_environment, read_environment, save_environment
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
 from relay.store.plan_versions import find_phases

@@ -53,10 +53,9 @@ from relay.setup.open import wait_while_paused
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.history import find_text
-from relay.store.inbox import drop_words, read_words
-from relay.store.session_spend import drop_spent
-from relay.store.spend import PlanningRecord
-from relay.store.spend_records import begin_planning, save_plan_usage, save_rejected_plan
+from relay.store.legs import drop_spent
+from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
+from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.toolbox import ASK, SUBMIT_PLAN, build_reader_tools, refuse_secrets
 
 

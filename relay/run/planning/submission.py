@@ -21,7 +21,7 @@ from relay.plan.parse import parse_plan
 from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
 from relay.session.usage import MAX_READ_BYTES, Usage, estimate_size_tokens, pad_tokens
-from relay.store.inbox import Said
+from relay.store.worktree_notes import Said
 from relay.tools.workspace import RefusedError, ToolAnswer
 
 if TYPE_CHECKING:
