@@ -48,7 +48,7 @@ from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
 from tests.warm import run_relay
 
-hypothesis.register_profile("relay", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.register_profile("relay", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
 hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5, derandomize=True)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))

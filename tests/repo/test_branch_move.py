@@ -7,6 +7,7 @@ from relay.plan.parse import parse_plan
 from relay.store.branches import find_in_the_way, move_branch, read_kept
 from relay.store.completion import finish_pending, note_pending
 from relay.store.plan_state import PlanSource, ask
+from tests.effort import take_turns
 
 
 def make_pair(box):
@@ -37,8 +38,10 @@ def test_files_and_index_go_along(box):
     assert finish_pending(box.open()) == ()
 
 
-@pytest.mark.parametrize("attributes", ["", "* text=auto\n", "*.txt text eol=crlf\n", "*.txt ident\n"])
-@pytest.mark.parametrize("comes", [False, True])
+@pytest.mark.parametrize(
+    ("attributes", "comes"),
+    take_turns(["", "* text=auto\n", "*.txt text eol=crlf\n", "*.txt ident\n"], (False, True, True, False)),
+)
 def test_files_look_as_git_checks_them_out(box, attributes, comes):
     """Also where what is said of them comes with them."""
     box.write(".gitattributes", "" if comes else attributes)

@@ -6,6 +6,7 @@ from relay.git.message import Message
 from relay.git.status import read_status
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.snapshot import KnownPaths, write_snapshot_tree
+from tests.effort import take_turns
 
 FLAGS = ("--assume-unchanged", "--skip-worktree")
 CASES = [FLAGS[:1], FLAGS[1:], FLAGS]
@@ -31,8 +32,9 @@ def test_status_sees_them_and_says_so(box, flags):
     assert list((box.root / ".git/relay").iterdir()) == []
 
 
-@pytest.mark.parametrize("flags", CASES)
-@pytest.mark.parametrize("setting", ["core.splitIndex", "core.ignoreStat", "core.untrackedCache"])
+@pytest.mark.parametrize(
+    ("flags", "setting"), take_turns(CASES, ("core.splitIndex", "core.ignoreStat", "core.untrackedCache"))
+)
 def test_a_snapshot_holds_them(box, flags, setting):
     """Also the next one, made of known paths only."""
     box.git("config", setting, "true")
@@ -73,8 +75,7 @@ def test_a_directory_in_its_place_is_no_file(box):
     assert (tree["src/app.py"], tree["run.sh"]) == (b"print(1)\n", b"#!/bin/sh\n")
 
 
-@pytest.mark.parametrize("name", ["-dash", ":(top)x", "with\nnewline", "a,b", "\udcff"])
-@pytest.mark.parametrize("flags", CASES)
+@pytest.mark.parametrize(("name", "flags"), take_turns(["-dash", ":(top)x", "with\nnewline", "a,b", "\udcff"], CASES))
 def test_a_commit_moves_the_index_and_keeps_the_flags(box, flags, name):
     """Whatever the file is called, and beside one with the other flag."""
     box.write(name, "one\n")

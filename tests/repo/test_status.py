@@ -2,8 +2,6 @@
 
 import os
 
-import pytest
-
 from relay.git.status import read_status
 from relay.git.trees import GITLINK
 
@@ -44,11 +42,12 @@ def test_a_rename_is_a_deletion_and_an_addition(box):
     assert set(read_status(box.open()).changed) == {"src/old.py", "src/renamed.py"}
 
 
-@pytest.mark.parametrize("name", STRANGE)
-def test_strange_names_arrive_whole(box, name):
-    (box.root / os.fsencode(name).decode(errors="surrogateescape")).write_bytes(b"x")
-    assert read_status(box.open()).untracked == (name,)
-    assert read_status(box.open(), (name,)).untracked == (name,)
+def test_strange_names_arrive_whole(box):
+    for name in STRANGE:
+        (box.root / name).write_bytes(b"x")
+    assert sorted(read_status(box.open()).untracked) == sorted(STRANGE)
+    for name in STRANGE:
+        assert read_status(box.open(), (name,)).untracked == (name,)
 
 
 def test_unmerged_files_are_named(box):
