@@ -17,6 +17,11 @@ def take_turns(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:
     return list(product(*lists)) if THOROUGH else [tuple(one[at % len(one)] for one in lists) for at in rows]
 
 
+def take_each(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Return every so manieth case, where they differ in their words and not in the way that they take; or all."""
+    return list(cases)[:: 1 if THOROUGH else step]
+
+
 def try_each() -> settings:
     """Return a fifth of the examples, for a property of each of dozens of kinds."""
     return settings(max_examples=max(5, settings().max_examples // 5))

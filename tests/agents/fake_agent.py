@@ -15,7 +15,7 @@ big         tells of a context that is over every line
 patient     waits for a cancel before each answer but the first
 greedy      asks for answers of 128,000 tokens, whatever it was told
 fetch       has the endpoint fetch an address, twice, and writes what it is told into fetch.txt
-flood       says 24 MB of words and a thousand tools at its first turn, then works
+flood       says 2.4 MB of words and a thousand tools at its first turn, then works
 abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
 """
@@ -184,9 +184,9 @@ def make_noise():
 
 def flood():
     for number in range(2_000):
-        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 12_000})
+        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 1_200})
         update(sessionUpdate="agent_thought_chunk", content={"type": "text", "text": "y" * 100})
-        update(sessionUpdate="tool_call", toolCallId=f"{number // 2}" + "z" * 5_000, title="bash", rawInput={"a": "b"})
+        update(sessionUpdate="tool_call", toolCallId=f"{number // 2}" + "z" * 1_000, title="bash", rawInput={"a": "b"})
 
 
 def peek(root):

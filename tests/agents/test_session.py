@@ -26,6 +26,7 @@ from relay.session.events import (
     TextShown,
     ToolFinished,
 )
+from tests.effort import THOROUGH
 from tests.waiting import wait_until
 
 TITLE = """
@@ -67,9 +68,10 @@ def sum_usage(usage):
     return usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
 
 
-def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, agent):
-    """Titles included, whatever else the agent says: unknown kinds, no JSON, lines of megabytes."""
-    with agent("run", HELLO, "noise", "title") as ctx:
+def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log_and_nothing_else_gets_through(stage, agent):
+    """Whatever else the agent says and tries: unknown kinds, no JSON, lines of megabytes, a title of its own."""
+    head = stage.git("rev-parse", "HEAD")
+    with agent("run", HELLO, "noise", "title", "peek", "fetch") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
@@ -79,17 +81,18 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     message = stage.git("log", "-1", "--format=%B")
     assert message.startswith("say hello\n")
     assert "Relay-Agent: fake 9.9\nRelay-Metering: gateway\n" in message
+    assert stage.git("rev-parse", "HEAD~1") == head
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
     assert sorted(tool.name for tool in stage.seen(ToolFinished)) == ["bash", "tick"]
     assert any(shown.text == "I write." for shown in stage.seen(TextShown))
     assert stage.server.errors == []
+    check_told([request.body for request in stage.server.requests if request.body and request.body.get("tools")])
+    check_confined(stage)
+    check_fetched(stage)
 
 
-def test_the_agent_is_told_the_rules_and_the_phase_and_gets_no_key(stage, agent):
-    with agent("run", HELLO) as ctx:
-        play(ctx)
-
-    bodies = [request.body for request in stage.server.requests if request.body]
+def check_told(bodies):
+    """The agent has the rules, the phase and the tools of relay."""
     first = str(bodies[0]["messages"])
     assert "You are one runner in a relay" in first
     assert "Be brief." in first
@@ -99,12 +102,8 @@ def test_the_agent_is_told_the_rules_and_the_phase_and_gets_no_key(stage, agent)
     ]
 
 
-def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
-    head = stage.git("rev-parse", "HEAD")
-    with agent("run", HELLO, "peek") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
+def check_confined(stage):
+    """No key, no protected file and no other host was in the agent's reach."""
     seen = (stage.root / "peek.txt").read_text()
     assert "sk-the-real-key" not in seen
     assert "stolen: 0" not in seen
@@ -113,15 +112,11 @@ def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
     assert "credentials.json: 0" not in seen
     assert "10.0.0.1/: 0" not in seen
     assert "does not forward POST /v1/files" in seen
-    assert stage.git("rev-parse", "HEAD~1") == head
     assert [request.path for request in stage.server.requests if "files" in request.path] == []
 
 
-def test_what_an_endpoint_would_fetch_is_refused_and_the_agent_and_the_user_are_told(stage, agent):
-    with agent("run", HELLO, "fetch") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
+def check_fetched(stage):
+    """What the endpoint would have fetched was refused, and agent and user were told."""
     assert "elsewhere" not in json.dumps([request.body for request in stage.server.requests])
     words = "messages: image.source.url: an endpoint fetches nothing; base64 and text pass"
     assert (stage.root / "fetch.txt").read_text().count(f"relay: {words}") == 2
@@ -148,22 +143,18 @@ def test_what_relay_hands_out_does_not_go_to_the_model_of_an_agent_that_finds_it
     assert "handed-to-the-gate" not in sent
 
 
-@pytest.mark.parametrize(
-    ("fault", "lies", "end", "words"),
-    [
-        (
-            "{kind: status, status: 401, type: authentication_error, message: no key}",
-            ["stubborn"],
-            "denied",
-            "HTTP 401",
-        ),
-        ("{kind: rate_limit, retry_after: 36000}", ["stubborn"], "limit", "It resets at"),
-        ("{kind: status, status: 400, message: odd, times: always}", ["stubborn"], "api_failed", "HTTP 400"),
-        ("{kind: refusal}", ["stubborn"], "refused", "refusal"),
-        ("{kind: max_tokens}", ["stubborn"], "truncated", "max_tokens"),
-        ("{kind: window_exceeded}", [], "overflow", "window"),
-    ],
-)
+FAILED = [
+    ("{kind: status, status: 401, type: authentication_error, message: no key}", ["stubborn"], "denied", "HTTP 401"),
+    ("{kind: status, status: 400, message: odd, times: always}", ["stubborn"], "api_failed", "HTTP 400"),
+    ("{kind: refusal}", ["stubborn"], "refused", "refusal"),
+    ("{kind: rate_limit, retry_after: 36000}", ["stubborn"], "limit", "It resets at"),
+    ("{kind: window_exceeded}", [], "overflow", "window"),
+    ("{kind: max_tokens}", ["stubborn"], "truncated", "max_tokens"),
+]
+"""The gateway's own tests have every fault."""
+
+
+@pytest.mark.parametrize(("fault", "lies", "end", "words"), FAILED if THOROUGH else FAILED[::2])
 def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
     with agent("run", script, *lies) as ctx:
@@ -331,7 +322,7 @@ def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
     assert stage.server.errors == []
 
 
-def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent):
+def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_phase(stage, agent):
     stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
     with agent("run", ON_AND_ON) as ctx:
         ended = play(ctx)
@@ -341,6 +332,14 @@ def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent
     assert leg.end == "interrupted"
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
+
+    stage.calm()
+    tick = "{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}"
+    ended = stage.run(f"sessions: [{{turns: [{tick}, {{text: 'Commit: hello'}}]}}]", phase="1", all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert "Relay-Agent" not in stage.git("log", "-1", "--format=%B")
+    assert stage.git("show", "HEAD:hello.txt") == "hello\n"
 
 
 def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage, agent):
@@ -371,23 +370,9 @@ def test_a_flood_is_cut_and_the_work_behind_it_is_done(stage, agent):
     texts = [shown.text for shown in stage.seen(TextShown) if not shown.thinking]
     more = [int(text.split()[1].replace(",", "")) for text in texts if text.endswith(" more characters")]
     kept = sum(text.count("x") for text in texts)
-    assert (kept + sum(more), kept // MOST_CHARS) in {(24_000_000, turns) for turns in (1, 2)}  # as the boundary comes
+    assert (kept + sum(more), kept // MOST_CHARS) in {(2_400_000, turns) for turns in (1, 2)}  # as the boundary comes
     assert MOST_TOOLS <= len(stage.seen(ToolFinished)) <= 2 * MOST_TOOLS + 2
     assert any("more updates of its tools, which are not shown" in notice.text for notice in stage.seen(Noticed))
-
-
-def test_a_phase_that_was_stopped_under_an_agent_is_finished_by_the_own_loop(stage, agent):
-    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
-    with agent("run", ON_AND_ON) as ctx:
-        play(ctx)
-    stage.calm()
-
-    tick = "{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}"
-    ended = stage.run(f"sessions: [{{turns: [{tick}, {{text: 'Commit: hello'}}]}}]", phase="1", all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert "Relay-Agent" not in stage.git("log", "-1", "--format=%B")
-    assert stage.git("show", "HEAD:hello.txt") == "hello\n"
 
 
 def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, agent):

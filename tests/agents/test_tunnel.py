@@ -32,7 +32,7 @@ def tunnel(agent, tmp_path):
 
 
 def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
-    with tunnel("noise") as ctx:
+    with tunnel("noise", "abroad") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
@@ -46,6 +46,7 @@ def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
     [said] = [notice.text for notice in stage.seen(Noticed) if "login" in notice.text]
     assert "reaches vendor.invalid and nothing else" in said
     assert "no cap holds before a request" in said
+    check_reach(stage)
 
 
 def test_one_that_tells_nothing_is_counted_by_nothing_and_marked(stage, tunnel):
@@ -56,10 +57,8 @@ def test_one_that_tells_nothing_is_counted_by_nothing_and_marked(stage, tunnel):
     assert stage.seen(LegEnded)[0].estimated
 
 
-def test_its_login_goes_with_it_and_it_reaches_its_vendor_only(stage, tunnel):
-    with tunnel("abroad") as ctx:
-        play(ctx)
-
+def check_reach(stage):
+    """Its login goes with it, and it reaches its vendor only."""
     seen = (stage.root / "abroad.txt").read_text().splitlines()
     assert seen[1] == "the login"
     assert "elsewhere.example.org: Tunnel connection failed: 403" in seen[2]

@@ -5,8 +5,10 @@ import os
 
 import pytest
 
+from tests.effort import take_each
+
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
-COMMANDS = (("status",), ("check",), ("run", "--phase", "2"))
+COMMANDS = take_each(2, (("status",), ("check",), ("run", "--phase", "2")))
 
 
 def place(arena, path):

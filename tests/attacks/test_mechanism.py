@@ -45,7 +45,7 @@ def test_control_the_doctor_where_nothing_is_missing(arena):
     assert {finding["state"] for finding in found if not finding["words"].startswith("bubblewrap ")} == {"ok"}
 
 
-@pytest.mark.parametrize("words", [("run",), ("run", "--phase", "2"), ("plan", "feature", "--force")])
+@pytest.mark.parametrize("words", [("run",), ("plan", "feature", "--force")])
 def test_no_mechanism_no_session(arena, without_bwrap, words):
     """Nothing is asked and nothing is run; the words name what to install and what to type instead."""
     before = arena.state(whole=True)

@@ -7,6 +7,7 @@ import string
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each, take_turns
 
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 BOMB = "a: &a [x, x]\n" + "".join(
@@ -47,7 +48,7 @@ REFUSED = {
 """Files of a hostile repository for which relay must stop before anything is sent or run."""
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", take_each(3, REFUSED))
 def test_what_a_repository_asks_for_is_refused(arena, name):
     """Exit 1 with words that say where it stands; no session, no command, no bug report."""
     path, text = REFUSED[name]
@@ -151,8 +152,10 @@ def test_a_filter_of_the_users_finds_no_code_in_the_work_tree(arena, name):
     assert (arena.outside / "executed").exists() or name == "a module"  # where this Python finds it
 
 
-@pytest.mark.parametrize("command", [("run",), ("plan", "feature", "--force"), ("doctor",)], ids=lambda words: words[0])
-@pytest.mark.parametrize("place", ["/proc", "@HOME@/.config", "a link"])
+@pytest.mark.parametrize(
+    ("place", "command"),
+    take_turns(["/proc", "@HOME@/.config", "a link"], [("run",), ("plan", "feature", "--force"), ("doctor",)]),
+)
 def test_hooks_of_a_repository_open_no_other_directory(arena, place, command):
     """Neither for reading nor for a look at everything in it; a user's own configuration may."""
     hidden = arena.home / ".config"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, take_turns
 
 PLAN = "# P\n\n## Phase 1 — One\nVerify: `make`\n- [ ] a — a.py\n"
 BROKEN = {
@@ -59,7 +59,7 @@ def write(project, name, content):
 def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(relay, doctor, project, what):
     """`check` and its JSON, `run`, `status`, `plan` and the others: the file, the line and the hint, and no more.
 
-    A third of them is asked about each file, in turn.
+    A sixth of them is asked about each file, in turn.
     """
     name, content, line = BROKEN[what]
     write(project, name, content)
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(r
     commands = ["check", "run", "doctor", "plan --revise x", "run --dry-run", "plan x", "gate", "plan --split 1"]
     commands += [] if is_of_settings else ["status", "review", "review --whole-plan"]  # those need none of its settings
     turn = list(BROKEN).index(what)
-    for command in (one for at, one in enumerate(commands) if THOROUGH or (at + turn) % 3 == 0):
+    for command in (one for at, one in enumerate(commands) if THOROUGH or (at + turn) % 6 == 0):
         if command == "doctor":
             assert first.removeprefix("Error: ") in doctor().out
             continue
@@ -85,8 +85,7 @@ def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(r
             assert (ran.code, ran.out, ran.err) == (1, "", told), command
 
 
-@pytest.mark.parametrize("what", TURNS)
-@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize(("what", "is_committed"), take_turns(TURNS, (True, False)))
 def test_a_phase_that_never_has_its_turn_is_told_in_the_words_of_check(relay, project, commit, git, what, is_committed):
     """`run`, for its phase too, and `status`: with the line, before a key is asked for or the plan is committed."""
     after, line, words = TURNS[what]

@@ -12,6 +12,7 @@ from relay.sandbox.links import MOST
 from relay.session.events import GateFinished, Noticed
 from relay.session.values import SessionKind
 from tests.commit.candidate import commit_claims
+from tests.effort import take_turns
 from tests.scripted import ScriptedRunner
 
 IGNORED = "*.log\nbuild/\nlocal.env\nnode_modules/\n.venv/\nenv/\n*.egg-info/\n*.tsbuildinfo\n*_cache/\n__pycache__/\n"
@@ -200,8 +201,7 @@ CHANGED_BY_THE_PHASE = {
 }
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-@pytest.mark.parametrize("case", CHANGED_BY_THE_PHASE)
+@pytest.mark.parametrize(("case", "keeps"), take_turns(CHANGED_BY_THE_PHASE, (False, True)))
 def test_what_sessions_changed_of_it_makes_no_gate_green(stage, work, case, keeps):
     """No commit has it, though git ignored it when the phase began; the date that everybody can set says nothing."""
     path, before, gate = CHANGED_BY_THE_PHASE[case]

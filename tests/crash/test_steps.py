@@ -10,14 +10,7 @@ from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
-SAMPLE = (
-    "the plan's branch is pushed",
-    "the second request",
-    "the commit",
-    "the plan is fetched",
-    "its run begins",
-    "the clone follows",
-)
+SAMPLE = ("the second request", "the commit", "the clone follows")
 
 
 @pytest.fixture(scope="module")

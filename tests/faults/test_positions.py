@@ -287,13 +287,12 @@ TOGETHER = [
 
 
 def choose_positions(name: str) -> list[Position]:
-    """Choose where a fault is tried: the first of each outcome everywhere, the others at one position each in turn."""
+    """Choose where a fault is tried: the faults of one outcome share the positions; or each is tried everywhere."""
     if not CASES[name].everywhere:
         return [Position.MID] if THOROUGH or name not in TOGETHER else []
     alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
-    turn = alike.index(name)
-    positions = list(Position)
-    return positions if THOROUGH or turn == 0 else [positions[turn % len(positions)]]
+    turn, positions = alike.index(name), list(Position)
+    return positions if THOROUGH else positions[turn :: len(alike)] or [positions[turn % len(positions)]]
 
 
 PLACES = [

@@ -4,6 +4,7 @@ import pytest
 
 from relay.base.errors import ExitCode, RepoError
 from relay.session.events import Noticed
+from tests.effort import take_each
 
 FLAGS = ["--assume-unchanged", "--skip-worktree"]
 PLAN = """\
@@ -31,7 +32,7 @@ sessions:
 LOCAL = "the user's own\n"
 
 
-@pytest.fixture(params=FLAGS)
+@pytest.fixture(params=take_each(2, FLAGS))
 def hidden(stage, request):
     """A stage whose config.py git does not look at."""
     stage.write("config.py", "committed\n")

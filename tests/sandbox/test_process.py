@@ -150,12 +150,10 @@ def test_stop_is_asked_for_often(box: Any) -> None:
         assert (result.interrupted, result.timed_out, result.exit_code) == (True, False, None)
 
 
-@pytest.mark.parametrize(
-    "script", ["cat", "read x </dev/tty; true", "git commit --allow-empty; true", "head -c1 | wc -c"]
-)
-def test_nothing_waits_for_a_person(box: Any, script: str) -> None:
+def test_nothing_waits_for_a_person(box: Any) -> None:
     """Standard input is empty, there is no terminal and every editor ends at once."""
-    result = box.sh(script)
+    scripts = ("cat", "read x </dev/tty; true", "git commit --allow-empty; true", "head -c1 | wc -c")
+    result = box.sh(" && ".join(f"({script})" for script in scripts))
     assert result.exit_code == 0
 
 
@@ -287,14 +285,11 @@ def test_missing_program_is_127(box: Any) -> None:
     assert b"no-such-program" in result.output
 
 
-@pytest.mark.parametrize(
-    "argv", [("a\0b",), ("\ud800",), ("echo", "x" * 300_000), ()], ids=["nul", "lone", "long", "none"]
-)
-def test_impossible_command_line_is_a_result(box: Any, argv: tuple[str, ...]) -> None:
+def test_impossible_command_line_is_a_result(box: Any) -> None:
     """What the kernel or the encoding refuses is said in the output."""
-    result = box.run(*argv)
-    assert result.exit_code == 126
-    assert result.output.startswith(b"relay: ")
+    for argv in (("a\0b",), ("\ud800",), ("echo", "x" * 300_000), ()):
+        result = box.run(*argv)
+        assert (result.exit_code, result.output[:7]) == (126, b"relay: "), argv
 
 
 def test_death_by_signal_is_told_as_a_shell_does(box: Any) -> None:

@@ -135,61 +135,61 @@ def look_at_hook(stage, script, name="pre-commit", mode=0o755, environ=PATH, **s
     return check_hooks(open_repo(stage.root), Settings(**settings), environ)
 
 
-@pytest.mark.parametrize(
-    ("script", "words", "way"),
-    [
-        ("#!/no/such/interpreter -x\n", NO_SUCH.format("/no/such/interpreter"), "correct the first line of /"),
-        ("#! \t/etc/passwd\n", NO_SUCH.format("/etc/passwd"), "install it"),  # not executable
-        ("#!/etc\n", NO_SUCH.format("/etc"), "install it"),
-        ("#!/usr/bin/env no-such-program\n", NO_SUCH.format("no-such-program"), "install it"),
-        ("#!/usr/bin/env -S no-such-program -u\n", NO_SUCH.format("no-such-program"), "install it"),
-        ("#!/bin/sh\r\nexit 0\r\n", "its first line ends in a carriage return", "sed -i 's/\\r$//' /"),
-        ("#!/usr/bin/env sh\r\n", "its first line ends in a carriage return", "sed -i"),
-        ("#!.venv/bin/python\n", NO_SUCH.format(".venv/bin/python"), "install it"),  # no session installs
-        (b"#!/no/\xff\x1b[2J\n", "there is no program /no/", "install it"),
-        (GONE, "neither /gone away/python, which made it, nor pre-commit is there", "then type: pre-commit install"),
-    ],
+CANNOT_BE_STARTED = (
+    ("#!/no/such/interpreter -x\n", NO_SUCH.format("/no/such/interpreter"), "correct the first line of /"),
+    ("#! \t/etc/passwd\n", NO_SUCH.format("/etc/passwd"), "install it"),  # not executable
+    ("#!/etc\n", NO_SUCH.format("/etc"), "install it"),
+    ("#!/usr/bin/env no-such-program\n", NO_SUCH.format("no-such-program"), "install it"),
+    ("#!/usr/bin/env -S no-such-program -u\n", NO_SUCH.format("no-such-program"), "install it"),
+    ("#!/bin/sh\r\nexit 0\r\n", "its first line ends in a carriage return", "sed -i 's/\\r$//' /"),
+    ("#!/usr/bin/env sh\r\n", "its first line ends in a carriage return", "sed -i"),
+    ("#!.venv/bin/python\n", NO_SUCH.format(".venv/bin/python"), "install it"),  # no session installs
+    (b"#!/no/\xff\x1b[2J\n", "there is no program /no/", "install it"),
+    (GONE, "neither /gone away/python, which made it, nor pre-commit is there", "then type: pre-commit install"),
 )
-def test_a_hook_that_cannot_be_started_is_missing_before_a_session(stage, script, words, way):
+
+
+def test_a_hook_that_cannot_be_started_is_missing_before_a_session(stage):
     """Its commit would be refused, once its session is paid for."""
-    finding = look_at_hook(stage, script)
-    assert finding.state is State.MISSING
-    assert finding.words.startswith("the pre-commit hook cannot be started: ")
-    assert words in finding.words
-    assert way in finding.hint
-    assert finding.hint.endswith("; RELAY_HOOKS=skip commits without your hooks")
+    for script, words, way in CANNOT_BE_STARTED:
+        finding = look_at_hook(stage, script)
+        assert finding.state is State.MISSING, script
+        assert finding.words.startswith("the pre-commit hook cannot be started: ")
+        assert words in finding.words
+        assert way in finding.hint
+        assert finding.hint.endswith("; RELAY_HOOKS=skip commits without your hooks")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "exit 0\n",  # no first line: git has sh run it
-        "",
-        "#!\nexit 0\n",
-        "#!/bin/sh",
-        "#!/usr/bin/env -S sh -e\r\n",
-        "#!/usr/bin/env -i no-such-program\n",
-        "#!/usr/bin/env A=b no-such-program\n",
-        "#!tools/made-by-a-session\n",
-        f"#!/{'long/' * 40}interpreter\n",
-        b"#!/no/such\0interpreter\n",
-        b"\x7fELF\x02\x01\x01\0",
-        FRAMEWORK.replace("{python}", "/bin/sh"),
-        "#!made-by-a-session\n",  # at the root, not on PATH
-        "#!tools/env no-such-program\n",
-        GONE.replace("    exit 1\n", "    exec other\n"),
-        GONE.replace("# end templated\n", "command -v pre-commit || exit 0\n"),
-        GONE.replace("# end templated\n", "PATH=$PWD/.venv/bin:$PATH\n"),
-        GONE.replace("# ID:", "[ -t 1 ] || exit 0 # ID:"),
-        FRAMEWORK.replace("{python}", "'not closed"),
-        FRAMEWORK.replace("{python}", '"$(git rev-parse --show-toplevel)/.venv/bin/python"'),
-        FRAMEWORK.replace("{python}", "$HOME/.venv/bin/python"),
-    ],
+MAY_BE_STARTED = (
+    "exit 0\n",  # no first line: git has sh run it
+    "",
+    "#!\nexit 0\n",
+    "#!/bin/sh",
+    "#!/usr/bin/env -S sh -e\r\n",
+    "#!/usr/bin/env -i no-such-program\n",
+    "#!/usr/bin/env A=b no-such-program\n",
+    "#!tools/made-by-a-session\n",
+    f"#!/{'long/' * 40}interpreter\n",
+    b"#!/no/such\0interpreter\n",
+    b"\x7fELF\x02\x01\x01\0",
+    FRAMEWORK.replace("{python}", "/bin/sh"),
+    "#!made-by-a-session\n",  # at the root, not on PATH
+    "#!tools/env no-such-program\n",
+    GONE.replace("    exit 1\n", "    exec other\n"),
+    GONE.replace("# end templated\n", "command -v pre-commit || exit 0\n"),
+    GONE.replace("# end templated\n", "PATH=$PWD/.venv/bin:$PATH\n"),
+    GONE.replace("# ID:", "[ -t 1 ] || exit 0 # ID:"),
+    FRAMEWORK.replace("{python}", "'not closed"),
+    FRAMEWORK.replace("{python}", '"$(git rev-parse --show-toplevel)/.venv/bin/python"'),
+    FRAMEWORK.replace("{python}", "$HOME/.venv/bin/python"),
 )
-def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage, script):
-    finding = look_at_hook(stage, script)
-    require(finding)
-    assert (finding.state, finding.words) == (State.OK, "pre-commit: what they name as their programs is there")
+
+
+def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage):
+    for script in MAY_BE_STARTED:
+        finding = look_at_hook(stage, script)
+        require(finding)
+        assert (finding.state, finding.words) == (State.OK, "pre-commit: what they name as their programs is there")
 
 
 def test_hooks_that_git_or_the_user_leaves_out_are_not_looked_at(stage):
