@@ -68,10 +68,9 @@ def sum_usage(usage):
     return usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
 
 
-def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log_and_nothing_else_gets_through(stage, agent):
-    """Whatever else the agent says and tries: unknown kinds, no JSON, lines of megabytes, a title of its own."""
-    head = stage.git("rev-parse", "HEAD")
-    with agent("run", HELLO, "noise", "title", "peek", "fetch") as ctx:
+def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, agent):
+    """Whatever else the agent says: unknown kinds, no JSON, lines of megabytes, a title of its own."""
+    with agent("run", HELLO, "noise", "title") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
@@ -81,18 +80,11 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log_and_nothin
     message = stage.git("log", "-1", "--format=%B")
     assert message.startswith("say hello\n")
     assert "Relay-Agent: fake 9.9\nRelay-Metering: gateway\n" in message
-    assert stage.git("rev-parse", "HEAD~1") == head
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
     assert sorted(tool.name for tool in stage.seen(ToolFinished)) == ["bash", "tick"]
     assert any(shown.text == "I write." for shown in stage.seen(TextShown))
     assert stage.server.errors == []
-    check_told([request.body for request in stage.server.requests if request.body and request.body.get("tools")])
-    check_confined(stage)
-    check_fetched(stage)
-
-
-def check_told(bodies):
-    """The agent has the rules, the phase and the tools of relay."""
+    bodies = [request.body for request in stage.server.requests if request.body and request.body.get("tools")]
     first = str(bodies[0]["messages"])
     assert "You are one runner in a relay" in first
     assert "Be brief." in first
@@ -102,8 +94,14 @@ def check_told(bodies):
     ]
 
 
-def check_confined(stage):
-    """No key, no protected file and no other host was in the agent's reach."""
+def test_what_an_agent_tries_stays_in_its_sandbox_and_its_endpoint_fetches_nothing(stage, agent):
+    """Of the refused requests agent and user are told."""
+    head = stage.git("rev-parse", "HEAD")
+    with agent("run", HELLO, "peek", "fetch") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.git("rev-parse", "HEAD~1") == head
     seen = (stage.root / "peek.txt").read_text()
     assert "sk-the-real-key" not in seen
     assert "stolen: 0" not in seen
@@ -113,10 +111,6 @@ def check_confined(stage):
     assert "10.0.0.1/: 0" not in seen
     assert "does not forward POST /v1/files" in seen
     assert [request.path for request in stage.server.requests if "files" in request.path] == []
-
-
-def check_fetched(stage):
-    """What the endpoint would have fetched was refused, and agent and user were told."""
     assert "elsewhere" not in json.dumps([request.body for request in stage.server.requests])
     words = "messages: image.source.url: an endpoint fetches nothing; base64 and text pass"
     assert (stage.root / "fetch.txt").read_text().count(f"relay: {words}") == 2
