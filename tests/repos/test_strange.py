@@ -11,6 +11,7 @@ import pytest
 from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.git.command import GitError
 from relay.session.events import Noticed
+from tests.effort import take_each
 from tests.scripts import HELLO
 
 BASH = """
@@ -60,16 +61,17 @@ def make_conflict(stage):
     stage.commit("ours")
 
 
-@pytest.mark.parametrize(
-    ("command", "words", "way_out"),
-    [
-        (("merge", "other"), "a merge is in progress", ("merge", "--abort")),
-        (("rebase", "other"), "a rebase is in progress", ("rebase", "--abort")),
-        (("cherry-pick", "other"), "a cherry-pick is in progress", ("cherry-pick", "--abort")),
-        (("revert", "HEAD~1"), "a revert is in progress", ("revert", "--abort")),
-        (("bisect", "start"), "a bisect is in progress", ("bisect", "reset")),
-    ],
-)
+OPERATIONS = [
+    (("merge", "other"), "a merge is in progress", ("merge", "--abort")),
+    (("rebase", "other"), "a rebase is in progress", ("rebase", "--abort")),
+    (("bisect", "start"), "a bisect is in progress", ("bisect", "reset")),
+    (("cherry-pick", "other"), "a cherry-pick is in progress", ("cherry-pick", "--abort")),
+    (("revert", "HEAD~1"), "a revert is in progress", ("revert", "--abort")),
+]
+"""`tests/repo/test_state.py` has all that git names."""
+
+
+@pytest.mark.parametrize(("command", "words", "way_out"), take_each(2, OPERATIONS))
 def test_an_unfinished_operation_is_refused_and_named(stage, finish, command, words, way_out):
     """Nothing is touched until the user has ended it, and then the run goes."""
     make_conflict(stage)
