@@ -41,7 +41,7 @@ def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, as
 
     class Deadly(list[object]):
         def append(self, event):
-            if isinstance(event, Noticed) and "put back" in event.text:
+            if isinstance(event, Noticed) and "restored" in event.text:
                 raise Killed
             super().append(event)
 
@@ -55,7 +55,7 @@ def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, as
 
     finish()
 
-    assert any(words.startswith("1 file(s) put back") and "hello.txt" in words for words in told(stage))
+    assert any(words.startswith("restored from") and "hello.txt" in words for words in told(stage))
 
 
 def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
@@ -74,7 +74,7 @@ def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
     assert (stage.root / "hello.txt").read_text() == "hel"
     assert (stage.root / "mine.txt").read_text() == "one\ntwo\n"
     assert (stage.root / "since.txt").read_text() == "since then\n"
-    words = next(words for words in told(stage) if "put back" in words)
+    words = next(words for words in told(stage) if "restored from" in words)
     assert words.startswith("restored from the last checkpoint of session ")
     found = words.partition("git show ")[2].replace("<file>", "hello.txt")
     assert stage.git("show", found) == ""
@@ -97,7 +97,7 @@ def test_what_git_ignores_is_not_written_over(stage, cut_off):
     assert ended.exit_code == ExitCode.STOPPED
     assert (stage.root / "hello.txt").read_text() == "the user's, ignored\n"
     assert (stage.root / "notes").read_text() == "a file in the directory's place\n"
-    words = next(words for words in told(stage) if words.startswith("not put back"))
+    words = next(words for words in told(stage) if words.startswith("not restored"))
     assert "hello.txt, notes/a.txt" in words
     place = words.partition("git show ")[2]
     assert stage.git("show", place.replace("<file>", "hello.txt")) == "hel"

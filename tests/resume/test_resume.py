@@ -73,7 +73,7 @@ def test_a_clone_with_relays_refs_gets_the_work_back(stage, cut_off, clone, ask,
     finish()
 
     check_said(stage, asked)
-    assert any("2 file(s) put back" in notice.text for notice in stage.seen(Noticed))
+    assert any("restored from the last checkpoint" in notice.text for notice in stage.seen(Noticed))
 
 
 def test_a_clone_gets_the_baton_of_a_session_that_handed_over(stage, clone, ask, finish):

@@ -1,7 +1,7 @@
-"""Keeping in git what a session does, where no crash can take it: snapshots, the pending plan, the plan as it was.
+"""Saves a session's work in git: checkpoints, the pending plan and ledger, and the plan as it was.
 
-After every tool that has changed something a snapshot is stored, so that a crash loses at most what the running tool
-was doing. The session is driven elsewhere (`relay.run.leg.session`).
+A checkpoint follows each tool call that changed something, so a crash loses at most the work of the running tool.
+`relay.run.leg.session` drives the session.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,19 +34,19 @@ from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import LegNotes, Record
 
 MAX_TOLD = 5
-"""Claims named at once; more say that the file is cited as a whole."""
+"""Most claims of one message; for more, the message says that the file is cited as a whole."""
 MAX_BESIDE = 3
-"""Claims about the same place that are shown beside a new one."""
+"""Most claims about the same place that are shown with a new claim."""
 
 
 class ClaimWatch:
-    """Puts records into the notes' ledger and says what they and the session's edits mean for other claims.
+    """Adds a session's records to the ledger, and tells how records and edits affect other claims.
 
-    Mutable: it remembers what it has told.
+    Mutable: it remembers its messages.
 
     Args:
-        notes: Whose ledger grows.
-        read_time: Says when it is, as `Stamp.at` has it.
+        notes: Their ledger grows.
+        read_time: Returns the time in the form of `Stamp.at`.
     """
 
     def __init__(self, files: PlanFiles, notes: LegNotes, stamp: Stamp, *, read_time: Callable[[], str]) -> None:
@@ -56,24 +56,24 @@ class ClaimWatch:
         self._stamp = stamp
         self._read_time = read_time
         self._recorded = 0
-        # What was stale before is not this session's doing; the first message has said it.
+        # The first message has listed claims that were stale before the session.
         self._told = set(find_changed_sources(files.repo, notes.ledger.sources))
 
     def take_records(self) -> str:
-        """Put new findings into the ledger, with the content that each was read from: later it may be another.
+        """Add new findings to the ledger, each with the current content of its sources.
 
         Returns:
-            Their ids, and which claims about the same places they stand beside; empty without any.
+            Their ids, and claims about the same places; empty without findings.
         """
         words = [self._take(record) for record in self._notes.records[self._recorded :]]
         self._recorded = len(self._notes.records)
         return "\n".join(words)
 
     def find_doubts(self, paths: Iterable[str] | None) -> str:
-        """Say which claims the session has put in doubt since this was last asked, each once.
+        """Return a message about claims that the session's edits put in doubt since the last call, each claim once.
 
         Args:
-            paths: What may have changed; None for anything.
+            paths: Paths that may have changed; None for any.
         """
         ledger, known = self._notes.ledger, None if paths is None else set(paths)
         cited = [s for s in ledger.sources if s not in self._told and (known is None or s.path in known)]
@@ -108,7 +108,7 @@ class ClaimWatch:
 
 
 def _find_beside(ledger: Ledger, claim: Claim) -> list[Claim]:
-    """Return what holds already about a place that a new claim cites, the best entrenched kinds first."""
+    """Return current claims about a place that a new claim cites, the best entrenched kinds first."""
     paths = {source.path for source in claim.sources}
     judgement = judge(ledger, {})
     beside = [
@@ -128,15 +128,15 @@ def _describe_doubt(claim: Claim, judgement: Judgement) -> str:
 
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
-"""Tools that change the pending plan and so deserve a snapshot."""
+"""Tools that change the pending plan, so that a checkpoint follows."""
 
 
 class Keeper:
-    """Keeps what one session does; a `relay.run.leg.session.LegKeeper`.
+    """Saves the work of one session; a `relay.run.leg.session.LegKeeper`.
 
     Args:
-        notes: What its tools note; read after each call.
-        is_busy: Whether a command runs in the background, so that files change which no call has changed.
+        notes: The notes of the session's tools; read after each call.
+        is_busy: Whether a command runs in the background, which may change files between calls.
     """
 
     def __init__(self, ctx: RunContext, handover: Handover, notes: LegNotes, *, is_busy: Callable[[], bool]) -> None:
@@ -150,18 +150,18 @@ class Keeper:
         self._claims = ClaimWatch(ctx.files, notes, stamp, read_time=lambda: render_stamp_time(datetime.now(UTC)))
         self._was_busy = self._has_looked = False
         self._foreign: dict[str, Look] = {}
-        """Files that somebody else changed, as they looked then; those that a tool has written since are not there."""
+        """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
         self._told: set[str] = set()
         self._asked = 0
         self._on_disk = self._read_own()
 
     @property
     def pending(self) -> PendingPlan:
-        """What the session started from with what it has noted; amendments are in the notes' plan already."""
+        """The plan and ledger of the session's start, with its notes; amendments are in the notes' plan already."""
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
     def keep_found(self, path: str) -> bool:
-        """Store what somebody else saved at a path since the last snapshot; a `relay.tools.claims.Keep`."""
+        """Save another writer's version of a file since the last checkpoint; a `relay.tools.claims.Keep`."""
         repo, last = self._ctx.repo, self._get_last()
         if not is_newest(repo, last):
             self._look_at_all(last)
@@ -170,7 +170,7 @@ class Keeper:
         return path in self._foreign
 
     def begin_look(self) -> Callable[[], None]:
-        """Begin to look for what somebody else saved before a command runs; a `relay.tools.claims.LookFirst`."""
+        """Begin to look for other writers' files before a command runs; a `relay.tools.claims.LookFirst`."""
         repo, last = self._ctx.repo, self._get_last()
         find = begin_find_newer(repo, last) if is_newest(repo, last) else None
 
@@ -180,7 +180,7 @@ class Keeper:
             else:
                 self._keep(find())
             if not self._is_shared():
-                self._on_disk = self._read_own()  # no command has run since: what is there now is the user's edit
+                self._on_disk = self._read_own()  # no command has run since: a change is the user's edit
 
         return keep
 
@@ -192,7 +192,7 @@ class Keeper:
         self.save()
         now = self._get_last()
         changes = diff_trees(self._ctx.repo, last.tree, now.tree)
-        found = tuple(change.path for change in changes if change.path not in now.replaced)  # these are relay's own
+        found = tuple(change.path for change in changes if change.path not in now.replaced)  # without relay's own files
         self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
         if not self._has_looked:
             self._tell(found)
@@ -205,12 +205,12 @@ class Keeper:
             self.save(paths=found)
 
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Keep what a call has changed and noted; return its result, with what relay has put back."""
+        """Save the changes and notes of a call; return its result, with messages about restored files and doubts."""
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._drop_written(result.changed_paths or ())
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
-        # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
+        # Last: the checkpoint holds the ledger with the new records, and the restored plan.
         self._store(call, result)
         for asked in self._notes.questions[self._asked :]:
             self._ctx.observe(asked)
@@ -219,7 +219,7 @@ class Keeper:
         return replace(result, text=text) if recorded or doubted else result
 
     def _find_doubts(self, call: ToolCall, result: ToolResult) -> str:
-        """Say which claims a call put in doubt; before a tick also what commands in the background did."""
+        """Return a message about claims that a call, or before a tick a command in the background, put in doubt."""
         paths = result.changed_paths
         return self._claims.find_doubts(None if self._is_shared() or call.name == "tick" else paths)
 
@@ -235,12 +235,12 @@ class Keeper:
         baton: str = "",
         trailers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """Store a snapshot with claims, pending plan and what was spent.
+        """Take a checkpoint with claims, pending plan and spend.
 
         Args:
-            paths: What may have changed since the last one; None looks at the whole tree.
+            paths: Paths that may have changed since the last checkpoint; None looks at the whole tree.
             baton: For the next session; empty while this one goes on.
-            trailers: What else the snapshot says.
+            trailers: Further trailers.
         """
         self.leg = save_wip(self._ctx.repo, self.leg, self._make_record(paths, baton, trailers))
         self._was_busy = self._is_busy()
@@ -259,18 +259,18 @@ class Keeper:
         )
 
     def _render_evidence(self) -> tuple[tuple[str, str], ...]:
-        """Return what the claims are based on: another session may be the one whose work is committed."""
+        """Return the evidence of claims as trailers: the commit may come from another session."""
         texts, values = {item.id: item.text for item in self._notes.phase.items}, self._ctx.secret_values
         clean = ((item, redact(words, environ_values=values)) for item, words in self._notes.claims.items())
         found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
         return tuple(mark for mark in found if mark not in self.leg.carried)
 
     def _is_shared(self) -> bool:
-        """Return whether files may have changed by a command of the session's since the last snapshot."""
+        """Return whether a command in the background may have changed files since the last checkpoint."""
         return self._was_busy or self._is_busy()
 
     def _tell(self, found: tuple[str, ...]) -> None:
-        """Say which files somebody saves while the session works, each once; what is gone cannot be lost."""
+        """Report files that somebody saves while the session works, each once; deleted files cannot be lost."""
         there = [path for path in found if path not in self._told and take_look(self._ctx.repo.root, path)]
         if there and not self._is_shared():
             self._told.update(there)
@@ -282,19 +282,19 @@ class Keeper:
         return {path: read_file(self._ctx.repo.root, path) for path in paths}
 
     def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
-        """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
+        """Leave the work in the tree and save it with a baton; the leg stays open for the next session."""
         baton = "" if hurried else self.render_baton(gate_words)
         self.save(paths=() if hurried else None, baton=baton, trailers=trailers)
 
     def hear(self) -> str:
-        """Wait while the user pauses the run; keep and return what the user said since, empty for nothing."""
+        """Wait while the user pauses the run; save and return the user's new words, empty without any."""
         wait_while_paused(self._ctx)
         repo = self._ctx.repo
         found = read_words(repo, self.leg.phase_id)
         if not found:
             return ""
         texts = tuple(redact(said.text, environ_values=self._ctx.secret_values) for said in found)
-        new = tuple(text for text in texts if text not in self.leg.said)  # a kill may have kept one of them already
+        new = tuple(text for text in texts if text not in self.leg.said)  # a killed relay may have saved some already
         self.save(paths=(), baton=self.leg.baton, trailers=render_said(new))
         drop_words(repo, tuple(said.name for said in found))
         for text in texts:
@@ -302,16 +302,16 @@ class Keeper:
         return render_said_notice(texts)
 
     def note_wait(self, until: float) -> None:
-        """Store until when a limit lasts, before waiting for it."""
+        """Save the end of a limit before waiting for it."""
         self.save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
 
     def show_plan(self, *, committed: bool = False) -> None:
-        """Show the plan with what is claimed; once it is `committed`, that is done."""
+        """Show the plan with its claims; with `committed` they are done."""
         pending = self.pending
         self._ctx.observe(render_plan(pending.plan, committed=pending.plan if committed else pending.head))
 
     def render_baton(self, gate_words: str) -> str:
-        """Return what the next session is told; `gate_words` is the last refusal of the commit step, or empty."""
+        """Return the baton for the next session; `gate_words` is the last refusal of the commit step, or empty."""
         now = write_snapshot_tree(self._ctx.repo)
         notes = self._notes
         asked = notes.hand_off
@@ -334,7 +334,7 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; what looking around has cost, `relay.store.legs` notes."""
+        """Take a checkpoint if a call changed something; `relay.store.legs` notes the cost of other calls."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:
@@ -343,7 +343,7 @@ class Keeper:
             self.save(paths=None if self._is_busy() else paths)
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
+        """Restore the plan after an unconfined command changed it; with a sandbox only the user can have changed it."""
         if self._ctx.workspace.sandbox.mechanism.confines:
             return result
         root = self._ctx.repo.root
@@ -358,13 +358,13 @@ class Keeper:
             else:
                 replace_file(root, path, restore, FILE)
         names = ", ".join(changed)
-        words = f"{names} was changed and put back; as it was found: git show {where}:<file>"
+        words = f"{names} was changed and put back; the changed version: git show {where}:<file>"
         self._ctx.observe(PlanRestored(tool=call.name, summary=words))
         words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."
         return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
 
     def _keep_own(self) -> str:
-        """Store plan and ledger as they are on the disk, which other snapshots do not; return the commit."""
+        """Save plan and ledger as they are on disk, which other checkpoints do not hold; return the commit."""
         repo, record = self._ctx.repo, self._make_record()
         found = write_snapshot_tree(repo)
         drafted = write_snapshot_tree(repo, replace=record.replace)

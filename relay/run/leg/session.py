@@ -1,7 +1,7 @@
-"""One leg: a fresh session on one phase, from its first message to its commit or its baton.
+"""One leg: a fresh session on a phase, from its first message to its commit or its baton (the handoff note).
 
-The session works; its keeper keeps what it does, call by call, and what it claims is checked when it ends. Both are
-arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.loop` has what a run gives to a leg).
+The session works, its keeper saves the work call by call, and relay checks the claims when it ends. Keeper and check
+are arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.loop.make_parts` makes the arguments).
 """
 
 import re
@@ -29,13 +29,13 @@ from relay.store.legs import render_end, render_proposal, render_wait
 from relay.tools.claims import LegNotes
 from relay.tools.toolbox import Toolbox
 
-# One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
+# One line, and no two parts can match the same text: the model's text may have any length.
 _SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
 _MARKS = ("**", "__", "*", "_", "`")
 
 
 def _strip_marks(text: str) -> str:
-    """Return a line without the emphasis around it, and without the end of one that began before it."""
+    """Remove the emphasis around a line, and the end of an emphasis that began before it."""
     text = text.strip()
     for mark in _MARKS:
         is_around = text.startswith(mark) and text.endswith(mark) and text.count(mark) == 2  # noqa: PLR2004  # a pair
@@ -45,14 +45,14 @@ def _strip_marks(text: str) -> str:
 
 
 class LegKind(StrEnum):
-    """How a leg ended."""
+    """The end of a leg."""
 
     DONE = "done"
     """The phase is committed."""
     HANDOFF = "handoff"
-    """Another session can go on."""
+    """Another session goes on."""
     REVIEW = "review"
-    """It is finished and waits for its review."""
+    """The phase is finished and waits for its review."""
     BLOCKED = "blocked"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -60,59 +60,59 @@ class LegKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegResult:
-    """How a leg ended, for the loop to decide what comes next."""
+    """The end of a leg; the loop decides what comes next."""
 
     kind: LegKind
     end: SessionEnd
     detail: str
     """One line for the user."""
     ways: Hint = ""
-    """What the user can do about it; shown after ``detail``."""
+    """How the user can repair it; shown after ``detail``."""
     refused: Refused | None = None
-    """Why its work was not committed, where that ended it."""
+    """The refusal of the commit, if that ended the leg."""
     new_claims: int
-    """Items this session ticked."""
+    """Number of items that this session claimed."""
     can_go_on: bool = False
-    """A failed session that got somewhere: a fresh one may do the rest, or what it finished may be committed yet."""
+    """Whether the failed session made progress: a fresh one may do the rest, or its finished work may be committed."""
 
 
 class LegKeeper(Protocol):
-    """Keeps what a session does, so that the next one can go on from there."""
+    """Saves a session's work, so that the next session can go on."""
 
     def show_plan(self) -> None:
-        """Show the plan with what is claimed."""
+        """Show the plan with its claims."""
 
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Keep what a call has changed and noted; return its result, with what relay has put back."""
+        """Save the changes and notes of a call; return its result, with a message if relay restored the plan."""
 
     def hear(self) -> str:
-        """Wait while the user pauses the run, and return what the session is to be told of what the user said."""
+        """Wait while the user pauses the run; return the user's words for the session."""
 
     def note_wait(self, until: float) -> None:
-        """Keep until when a limit lasts (seconds since the epoch), before waiting for it."""
+        """Save the end of a limit (seconds since the epoch) before waiting for it."""
 
     def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
-        """Keep everything with a baton, and how the session ended.
+        """Save everything with a baton, and the end of the session.
 
         Args:
-            trailers: How it ended.
+            trailers: Describe the end.
             gate_words: The last refusal of the commit step; empty without one.
-            hurried: There is time for what was spent and claimed only: no look at the tree, no baton.
+            hurried: There is time for spend and claims only: no look at the tree, no baton.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegParts:
-    """What a leg works with."""
+    """The collaborators of a leg."""
 
     system: str
-    """Role, protocol and rules, for the model."""
+    """The system prompt: role, protocol and rules."""
     notes: LegNotes
-    """Filled by the tools."""
+    """The tools fill them."""
     toolbox: Toolbox
     keeper: LegKeeper
     commit: Callable[[Proposal], PhaseCommit | Refused]
-    """Checks the work and commits it, or says why not."""
+    """Checks the work and commits it, or returns why not."""
 
 
 class Leg:
@@ -126,10 +126,10 @@ class Leg:
         self._interrupts = interrupts
         self._gate_words = ""
         self._last_error = ("", "")
-        """Where the session's last error came from, and its words; empty once that was overcome."""
+        """The tool and the words of the session's last error; empty once it was overcome."""
 
     def run(self) -> LegResult:
-        """Run the session to its end, then commit or keep its work."""
+        """Run the session to its end, then commit or save its work."""
         handover = self._handover
         task = SessionTask(
             session_id=handover.leg.session_id,
@@ -183,15 +183,15 @@ class Leg:
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
     def _end_refused(self, outcome: SessionOutcome, made: Refused) -> LegResult:
-        """End a session that is not asked to repair its work."""
+        """End a session without asking it to repair its work."""
         if made.for_review:
             return self._propose(outcome, made.for_user)
-        # Finished all the same: a run looks first whether it can be committed now, whoever repaired it.
+        # The work is proposed all the same: the next run first tries to commit it, whoever repaired it.
         ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(_find_subject(outcome.text)))
         return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
-        """Return how the leg ended; None when the session may be asked for more or its work be checked."""
+        """Return the end of the leg; None if the session may go on, or its work is to be checked."""
         if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
             return self._end_early(outcome)
         if self._notes.blocked is not None:
@@ -208,7 +208,7 @@ class Leg:
         return LegKind.INTERRUPTED if self._interrupts.finish_turn else LegKind.FAILED
 
     def _end_early(self, outcome: SessionOutcome) -> LegResult:
-        """The session did not end by itself: hand over where another can go on, else stop."""
+        """Handle a session that did not end by itself: hand over if another can go on, else stop."""
         match outcome.end:
             case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
                 return self._hand_off(outcome, outcome.detail)
@@ -221,7 +221,7 @@ class Leg:
                 return self._keep(LegKind.FAILED, outcome, outcome.detail)
 
     def _hand_off(self, outcome: SessionOutcome, detail: str) -> LegResult:
-        """Commit what passes the gate already; keep everything else in a snapshot with the baton."""
+        """Commit work that passes the gate already; save everything else with the baton."""
         finished = not self._notes.open_ids()
         if self._notes.claims or finished:
             made = self._commit(outcome, "done" if finished else "handoff")
@@ -240,7 +240,7 @@ class Leg:
         made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user
-            if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
+            if status == "done":  # at a handoff a red gate is no error: the phase is not finished
                 self._last_error = ("gate", made.for_user)
         return made
 
@@ -253,9 +253,9 @@ class Leg:
     def _keep(
         self, kind: LegKind, outcome: SessionOutcome, detail: str, marks: tuple[tuple[str, str], ...] = ()
     ) -> LegResult:
-        """Leave the work in the tree and store it with a baton; the leg stays open for the next session.
+        """Leave the work in the tree and save it with a baton; the leg stays open for the next session.
 
-        When relay must stop now, there is time for what was spent, not for looking at the whole tree.
+        If relay must stop now, there is time to save the spend, but not to look at the whole tree.
         """
         source, error = self._last_error
         item = next(iter(self._notes.open_ids()), "")
@@ -277,13 +277,13 @@ class Leg:
         return self._parts.keeper.take_call(call, result)
 
     def _note_boundary(self) -> None:
-        """Keep what tools have changed that are not relay's."""
+        """Save the changes of an agent's own tools."""
         call = ToolCall(id="", name="agent", input={})
         self._parts.keeper.take_call(call, ToolResult(text="", changed_paths=None))
 
 
 def _find_subject(text: str) -> str:
-    """Return the last subject that a session proposes; empty for none."""
+    """Return the last commit subject that a session proposes; empty without one."""
     return next(filter(None, (_strip_marks(found) for found in reversed(_SUBJECT.findall(text)))), "")
 
 

@@ -1,7 +1,7 @@
-"""What a session of a phase starts from: plan, pending plan, baton, baseline; nothing else of the one before.
+"""The start of a session: plan, pending plan, baton and baseline gate; nothing else of the session before.
 
-A phase has at most one open leg ref, from its first session (or its last commit) to its next commit; the sessions in
-between share its base, so that what is committed in the end is what they did together and nothing of the user's.
+A phase has at most one open leg ref, from its first session (or its last commit) to its next commit. All sessions in
+between share its base, so that the commit holds their work together, and nothing of the user's.
 """
 
 from itertools import takewhile
@@ -68,8 +68,8 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
     """Return the event that shows a plan.
 
     Args:
-        plan: As drafted; boxes that sessions have claimed are ticked in it.
-        committed: As HEAD has it; what is ticked here is done.
+        plan: The draft, with a tick for each claim.
+        committed: HEAD's plan; its ticks are done.
     """
     done = committed.done_ids
     phases = tuple(
@@ -86,45 +86,46 @@ def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20
-"""Files that changed since the plan was made, named to the user and to a session; more say that it needs a revision."""
+"""Most files shown that changed since planning; more mean that the plan needs a revision."""
 LEDGER_TOKENS = 1_500
-"""Budget of the ledger's snapshot in the first message."""
+"""Budget of the ledger in the first message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """What one session starts from."""
+    """The start of one session."""
 
     leg: OpenLeg
     phase_id: str
     number: int
-    """1 for the first session of the phase; one that was cut off and the one after it have the same."""
+    """1 for the first session of the phase; a session that was cut off does not count."""
     attempt: int
     """The same, with every session counted."""
     no_progress: int
-    """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
+    """Consecutive sessions of this phase, before this one, that passed the reset line without a tick."""
     reason: str
     """Why this session starts, for the user."""
     trial: str = ""
-    """The reset line that a trial gave the phase; empty where there is none."""
+    """The reset line that a trial gives the phase; empty without one."""
     pending: PendingPlan
-    """Plan and ledger as the phase's earlier sessions would leave them."""
+    """Plan and ledger with the changes of the phase's earlier sessions."""
     commands: tuple[str, ...]
-    """The gate."""
+    """The gate's commands."""
     baseline: GateResult | None
-    """The gate as it was before the phase; None when that is not known any more."""
+    """The gate before the phase; None if unknown."""
     briefing: PhaseBriefing
 
 
 def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
-    """Open a leg on a phase that has none; None when a stop was asked for during the baseline.
+    """Open a leg on a phase that has none; None if a stop was requested during the baseline gate.
 
-    The gate runs before the leg begins. So the files that it makes are neither the leg's work nor the user's: a session
-    may change one and have it committed. A file that the user had changed stays the user's; where the gate writes over
-    it, it is kept as it was.
+    The gate runs before the leg begins. So files that it makes belong neither to the leg nor to the user: a session may
+    change and commit them. A file that the user had changed stays the user's; if the gate overwrites it, a ref keeps
+    the
+    old version.
 
     Raises:
-        PlanError: The gate can never be green, or no commit could hold what the phase is to change.
+        PlanError: The gate can never be green, or no commit could hold the files of the phase.
     """
     head, before, note = ctx.repo.head(), write_snapshot_tree(ctx.repo), f"relay: before the gate of phase {phase.id}"
     number, baton, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
@@ -140,10 +141,10 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     is_touched = require_hooks(ctx, phase.id) or gate.is_fresh
     if ctx.workspace.should_stop():
         return None
-    pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
+    pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # may raise: before a leg is open
     base = before
     if is_touched:
-        base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # the gate's own caches too
+        base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # with the gate's own caches
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
     if kept is not None:
@@ -170,7 +171,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
 def _make_baseline_task(
     files: PlanFiles, phase: Phase, commands: tuple[str, ...], now: TreeSnapshot, environment: Environment
 ) -> GateTask:
-    """Return the gate on what HEAD holds."""
+    """Return the gate on HEAD's files."""
     return GateTask(
         phase_id=phase.id,
         commands=commands,
@@ -183,10 +184,10 @@ def _make_baseline_task(
 
 
 def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
-    """Return a landing leg with the gate as it is on what others landed, where nobody here has run that.
+    """Return a landing leg with the baseline gate on the landed phases; run it if nobody has run it here.
 
     Args:
-        plan: As HEAD has it.
+        plan: HEAD's plan.
     """
     phase = plan.find_phase(leg.phase_id)
     if phase is None or not is_untouched(leg) or BASELINE in dict(leg.trailers):
@@ -199,7 +200,7 @@ def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, now, environment))
     if any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return leg
-    # A sandbox that cannot show the commit shows the merge instead: nothing red in it is from before.
+    # Without a sandbox that can show the commit, the gate saw the merge: it says nothing about before.
     baseline = render_baseline(gate.result) if gate.is_hidden or not gate.surplus.paths else UNKNOWN
     start = LegStart(
         session_id=leg.session_id,
@@ -212,7 +213,7 @@ def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
 
 
 def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
-    """Return the reset line that a phase is tried with: its earlier sessions', else assigned; empty without a trial."""
+    """Return the reset line of a phase in a trial: that of its earlier sessions, else an assigned one; or empty."""
     lines = ctx.settings.trial
     if not lines or before in lines:
         return before if lines else ""
@@ -221,21 +222,21 @@ def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
 
 
 def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
-    """Say where the user's bytes are that the verify commands wrote over; without any, nothing has to be kept."""
+    """Report the ref with the user's version of files that the verify commands overwrote; without any, drop the ref."""
     ref, commit = kept
     if not rewritten:
         drop_ref(repo, ref, commit)
         return
-    words = f"what you had not committed changed while the verify commands ran: {list_paths(rewritten)}"
-    observe(Noticed(text=f"{words}; as it was before, it is kept under {ref}", warning=True))
+    words = f"the verify commands changed files that you had not committed: {list_paths(rewritten)}"
+    observe(Noticed(text=f"{words}; {ref} keeps the version before", warning=True))
 
 
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
-    """Put a fresh session on an open leg, with what its newest snapshot holds."""
+    """Put a fresh session on an open leg, with the state of its newest checkpoint."""
     if phase := plan.find_phase(leg.phase_id):
         require_still_room(ctx.files, phase, leg)
     found = dict(leg.trailers)
-    # A session that was cut off, by whatever, says nothing about the size of the phase: it is not counted.
+    # A session that was cut off says nothing about the size of the phase: it does not count.
     counts = not is_refunded(leg)
     number = read_number(leg) + counts
     ticked = len(leg.items) > parse_count(found.get(CLAIMED, ""), 0)
@@ -253,7 +254,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     )
     marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
-    # In another work tree other files are ignored, and so they are where an older relay opened the leg.
+    # Another work tree has other ignored files; an older relay noted none.
     is_known = leg.environment and leg.place == find_place_id(ctx.repo)
     start = LegStart(
         session_id=ctx.new_id(),
@@ -270,16 +271,16 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
 
 
 def read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
-    """Return plan and ledger as an open leg's sessions left them; `plan` is HEAD's."""
+    """Return plan and ledger with the changes of an open leg's sessions; `plan` is HEAD's."""
     tip = leg.last_wip.commit if leg.last_wip else files.repo.head()
     return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
 
 
 def get_leg_phase(pending: PendingPlan, leg: OpenLeg) -> Phase:
-    """Return the phase that a leg works on.
+    """Return the phase of a leg.
 
     Raises:
-        LookupError: The plan has none of that id; the resume point names it only where it has.
+        LookupError: The plan has no such phase; the resume point excludes that.
     """
     phase = pending.plan.find_phase(leg.phase_id) or pending.head.find_phase(leg.phase_id)
     if phase is None:
@@ -288,16 +289,16 @@ def get_leg_phase(pending: PendingPlan, leg: OpenLeg) -> Phase:
 
 
 def read_number(leg: OpenLeg) -> int:
-    """Return which session of its phase a leg's last one was, from 1 on."""
+    """Return the number of a leg's last session within its phase, from 1."""
     return parse_count(dict(leg.trailers).get(LEG, ""), 1)
 
 
 def read_baseline(leg: OpenLeg) -> GateResult | None:
-    """Return the gate as it was before the phase; None when that is not known any more."""
+    """Return the gate before the phase; None if unknown."""
     return parse_baseline(dict(leg.trailers).get(BASELINE, ""))
 
 
-def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
+def _make_handover(  # noqa: PLR0913  # two private callers
     ctx: RunContext,
     leg: OpenLeg,
     pending: PendingPlan,
@@ -348,7 +349,7 @@ def _render_review(leg: OpenLeg) -> str:
 
 
 def _render_ledger(ctx: RunContext, ledger: Ledger, phase: Phase) -> str:
-    """Return what a session is told of the ledger, what is about its phase first; the user is told what is stale."""
+    """Return the ledger for a session, its phase's topic first; warn the user of stale claims."""
     if "ledger" in ctx.settings.ablate or not ledger.entries:
         return ""
     changed = find_stale_claims(ctx.repo, ledger)
@@ -366,7 +367,7 @@ def _render_ledger(ctx: RunContext, ledger: Ledger, phase: Phase) -> str:
 
 
 def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
-    """Return the rules of the folders that a phase names; what is said of them is shown."""
+    """Return the rules of the folders that a phase names; show their warnings."""
     settings = ctx.settings
     if "rules" in settings.ablate:
         return ""
@@ -384,7 +385,7 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
 
 
 def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
-    """Return the number of the next session of a phase, and baton and trailers of its last hand-off commit."""
+    """Return the number of the next session of a phase, and baton and trailers of its last handoff commit."""
     commits = read_plan_commits(files.repo, files.plan_path)
     last = next((commit for commit in commits if commit.status != "amended"), None)
     if last is None or last.status != "handoff":
@@ -396,14 +397,14 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
     said = parse_said(last.found)
     if not said or was_made_here(files.repo, last):
         return number + 1, baton, last.found
-    # Whoever made the commit elsewhere may not be this user: his words are the session's, and no order.
+    # The author of a commit from elsewhere may not be this user: quote the words, since they are no order.
     quoted = "\n".join(f"- {' '.join(text.split())}" for text in said)
     told = f"{baton}\n\nIts commit came from elsewhere, and says that somebody told it:\n{quoted}"
     return number + 1, told, tuple(pair for pair in last.found if pair[0] != SAID)
 
 
 def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
-    """Return what the hand-off commits of an unfinished phase record."""
+    """Return the spend that the handoff commits of an unfinished phase record."""
     commits = read_plan_commits(files.repo, files.plan_path)
     unfinished = tuple(takewhile(lambda commit: commit.status != "done", commits))
     phases = find_phases(files.repo, files.plan_path, plan, unfinished)
