@@ -1,1 +1,1 @@
-"""The session that writes a plan, and how large a plan's phases are."""
+"""The session that writes a plan, and the judgement of its submissions."""

@@ -1,7 +1,7 @@
-"""Planning: a session that can look at everything and change nothing, and the proof that it did not.
+"""Planning: a session that can read everything and change nothing, and the proof that it changed nothing.
 
-The session returns the plan as the input of a tool; relay checks it, sends violations back a bounded number of times,
-and writes the file itself. Before and after, the repository is fingerprinted: a difference rejects the plan.
+The session returns the plan as the input of a tool. relay checks the plan, sends violations back a bounded number of
+times, and writes the file itself. A fingerprint of the repository before and after rejects the plan on a difference.
 """
 
 from collections.abc import Collection, Sequence
@@ -61,32 +61,32 @@ from relay.tools.toolbox import ASK, SUBMIT_PLAN, build_reader_tools, refuse_sec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
-    """What the user asked the planner for."""
+    """The user's request to the planner."""
 
     feature: str = ""
-    """A new plan for this."""
+    """A feature for a new plan."""
     revise: str = ""
-    """A change to the existing plan."""
+    """A change of the existing plan."""
     split: str = ""
-    """Id of the one phase to split."""
+    """The id of a phase to split."""
     converge: bool = False
-    """Hold the finished plan against the repository."""
+    """Compare the finished plan with the repository."""
     force: bool = False
     """Overwrite an unfinished plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningEnd:
-    """How a planning session ended."""
+    """The end of a planning session."""
 
     kind: str
-    """``done`` when a plan was accepted, else ``failed``."""
+    """``done`` if a plan was accepted, else ``failed``."""
     end: SessionEnd
     detail: str
 
 
 def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
-    """Have a plan written, checked and put into the work tree; nothing is committed.
+    """Have a plan written and checked, and put it into the work tree without a commit.
 
     Raises:
         PlanError: There is an unfinished plan already, or none to revise or split.
@@ -105,7 +105,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
     if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
         _keep_cost(ctx.repo, begun, ctx.meter.session, before.text if before else "")
-        words = f"converged: nothing that {ctx.plan_path} asks for is missing"
+        words = f"converged: the repository has everything that {ctx.plan_path} asks for"
         return ctx.end(ExitCode.DONE, words)
     if submissions.accepted is None:
         code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
@@ -128,12 +128,12 @@ def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
 
 
 def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
-    """Return the plan in the work tree; None when there is none or it does not matter.
+    """Return the plan in the work tree; None if there is none or it does not matter.
 
-    Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
+    Commands call this before they open anything: an unfinished plan is an error without any request.
 
     Raises:
-        PlanError: It is unfinished and would be overwritten, or it is needed and not there or not fit for the task.
+        PlanError: The plan is unfinished and would be overwritten, or it is needed and missing or unfit.
     """
     data = read_file(root, plan_path)
     needed = bool(task.revise or task.split or task.converge)
@@ -163,9 +163,9 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
 
 
 def _require_fit(plan: Plan, plan_path: str, task: PlanTask) -> None:
-    """Refuse to hold an open plan against the repository, and to split a phase that is not open."""
+    """Refuse to compare an open plan with the repository, and to split a phase that is not open."""
     if task.converge and not plan.done:
-        raise PlanError(f"{plan_path} has open phases; a finished plan is held against the repository", hint=RUN)
+        raise PlanError(f"{plan_path} has open phases; only a finished plan is compared with the repository", hint=RUN)
     if task.split:
         _get_open_phase(plan, task.split)
 
@@ -183,7 +183,7 @@ def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
 
 
 def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, Judge]:
-    """Return the session's first message and how its submissions are judged."""
+    """Return the session's first message and the judge of its submissions."""
     measure = partial(
         measure_phases,
         ctx.repo.root,
@@ -206,7 +206,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
 def run_planning_session(
     ctx: RunContext, session_id: str, message: str, submissions: Submissions, interview: Interview | None
 ) -> PlanningEnd:
-    """Have a session hand in plans until one is accepted or it gives up; without an interview it may hand in none."""
+    """Run a session until a plan is accepted or it gives up; without an interview it may submit none."""
 
     def hear() -> str:
         wait_while_paused(ctx)
@@ -241,7 +241,7 @@ def _drive(session: Session, message: str, submissions: Submissions, reminder: s
 
 
 def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
-    """Leave out the same command where it would end in the same way."""
+    """Remove the next command if it would end in the same way."""
     match why:
         case SessionEnd.DENIED:
             return replace(end, next_command=DOCTOR)
@@ -252,7 +252,7 @@ def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
 
 
 def make_command(task: PlanTask) -> Command:
-    """Return the command that asks for a task again."""
+    """Return the command that requests a task again."""
     if task.converge:
         return Command(words=("review", "--whole-plan"))
     if task.split:
@@ -271,14 +271,14 @@ class _Refused:
     """A session whose plan is not taken."""
 
     begun: PlanningRecord
-    """As it was kept when the session began."""
+    """The record from the start of the session."""
     task: PlanTask
     last: str
-    """What it submitted last; empty when it submitted nothing."""
+    """The last submission; empty without one."""
 
 
 def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnd:
-    """Keep the plan and what it cost out of the way, and say why it was not taken."""
+    """Keep the rejected plan and the session's cost under refs; return the end of the run."""
     record = replace(refused.begun, spend=ctx.meter.session, is_open=False)
     where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
     _keep_cost(ctx.repo, refused.begun, ctx.meter.session, "")
@@ -288,7 +288,7 @@ def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = Ex
 
 
 def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
-    """Keep a plan that is about to be written over and that no commit has."""
+    """Keep an uncommitted plan under a ref before it is overwritten."""
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None or decode_text(disk) == find_text(ctx.repo, ctx.repo.head(), ctx.plan_path):
         return
@@ -298,7 +298,7 @@ def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
 
 
 def _keep_cost(repo: Repo, begun: PlanningRecord, spend: Spent, text: str) -> None:
-    """Keep what planning has cost until a commit's trailers carry it: this session, and what was spent before it."""
+    """Keep the cost of planning, this session and earlier ones, until a commit's trailers have it."""
     save_plan_usage(repo, replace(begun, spend=begun.spend + spend, is_open=False), encode_text(text))
     drop_spent(repo, begun.session_id)
 

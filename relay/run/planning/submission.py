@@ -1,4 +1,16 @@
-"""What a planning session hands in, and what relay makes of it: the new plan, or what is wrong with it."""
+"""The submissions of a planning session: relay's judgement of each, and the questions to the user.
+
+A new plan's phases must fit one session. The estimate of a phase uses stated numbers and the sizes of files, without
+any request to a model. A phase's context at its end is roughly
+
+    fixed    1,700 tokens for tools and role, the rules files, the plan's text
+  + reading  the files that the phase and its items name, whole, once: bytes / 4 · 4/3, of each at most the limit of
+             one read: larger files are searched, seldom read whole
+  + work     `ITEM_TOKENS` for each open item
+
+The cost follows from sending that context, growing evenly, `TURNS` + `ITEM_TURNS` · items times through the prompt
+cache. The estimate is good for one decision: does the phase fit below the reset line?
+"""
 
 import os
 import re
@@ -28,18 +40,18 @@ if TYPE_CHECKING:
     from relay.setup.context import Ask  # it loads what `relay check` does not need
 
 FIXED_TOKENS = 1_700
-"""Tools and role: the most that `tests/test_overhead.py` allows them."""
+"""Tools and role: the limit of `tests/test_overhead.py`."""
 ITEM_TOKENS = 4_000
 """For one item: an edit (about 800), a test run's output (1,500), looking around, words and thinking (1,700)."""
 ITEM_TURNS = 4
 TURNS = 3
-"""Turns that do not depend on the number of items: finding one's way, the end."""
+"""Turns that do not depend on the number of items: orientation and the end."""
 ITEM_OUTPUT_TOKENS = 1_200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSize:
-    """What a phase is expected to take."""
+    """The estimated size of a phase."""
 
     phase_id: str
     fixed_tokens: int
@@ -49,7 +61,7 @@ class PhaseSize:
     """The average request."""
     turns: int
     line_tokens: int
-    """The reset line that it was held against."""
+    """The reset line for comparison."""
 
     @property
     def context_tokens(self) -> int:
@@ -58,7 +70,7 @@ class PhaseSize:
 
     @property
     def too_big(self) -> bool:
-        """Whether one session is not expected to finish it."""
+        """Whether one session is not expected to finish the phase."""
         return self.context_tokens > self.line_tokens
 
 
@@ -68,11 +80,11 @@ def size_phase(
     """Estimate a phase's open items.
 
     Args:
-        phase: The phase; ticked items cost nothing.
-        file_bytes: Sizes of the files that its open items name, each file once.
-        text_bytes: Of the plan's text that the session is given.
-        rules_bytes: Of the rules files, as far as they are loaded.
-        line_tokens: Where a session hands off.
+        phase: Ticked items cost nothing.
+        file_bytes: Sizes of the files that the open items name, each file once.
+        text_bytes: Size of the plan's text for the session.
+        rules_bytes: Size of the loaded rules files.
+        line_tokens: The reset line.
     """
     items = len(phase.open_items)
     fixed = FIXED_TOKENS + _count_tokens(text_bytes) + _count_tokens(rules_bytes)
@@ -97,7 +109,7 @@ def size_phase(
 
 
 def suggest_parts(size: PhaseSize) -> int:
-    """Return into how many phases one that is too big should be split; 1 when it fits or nothing would help."""
+    """Return the number of phases to split a phase into; 1 if it fits or a split would not help."""
     room = size.line_tokens - size.fixed_tokens
     grown = size.reading_tokens + size.work_tokens
     return max(1, -(-grown // room)) if room > 0 else 1
@@ -108,11 +120,11 @@ def _count_tokens(size_bytes: int) -> int:
 
 
 def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int) -> tuple[PhaseSize, ...]:
-    """Estimate what each phase will take.
+    """Estimate each phase.
 
     Args:
-        line_tokens: The reset line of a session.
-        rules_bytes: Of the rules files, as far as they are loaded.
+        line_tokens: The reset line.
+        rules_bytes: Size of the loaded rules files.
     """
     shown = len(plan.preamble) + sum(len(phase.title) for phase in plan.phases)
     return tuple(
@@ -128,23 +140,23 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
 
 
 def iter_sizes(root: Path, paths: Iterable[str]) -> Iterator[int]:
-    """Yield the sizes in bytes of regular files inside the root; what does not exist yet costs nothing to read."""
+    """Yield the sizes in bytes of regular files inside the root; missing files cost nothing to read."""
     real_root = os.path.realpath(root)
     for path in paths:
         try:
             real = os.path.realpath(root / path)
             found = os.lstat(real)
         except (OSError, ValueError):
-            continue  # a name that no file can have, or none that exists yet
+            continue  # the file does not exist yet, or no file can have this name
         if stat.S_ISREG(found.st_mode) and Path(real).is_relative_to(real_root):
             yield found.st_size
 
 
 MAX_SUBMISSIONS = 6
-"""Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
+"""Most submissions of a session: six corrections without success mean that more will not help."""
 
 SIZE_TRIES = 2
-"""Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
+"""Submissions that may be rejected for a phase's estimated size; an estimate does not block a plan for good."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\r\n"
@@ -155,7 +167,7 @@ class Accepted:
     """A submission that can be the plan."""
 
     plan: Plan
-    """The whole new plan, whatever part of it was submitted."""
+    """The whole new plan, even if the submission was a part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +175,11 @@ class Rejected:
     """A submission that goes back to the session."""
 
     violations: tuple[Violation, ...]
-    """What is wrong with it, by its own lines; never empty."""
+    """With the submission's own lines; never empty."""
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The same for the model."""
+        """The violations as texts for the model."""
         return tuple(
             f"line {fault.line}: {fault.message}" if fault.line else fault.message for fault in self.violations
         )
@@ -175,34 +187,34 @@ class Rejected:
 
 Judgement = Accepted | Rejected
 Measure = Callable[[Plan], tuple[PhaseSize, ...]]
-"""Estimates what each phase of a plan will take."""
+"""Estimates each phase of a plan."""
 Judge = Callable[[str, bool], Judgement]
-"""Given a submission and whether sizes count."""
+"""Judges a submission, with or without sizes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Submissions:
-    """What one session has handed in. Mutable: counts tries and keeps what was accepted."""
+    """The submissions of one session. Mutable: it counts them and keeps the last."""
 
     judge: Judge
     tries: int = 0
     last: str = ""
-    """The newest one; empty before the first."""
+    """The newest; empty before the first."""
     judgement: Judgement | None = None
-    """Of the newest one that was judged; None before the first."""
+    """Of the newest; None before the first."""
 
     @property
     def accepted(self) -> Plan | None:
-        """The new plan; None when no submission was accepted."""
+        """The new plan; None if no submission was accepted."""
         return self.judgement.plan if isinstance(self.judgement, Accepted) else None
 
     @property
     def is_open(self) -> bool:
-        """Whether the session may still submit something."""
+        """Whether the session may submit again."""
         return self.accepted is None and self.tries < MAX_SUBMISSIONS
 
     def submit(self, markdown: str) -> ToolAnswer:
-        """Judge a submission; one that is accepted ends the session, and so does the last that is not."""
+        """Judge a submission; an accepted one ends the session, and so does the last rejected one."""
         self.tries += 1
         self.last = markdown
         self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
@@ -215,7 +227,7 @@ class Submissions:
 
 
 def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:
-    """Judge phases that are to stand in the place of one; the faults name lines as they were submitted."""
+    """Judge phases that replace one phase; the faults name lines of the submission."""
     try:
         parse_plan(text)
     except PlanError as error:
@@ -231,7 +243,7 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
 
 
 def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judgement:
-    """Judge phases that are to stand behind all others; nothing above them may become another."""
+    """Judge phases that follow all others; existing phases must stay the same."""
     result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
     if isinstance(result, Rejected):
         return result
@@ -242,19 +254,19 @@ def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judge
         for was, now in zip(before.phases, plan.phases, strict=False)
     )
     if len(plan.phases) <= old or not kept:
-        words = "this is no new phase behind the others: begin with its heading, as the plan's phases do"
+        words = "this is no new phase after the others: begin with its heading, as the plan's phases do"
         return Rejected(violations=(Violation(line=0, message=words),))
     faults = _check_new(plan.phases[old:])
     return Rejected(violations=tuple(faults)) if faults else result
 
 
 def reject(error: PlanError) -> Rejected:
-    """Send back what cannot be read, or not be changed as relay has to change it."""
+    """Return the rejection for a plan's error."""
     return Rejected(violations=(Violation(line=error.line, message=error.message),))
 
 
 def _find_submitted_line(phase: Phase, text: str, fault: Violation) -> Violation:
-    """Name a line as it was submitted: the fault was found in the whole plan, where the old phase stood."""
+    """Return a fault of the whole plan with its line in the submission."""
     if not fault.line:
         return fault
     written = text.removeprefix(BOM).strip(_BLANK)
@@ -266,12 +278,12 @@ def _find_submitted_line(phase: Phase, text: str, fault: Violation) -> Violation
 
 
 def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[Violation]:
-    """Say what the submitted phases are called in the whole plan, where that is not what they are called alone."""
+    """Yield a note if the whole plan numbers the submitted phases differently from the submission."""
     whole = f"{before.text[: phase.start]}{text.strip(_BLANK)}\n\n{before.text[phase.end :]}"
     try:
         alone, inside = parse_plan(text).phases, parse_plan(whole).phases
     except PlanError:
-        return  # the fault says it
+        return  # the fault reports it
     first = sum(other.start < phase.start for other in before.phases)
     named = inside[first : first + len(alone)]
     if [one.id for one in named] != [one.id for one in alone]:
@@ -283,9 +295,8 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     """Judge a whole plan.
 
     Args:
-        text: As submitted.
-        measure: Estimates its phases; None when sizes do not count any more.
-        before: The plan that it changes; None for a new one.
+        measure: Estimates its phases; None if sizes no longer count.
+        before: The plan before the change; None for a new plan.
     """
     text = text if text.endswith("\n") else f"{text}\n"
     try:
@@ -299,7 +310,7 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
 
 
 def _check_new(phases: Sequence[Phase]) -> list[Violation]:
-    """New phases claim nothing, and each can be checked."""
+    """Return the faults of new phases: each must have no tick, and a verify command."""
     faults = [
         Violation(line=i.line, message=f"item {i.id} is ticked; nothing is done yet")
         for p in phases
@@ -339,21 +350,21 @@ def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[Violation]:
 
 
 CONSTRAINTS, ASSUMPTIONS = "Constraints", "Assumptions"
-"""Sections of the plan: what the user said, and what holds because nobody did."""
+"""Sections of the plan: the user's words, and assumptions in the place of answers."""
 MAX_QUESTIONS = 4
 MAX_ROUNDS = 3
-"""Calls that are answered: a person is asked for what matters, not for each step."""
+"""Calls with questions that are answered: ask a person only for what matters."""
 MAX_CHARS = 400
-"""Of a question, and of an option: what a small screen shows at once."""
+"""Most characters of a question or an option: a small screen shows them at once."""
 _OPTIONS = range(2, 5)
 
 
 class Interview:
-    """The questions of one session. Mutable: it keeps what was answered.
+    """The questions of one session. Mutable: it keeps the answers.
 
     Args:
-        ask: Asks a person; None where there is none.
-        redact: Takes secrets out of what a person says.
+        ask: Asks a person; None without one.
+        redact: Redacts secrets in a person's words.
     """
 
     def __init__(self, ask: "Ask | None", observe: Observe, redact: Callable[[str], str]) -> None:
@@ -366,10 +377,10 @@ class Interview:
         """Names of the texts from another terminal that the session was told."""
 
     def take(self, given: Mapping[str, Any]) -> ToolAnswer:
-        """Ask what the session asks, and tell it the answers.
+        """Ask a session's questions, and return the answers.
 
         Raises:
-            RefusedError: It asks too much, or what nobody can answer.
+            RefusedError: The session asks too much, or a question is invalid.
         """
         questions = tuple(_read_question(one, waits=self._ask is not None) for one in given["questions"])
         if not 1 <= len(questions) <= MAX_QUESTIONS:
@@ -393,28 +404,28 @@ class Interview:
         return f"{question.question} The user says: {self.hear(answer, question.question)}"
 
     def hear(self, text: str, question: str = "") -> str:
-        """Take what the user said for a constraint; return it without secrets."""
+        """Keep the user's words as a constraint; return them without secrets."""
         clean = self._redact(text)
         self._said[f"{question} {clean}".strip()] = None
         self._observe(WordsHeard(text=clean))
         return clean
 
     def take_words(self, found: Sequence[Said]) -> tuple[str, ...]:
-        """Return what the user left and the session was not told yet."""
+        """Return the user's words that the session has not seen yet."""
         new = [said for said in found if said.name not in self.left]
         self.left += [said.name for said in new]
         return tuple(self.hear(said.text) for said in new)
 
     def note_into(self, plan: Plan) -> Plan:
-        """Return the plan with what was said and what is assumed.
+        """Return the plan with the user's words and the assumptions.
 
         Raises:
-            PlanError: It would be read as another plan then.
+            PlanError: It would be parsed as a different plan then.
         """
         return append_entries(append_entries(plan, ASSUMPTIONS, [*self.assumed]), CONSTRAINTS, [*self._said])
 
     def noting(self, judge: Judge) -> Judge:
-        """Return a judge that takes what `judge` takes, with the answers in it."""
+        """Return a judge that adds the answers to an accepted plan."""
 
         def judge_noted(text: str, sizes: bool) -> Judgement:  # noqa: FBT001  # as Judge has it
             result = judge(text, sizes)
