@@ -45,7 +45,7 @@ def test_nothing_done_by_a_phase_that_is_to_change_something(stage, run, verify,
     ended = run(item, verify=verify)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert f"phase 1: nothing speaks for its ticks: {words}; where it was done before, tick" in ended.reason
+    assert f"phase 1: nothing supports its ticks: {words}; where it was done before, tick" in ended.reason
     assert stage.commits() == ()
 
 
@@ -58,7 +58,7 @@ def test_a_session_that_did_nothing_is_told_once(stage):
     ended = stage.play(runner, unchecked=True)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert "nothing speaks for its ticks" in ended.reason
+    assert "nothing supports its ticks" in ended.reason
     assert [("Nothing was committed" in told) for told in runner.told].count(True) == 1
 
 
@@ -94,7 +94,7 @@ def test_a_phase_that_did_nothing_beside_a_red_linter_is_refused_too(run_beside)
 
     assert ended.exit_code == ExitCode.STOPPED
     idle = "no file was changed, and no verify command went from red to green"
-    assert f"nothing speaks for its ticks: {idle}; `grep -q y old.py` was red before" in ended.reason
+    assert f"nothing supports its ticks: {idle}; `grep -q y old.py` was red before" in ended.reason
 
 
 def test_what_was_red_all_the_time_is_said_wherever_a_person_looks(stage, run_beside):

@@ -423,7 +423,7 @@ def test_a_hook_that_formats_what_is_staged_formats_the_plan_and_the_ledger(stag
     assert ended.exit_code == ExitCode.DONE
     assert stage.git("show", "HEAD:PLAN.md") == (stage.root / "PLAN.md").read_text()
     assert not [line for line in (stage.root / "PLAN.md").read_text().split("\n") if line.endswith(" ")]
-    assert "a commit hook formatted the plan, which is committed as it left it" in list_notices(stage)
+    assert "a commit hook formatted the plan; its version is committed" in list_notices(stage)
     assert stage.git("status", "--porcelain") == ""
 
 
@@ -439,7 +439,7 @@ def test_a_hook_that_changes_what_the_plan_asks_for_is_not_followed(stage):
 
     assert ended.exit_code == ExitCode.DONE
     assert (stage.root / "PLAN.md").read_text() == plan.replace("[ ]", "[x]", 1)
-    words = "a commit hook changed the words of the plan, which is committed without that: only you may"
+    words = "a commit hook changed the words of the plan; that is not committed: only you may change them"
     assert words in list_notices(stage)
 
 

@@ -141,7 +141,7 @@ def test_a_session_that_says_again_what_nothing_speaks_for_is_not_asked_a_third_
     for _ in range(2):
         ended = stage.play(runner, all_=False)
         assert ended.exit_code == ExitCode.STOPPED
-        assert "phase 1: nothing speaks for its ticks: no file was changed" in ended.reason
+        assert "phase 1: nothing supports its ticks: no file was changed" in ended.reason
         assert ended.next_command == "relay status --why"
     assert len(runner.told) == 2
     assert "call block and say so" in runner.told[1]

@@ -147,7 +147,7 @@ def test_a_session_that_leaves_a_fault_is_not_asked_for_ever(greeting):
 
     assert greeting.server.errors == []
     assert get_review(greeting).startswith("rounds=1 found=1 confirmed=1 open=1 ")
-    assert "left as it is by the session: hello.txt:2" in "".join(event.text for event in greeting.seen(Noticed))
+    assert "not changed by the session: hello.txt:2" in "".join(event.text for event in greeting.seen(Noticed))
 
 
 def test_there_are_two_rounds_at_most(greeting):

@@ -134,7 +134,7 @@ def test_what_git_cannot_merge_goes_to_a_session_that_is_told(stage):
     assert "phase 1: Phase 1 — Hello" in runner.told[0]
     assert "+hello" in runner.told[0]
     assert "+world" in runner.told[0]
-    assert "marks of the merge are left in all.txt" in runner.told[1]
+    assert "conflict markers are left in all.txt" in runner.told[1]
     land(main, job, find_landing(main, job))
     assert (stage.root / "all.txt").read_text().startswith("hello, world\n")
 

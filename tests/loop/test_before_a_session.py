@@ -115,7 +115,7 @@ def test_a_file_that_no_commit_could_hold_costs_nothing(stage, item, ignored, ca
     stage.write(".gitignore", ignored)
     plan(stage, "grep -q hello hello.txt", item)
     words = start_with(stage, **{"hello.txt": "a draft\n"} if "hello" in item else {})
-    start = "PLAN.md:3: no session was started for phase 1: the commit would not hold what the phase needs: "
+    start = "PLAN.md:3: no session was started for phase 1: the commit would lack files that the phase needs: "
     assert words.startswith(start)
     assert words.endswith(f" ({cause})")
 
@@ -133,9 +133,9 @@ def test_a_file_that_only_a_person_writes_may_be_read_and_is_named_as_the_run_be
     stage.commit("rules")
     assert stage.play(block()).reason == "phase 1: blocked: seen"
     words = (
-        "phase 2 is to write what only a person writes: AGENTS.md; write it and tick the box, or this run stops there"
+        "phase 2 is to write files that only a person writes: AGENTS.md; write it and tick the box, or this run stops"
     )
-    assert words in [event.text for event in stage.seen(Noticed)]
+    assert f"{words} there" in [event.text for event in stage.seen(Noticed)]
 
 
 def test_a_check_that_no_commit_has_costs_nothing(stage):
@@ -186,7 +186,7 @@ def test_a_test_that_the_phase_may_write_is_waited_for(stage, item):
 def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
     stage.write("world.txt", "a draft\n")
     assert stage.play(block()).reason == "phase 1: blocked: seen"
-    assert "phase 2 is to change what you have not committed: world.txt; commit it, or this run stops there" in [
+    assert "phase 2 is to change files that you have not committed: world.txt; commit it, or this run stops there" in [
         event.text for event in stage.seen(Noticed)
     ]
 

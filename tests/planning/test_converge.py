@@ -31,7 +31,10 @@ def converge(stage, *turns):
 def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
     ended = converge(finished, '{text: "All is there.", expect: {first_message_contains: "Say hello — hello.txt"}}')
 
-    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "converged: the repository has everything that PLAN.md asks for")
+    assert (ended.exit_code, ended.reason) == (
+        ExitCode.DONE,
+        "converged: the repository has everything that PLAN.md asks for",
+    )
     assert finished.server.errors == []
     assert [leg.result for leg in finished.seen(LegEnded)] == ["done"]
     assert (finished.root / "PLAN.md").read_text() == PLAN

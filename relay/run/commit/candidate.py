@@ -1,4 +1,4 @@
-"""What a session offers to be committed, and what the commit step answers. Values only."""
+"""Values: a session's work as it is offered for a commit, and the commit step's answer."""
 
 import re
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from relay.store.legs import OpenLeg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPlan:
-    """HEAD's plan with what the sessions of a leg have changed, and the ledger that goes with it."""
+    """HEAD's plan with the changes of a leg's sessions, and its ledger."""
 
     head: Plan
-    """As HEAD has it."""
+    """HEAD's plan."""
     plan: Plan
-    """The same with amendments, and with a tick in each box that is claimed."""
+    """HEAD's plan with amendments, and with a tick for each claim."""
     ledger: Ledger
 
     @property
@@ -31,11 +31,10 @@ class PendingPlan:
 
     @property
     def claimed_ids(self) -> tuple[str, ...]:
-        """Their ids."""
         return tuple(item.id for item in self.claims)
 
     def render_files(self, plan_path: str, ledger_path: str) -> Mapping[str, bytes]:
-        """Return the bytes to put at the two paths; no ledger file is made before there is a claim."""
+        """Return the bytes of both files by path; an empty ledger gets no file."""
         files = {plan_path: encode_text(self.plan.text)}
         if self.ledger.text:
             files[ledger_path] = encode_text(self.ledger.text)
@@ -47,46 +46,46 @@ _TOOK = re.compile(r"\d[\d.]* ?(?:ms|s|seconds?)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What a session says of the commit that it asks for."""
+    """A session's proposal of a commit."""
 
     subject: str
-    """May be anything; empty when it proposed none."""
+    """Any text of the session; empty without one."""
     status: str
     """``done`` or ``handoff``."""
     gate_words: str
-    """The last refusal of the commit step; empty without one. The baton of a hand-off says it."""
+    """The last refusal of the commit step for the baton; empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What a leg wants to have committed."""
+    """A leg's work, offered for a commit."""
 
     phase: Phase
     leg: OpenLeg
     number: int
-    """Of the session within the phase."""
+    """The number of the session within the phase."""
     pending: PendingPlan
     evidence: Mapping[str, str]
-    """Item id → what the session gave as evidence; goes into the commit's body."""
+    """Item id → the session's evidence, for the commit's body."""
     touched: frozenset[str]
     """Paths that the session's file tools wrote."""
     commands: tuple[str, ...]
-    """The gate: those of the settings, the document and the phase."""
+    """The gate: commands of the settings, the document and the phase."""
     baseline: GateResult | None
-    """None when it was not run, or is not known any more: then nothing red is excused."""
+    """The gate before the phase; None if unknown, and then nothing red is excused."""
     subject: str
-    """Proposed by the session; may be anything."""
+    """Any text of the session."""
     status: str
     """``done`` or ``handoff``."""
     baton: str
-    """Goes into the body of a hand-off; may be empty."""
+    """For the body of a handoff commit; may be empty."""
     in_session: bool = True
-    """Whether the session that did it is still open: nothing else is asked of a model then."""
+    """Whether the author's session is still open: no reviewer is asked then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseCommit:
-    """The commit was made and the leg is closed."""
+    """The commit was made, and the leg is closed."""
 
     commit: str
 
@@ -97,23 +96,23 @@ class Refused:
 
     for_user: str
     for_model: str = ""
-    """Empty when no session can repair it."""
+    """Empty if no session can repair it."""
     ways: Hint = ""
-    """What the user can do about it, behind ``for_user``."""
+    """How the user can repair it; shown after ``for_user``."""
     then: Command | None = None
-    """What to type next; None where that is to look again, or to run again (`again`)."""
+    """The next command; None to look again, or to run again (`again`)."""
     for_review: bool = False
-    """It waits for its review, or for a session that repairs what was found; the leg may have moved on."""
+    """The work waits for its review, or for a session that repairs the findings; the leg may have moved on."""
     once: bool = False
-    """A session is asked once to repair it: the same words again say that it cannot."""
+    """A session is asked once to repair it: the same refusal again means that it cannot."""
     again: bool = False
-    """Somebody was at work meanwhile, or the machine failed: the same may well be committed after another look."""
+    """Somebody changed files meanwhile, or the machine failed: a second try may succeed."""
 
     def hold_against(self, earlier: "Refused") -> "Refused":
-        """Return it as one that no session can repair, where a session was told the same before."""
+        """Return the refusal as one that no session can repair, if a session was told the same before."""
         told, before = (_TOOK.sub("#", one.for_model) for one in (self, earlier))
         return replace(self, for_model="") if self.once and told == before else self
 
     def choose_next(self, again: Command) -> Command:
-        """Return what to type next: to run again only where that need not meet the same."""
+        """Return the next command; running again only helps if the same refusal is not certain."""
         return self.then or (again if self.again else WHY)

@@ -1,7 +1,7 @@
-"""What a leg's change would disclose: lines of it, and names of new files, that look like secrets.
+"""Secrets that a leg's change would disclose: added lines, and names of new files. Files that run by themselves.
 
-Only lines that the change adds count: what was in the file before is the user's, and a session that edits near it
-is not to blame. A line that carries the comment of `relay.base.redaction.ALLOW` is let through and told to the user.
+Only added lines count: lines from before are the user's, and a session that edits near them is not to blame. A line
+with the comment of `relay.base.redaction.ALLOW` is allowed, and the user is told.
 """
 
 import os
@@ -22,7 +22,7 @@ from relay.git.trees import ABSENT, GITLINK, SYMLINK
 
 
 class Starter(StrEnum):
-    """Who starts it."""
+    """The program that starts a file by itself."""
 
     EDITOR = "an editor"
     SHELL = "a shell or its version manager"
@@ -63,12 +63,12 @@ _NAMES = {
     " .github/copilot-instructions.md .github/instructions/* .github/prompts/* .github/chatmodes/*"
     " .junie/* .amazonq/* .amazonq/*/* .goosehints .augment/* .trae/*",
 }
-"""Paths in lower case, each from any directory on; where two starters know a name, the first one counts."""
+"""Paths in lower case, from any directory on; if two starters know a name, the first one counts."""
 _MOST_LINK_BYTES = 4096
 
 
 def find_starter(path: str) -> Starter | None:
-    """Return who starts a file of this name by itself; None when nobody does."""
+    """Return the program that starts a file of this name by itself; None without one."""
     path = path.lower()
     return next((starter for starter in _NAMES if _compile(starter).fullmatch(path)), None)
 
@@ -81,14 +81,14 @@ def _compile(starter: Starter) -> re.Pattern[str]:
 
 
 def leads_out(path: str, target: str) -> bool:
-    """Return whether a link at a path leads out of the repository; only the names are looked at."""
+    """Return whether a link at a path leads out of the repository, by its names only."""
     return target.startswith("/") or posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith(
         ".."
     )
 
 
 def describe_autoruns(repo: Repo, parent: str | None, commit: str) -> tuple[str, ...]:
-    """Return a sentence for each kind of what a commit changed that runs by itself or leads out."""
+    """Return a message for each kind of changed file that runs by itself or leads out of the repository."""
     groups: dict[Starter, list[str]] = {}
     for path, starter in _find_all(repo, diff_trees(repo, parent or repo.empty_tree, commit)):
         groups.setdefault(starter, []).append(path)
@@ -111,29 +111,29 @@ def _find_all(repo: Repo, changes: Iterable[PathChange]) -> Iterable[tuple[str, 
 
 
 _SHOWN = 20
-"""Enough lines to see what is wrong; a file full of keys need not fill a context."""
+"""Enough lines to see the problem; a file full of keys must not fill a context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disclosure:
-    """One added line, or name, that looks like a secret."""
+    """An added line, or name, that looks like a secret."""
 
     words: str
     """``src/x.py:12 looks like an AWS access key``."""
     allowed: bool
-    """The line says that a person has looked."""
+    """Whether a comment in the line allows it."""
 
 
 def find_disclosures(
     repo: Repo, base: str | None, tree: str, paths: Sequence[str], values: Sequence[str]
 ) -> tuple[Disclosure, ...]:
-    """Return the suspicious lines that `tree` adds to `base` in these paths.
+    """Return the lines that `tree` adds to `base` in these paths and that look like secrets.
 
     Args:
-        base: Commit or tree before the change; None when there was nothing.
+        base: Commit or tree before the change; None without one.
         tree: Tree after the change.
-        paths: What will be committed; deleted ones are passed over.
-        values: Of the environment, see `relay.base.redaction.find_secret_values`.
+        paths: The paths of the commit; deleted ones are skipped.
+        values: Secret values of the environment, from `relay.base.redaction.find_secret_values`.
     """
     before = read_entries(repo, base, paths) if base and paths else {}
     after = read_entries(repo, tree, paths) if paths else {}
@@ -150,7 +150,7 @@ def find_disclosures(
 
 
 def _find_in_name(path: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what a new file's name discloses, with the name as it can be shown."""
+    """Yield each secret in a new file's name, with the name in a form that can be shown."""
     for found in find_secrets(path, environ_values=values):
         yield redact(render_path(path), environ_values=values), found.kind
 
@@ -174,7 +174,7 @@ def _read(repo: Repo, object_id: str) -> str:
 
 
 def render_refusal(found: Sequence[Disclosure]) -> str:
-    """Return what the session is told, so that it can repair it."""
+    """Return the refusal for the session, so that it can repair it."""
     return (
         "Nothing was committed: lines that you added look like secrets.\n- "
         + list_some([one.words for one in found], _SHOWN, joint="\n- ")

@@ -1,4 +1,4 @@
-"""What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
+"""Runs a phase's gate and the user's commit hooks in the sandbox."""
 
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,48 +41,48 @@ _NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTask:
-    """A gate that is to be run."""
+    """A gate to run."""
 
     phase_id: str
     """For the events."""
     commands: Sequence[str]
-    """Without any, it is green and proves nothing."""
+    """Without commands, the gate is green and proves nothing."""
     intent: Intent
-    """The commit that it is to judge."""
+    """The commit that the gate judges."""
     now: TreeSnapshot
-    """The work tree as it is."""
+    """The current work tree."""
     environment: Environment
-    """What it may see besides."""
+    """Ignored files that the gate may see."""
     baseline: GateResult | None = None
-    """The same commands before the phase; None when that is not known: then nothing red is excused."""
+    """The same commands before the phase; None if unknown, and then nothing red is excused."""
     own: Collection[str] | None = None
-    """Commands that stand in the phase itself; None when all do."""
+    """The commands of the phase itself; None if all are."""
     is_baseline: bool = False
     is_unfinished: bool = False
-    """The phase has open items still: a hand-off."""
+    """Whether the phase has open items: a handoff."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRun:
-    """A gate that was run."""
+    """The result of a gate."""
 
     result: GateResult
     verdict: Verdict
     surplus: Surplus = field(default_factory=Surplus)
-    """What the work tree had in another form than the commit."""
+    """Files of the work tree that differ from the commit."""
     is_hidden: bool = False
-    """Whether the commands saw the commit's form of it; always false where nothing differed."""
+    """Whether the commands saw the commit's version of them; false if nothing differed."""
     is_fresh: bool = False
-    """Whether a command was run: else the work tree is as it was."""
+    """Whether a command ran; else the work tree is unchanged."""
     rewritten: Mapping[str, tuple[str, bytes]] = field(default_factory=dict, hash=False)
-    """``path: (mode, bytes)`` of the commit's files that the commands rewrote, where that is not in the work tree."""
+    """``path: (mode, bytes)`` of the commit's files that the commands rewrote outside of the work tree."""
 
 
 def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
-    """Run a phase's gate on what its commit is going to hold, and tell everybody about it.
+    """Run a phase's gate on the files of its commit, and emit events about it.
 
     Raises:
-        SandboxError: That could not be laid out, or not be run.
+        SandboxError: The files could not be laid out, or the sandbox failed.
     """
     if not task.commands:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
@@ -129,8 +129,8 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
 
 
 def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, CommandCheck]:
-    """Return those of a gate's commands that have just passed, where nothing else could be seen now."""
-    proposed = memory.proposal == (task.now.tree, task.intent.paths)  # before they were reviewed
+    """Return the results of commands that have just passed on the same files."""
+    proposed = memory.proposal == (task.now.tree, task.intent.paths)  # they passed before the review
     is_same = _is_committed(repo, memory, task) if task.is_baseline else proposed
     if not is_same or list_judged(task.environment) != memory.ignored:
         return {}
@@ -138,7 +138,7 @@ def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, Command
 
 
 def _is_committed(repo: Repo, memory: GateMemory, task: GateTask) -> bool:
-    """Return whether the work tree is as the run's last commit, plan and ledger aside: its boxes are ticked since."""
+    """Return whether the work tree equals the run's last commit, but for plan and ledger, which changed since."""
     head = task.intent.head
     if not memory.commit or head is None:
         return False
@@ -147,12 +147,12 @@ def _is_committed(repo: Repo, memory: GateMemory, task: GateTask) -> bool:
 
 
 def list_judged(environment: Environment) -> frozenset[str]:
-    """Return what git ignores but for relay's own, dependencies and tools' caches, which a gate sees as they are."""
+    """Return the ignored files that can change a gate's result: without relay's own, dependencies and tools' caches."""
     return frozenset(path for path in environment.roots if _NOT_JUDGED.isdisjoint(path.split("/")))
 
 
 def _expect(task: GateTask, result: GateResult) -> str:
-    """Say why a red gate is no failure; empty where it is one."""
+    """Return why a red gate is expected; empty if it is a failure."""
     if task.is_unfinished:
         return "as expected: the phase is not finished"
     if not task.is_baseline:
@@ -164,7 +164,7 @@ def _expect(task: GateTask, result: GateResult) -> str:
 
 
 def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str) -> GateFinished:
-    """Return how something ended that is told like a phase's gate: a trial of one, or a commit hook."""
+    """Return the event of a tried gate or a commit hook."""
     return GateFinished(
         phase_id=phase_id,
         baseline=False,
@@ -176,7 +176,7 @@ def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str
 
 
 def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
-    """Return what became of each command as the event of a gate has it."""
+    """Return the result of each command in the form of the gate's event."""
     return tuple(
         CheckResult(
             command=check.command,
@@ -192,17 +192,17 @@ def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
 
 
 def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
-    """Show a gate the one hidden file that the user named; where it is a link, nothing."""
+    """Make the user's `env_file` visible to a gate, unless it is a link."""
     return sandbox.reveal(repo.root / settings.env_file) if settings.env_file else sandbox
 
 
 def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is taken out of the output of verify commands: a session writes the tests that could print it."""
+    """Return the values to redact in a gate's output: a session's test could print them."""
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
 def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None) -> tuple[LaidOut | None, Sandbox]:
-    """Put what the commit is going to hold in the repository's place, where the work tree differs and it can be."""
+    """Show the commit's files in the repository's place if the work tree differs and the sandbox can do so."""
     place = fresh.private.path / "stage"
     if not surplus.paths or fresh.show(StandIn(place=place, shown=())) is None:
         return None, fresh
@@ -217,7 +217,7 @@ def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None)
     try:
         laid = build_stage(layout, place)
     except OSError as error:
-        words = f"what the commit would hold could not be laid out for the gate: {error.strerror}"
+        words = f"the files of the commit could not be laid out for the gate: {error.strerror}"
         raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
     return laid, fresh.show(StandIn(place=place, shown=laid.shown, covered=laid.covered)) or fresh
 
@@ -246,7 +246,7 @@ def find_moved(
 
 
 def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
-    """Give the work tree what a gate made of the commit's files, where they still are what the gate began with."""
+    """Copy the files that a gate rewrote into the work tree, unless somebody changed them since its start."""
     entries = read_entries(repo, before.tree, tuple(run.rewritten))
     for path, (mode, data) in run.rewritten.items():
         there = read_file(repo.root, path)
@@ -262,12 +262,12 @@ def open_hooks(
     *,
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> Iterator[Hooks | None]:
-    """Yield how the user's commit hooks are run: in the sandbox, each with a git and a scratch directory of its own.
+    """Yield the user's commit hooks, to be run in the sandbox, each with its own git directory and scratch directory.
 
-    Nothing is there of what a session left beside the repository. None where there is no hook to run.
+    They see nothing that a session left outside of the repository. None without hooks.
 
     Raises:
-        RepoError: The hooks are where the user did not say that they are.
+        RepoError: The hooks are elsewhere than the user's settings say.
     """
     config = guard(repo).config
     names = frozenset(name for name in settings.hooks if has_hook(repo, config, name))
@@ -281,7 +281,7 @@ def open_hooks(
 
 
 def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, timeout_s: float) -> HookResult:
-    """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
+    """Run a hook in the sandbox; paths of the scratch directory are translated, since it has another name there."""
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
         shown = copy_git_dir(repo, copy, branch=run.branch)

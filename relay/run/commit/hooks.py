@@ -1,4 +1,7 @@
-"""What a commit hook's refusal means: the session's to repair, or a person's, and then with which setting."""
+"""The meaning of a commit hook's refusal, and hooks and gates tried without a commit.
+
+A session can repair some refusals; others need a person, and then the message names the setting.
+"""
 
 import re
 import shutil
@@ -32,7 +35,7 @@ from relay.tools.workspace import Workspace
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
 _LINE_CHARS = 160
 _TELLING = re.compile(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
-"""Managers of hooks go on after the one that refused: its line is not the last."""
+"""Managers of hooks go on after the hook that refused, so its line is not the last."""
 _MISSING = re.compile(r"not found|No such file or directory|Permission denied|cannot execute")
 _ENDED = re.compile(r"exited with (\d+)\Z")
 
@@ -72,14 +75,14 @@ _CAUSES = (
         "gate_timeout_s gives it more; ",
     ),
 )
-"""No session can repair these: asked to, it would spend its attempts on a machine that it cannot change."""
+"""No session can repair these: it would spend its attempts on a machine that it cannot change."""
 _STEP = re.compile(r"(?P<name>[^.]\S.{0,200}?)\.{3,}(?:\(.*\))?Failed")
 _PASSED_STEP = re.compile(r"\.{3,}(?:\(.*\))?(?:Passed|Skipped|Failed)$")
-"""As pre-commit says of each of its hooks. Source: pre-commit 4.3, commands/run.py."""
+"""The form of pre-commit's lines about its hooks. Source: pre-commit 4.3, commands/run.py."""
 _FRAME = re.compile(
     r"- (?:hook id|exit code|duration|files were modified)|husky - |\s*$|\[?(?:FAILED|STARTED)\]?|[✖✗] .*:$"
 )
-"""Lines of managers of hooks that say that one failed, and not why."""
+"""Lines of managers of hooks that report a failure without its reason."""
 ON_BRANCH = Command(words=("run", "--branch"))
 _FORBIDS = "forbids commits on this branch and agrees on another one"
 _TAKES_ALONG = "goes on in a branch of the plan's own, with what is open"
@@ -87,7 +90,7 @@ _MESSAGE = "commit_subject gives relay's own subjects another form; "
 
 
 def explain_hook(refused: CommitOutcome) -> Refused:
-    """Return what is told to whom when a hook refused; its words stand behind a line of relay's on how it ended."""
+    """Return a hook's refusal; its output follows a line of relay about its end."""
     hook, output, look = refused.hook, refused.output, Command(words=("gate", "--hooks"))
     if refused.is_of_branch:
         words = f"the {hook} hook {_FORBIDS}: {find_telling(output)}"
@@ -102,10 +105,10 @@ def explain_hook(refused: CommitOutcome) -> Refused:
 
 
 def find_telling(output: str) -> str:
-    """Return the line of a hook's words that tells most of why it refused, behind the name of the step that failed.
+    """Return the line that says most about a hook's refusal, after the name of the failed step.
 
     Args:
-        output: Behind a line of relay's that says how it ended.
+        output: The hook's output after relay's line about its end.
     """
     lines = [line.strip() for line in output.strip().splitlines()]
     for at, line in enumerate(lines):
@@ -121,7 +124,7 @@ def _is_no_step(line: str) -> bool:
 
 
 def find_hook_causes(refused: CommitOutcome) -> tuple[str, ...]:
-    """Return, of a hook that no session can repair, why and what the user can do about it."""
+    """Return the cause of a refusal that no session can repair, and what the user can do."""
     if refused.is_of_branch:
         return (f"it {_FORBIDS}: relay run --branch {_TAKES_ALONG}",)
     found = _find_cause(refused.hook, refused.output)
@@ -129,7 +132,7 @@ def find_hook_causes(refused: CommitOutcome) -> tuple[str, ...]:
 
 
 def _find_cause(hook: str, output: str) -> tuple[str, str, str] | None:
-    """Return the cause, the line that tells it, and what helps; None where a session may repair it."""
+    """Return the cause, the line that shows it, and the user's remedy; None if a session may repair it."""
     for pattern, cause, ways in _CAUSES:
         if found := pattern.search(output):
             start = output.rfind("\n", 0, found.start()) + 1
@@ -140,7 +143,7 @@ def _find_cause(hook: str, output: str) -> tuple[str, str, str] | None:
 
 
 def render_hook_gate(phase_id: str, ended: CommitOutcome) -> GateFinished:
-    """Return what a hook said as a gate: its words are on the screen, in the log and in what is kept of a run."""
+    """Return a hook's result as a gate event, for the screen, the log and the notes of the run."""
     check = render_hook(ended)
     passed = check.status is Outcome.PASSED
     summary = "no hook refused" if passed else f"the {check.command} refused"
@@ -148,7 +151,7 @@ def render_hook_gate(phase_id: str, ended: CommitOutcome) -> GateFinished:
 
 
 def render_hook(ended: CommitOutcome, causes: tuple[str, ...] = ()) -> CommandCheck:
-    """Return what became of a hook as what became of a verify command."""
+    """Return a hook's result in the form of a verify command's."""
     first, _, said = ended.output.partition("\n")
     code = _ENDED.search(first)
     exit_code = int(code[1]) if code else None
@@ -165,16 +168,16 @@ def render_hook(ended: CommitOutcome, causes: tuple[str, ...] = ()) -> CommandCh
 _WANTS_MORE = re.compile(
     r"\A[^\n]*\n*\Z|\bstag(?:ed|ing)\b|no (?:path|files?)\b|nothing to|^usage:", re.IGNORECASE | re.MULTILINE
 )
-"""A hook that says nothing, or that it was given nothing: it may agree once there is something to commit."""
+"""Output of a hook that says nothing, or that nothing is staged: it may agree once there is something to commit."""
 
 
 def require_hooks(ctx: RunContext, phase_id: str) -> bool:
-    """Refuse to begin where the pre-commit hook refuses the files as they are: no session is asked to repair that.
+    """Refuse to begin if the pre-commit hook refuses the current files: no session is asked to repair that.
 
-    It is run once in a run, with nothing staged, unless a commit of the run has shown that it agrees.
+    The hook runs once per run, with nothing staged, unless a commit of the run has passed it.
 
     Returns:
-        Whether it was run: the work tree may not be as it was.
+        Whether the hook ran: it may have changed the work tree.
 
     Raises:
         RepoError: It refuses.
@@ -202,10 +205,10 @@ def require_hooks(ctx: RunContext, phase_id: str) -> bool:
 
 
 def try_hook(repo: Repo, hooks: Hooks, name: str, *, index: Path, subject: str = "") -> CommitOutcome:
-    """Run a hook as a commit would have it run, on a copy of an index; what it does with that is nobody's.
+    """Run a hook as for a commit, on a copy of an index; its changes of the copy are dropped.
 
     Returns:
-        Its refusal, with its words in any case.
+        The hook's result, with its output even if it agrees.
     """
 
     def run(hooks: Hooks) -> HookResult:
@@ -230,7 +233,7 @@ def try_hook(repo: Repo, hooks: Hooks, name: str, *, index: Path, subject: str =
 def try_gate(
     request: RunRequest, workspace: Workspace, phase_id: str, commands: Sequence[str], observe: Observe
 ) -> GateFinished:
-    """Run commands as the gate of a phase would; tell of it, and return how it ended.
+    """Run commands as a phase's gate, emit events, and return the result.
 
     Raises:
         SandboxError: The sandbox could not be set up.
@@ -252,7 +255,7 @@ def try_gate(
 
 
 def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: Observe) -> GateFinished | None:
-    """Run the commit hooks on what is staged, in the same way; None when there is none.
+    """Run the commit hooks on the staged files, in the same way; None without hooks.
 
     Raises:
         SandboxError: The sandbox could not be set up.
@@ -283,7 +286,7 @@ def _find_causes(workspace: Workspace, timeout_s: float, tried: CommitOutcome) -
 
 
 def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
-    """Return the files that commands see now and that no commit has: a run's gate is shown what its commit holds."""
+    """Return the files that commands see now and no commit has; a run's gate sees only its commit's files."""
     status = read_status(request.repo)
     own = (request.plan_path, request.files.ledger_path)
     named = dict.fromkeys((*status.changed, *status.untracked))
@@ -291,9 +294,9 @@ def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
 
 
 def find_unshown(request: RunRequest) -> tuple[tuple[str, ...], str]:
-    """Return what commands see now that git ignores and a run's gate is not shown; and a sentence on what it would see.
+    """Return the ignored files that commands see now and a run's gate would not, and a message about its view.
 
-    It came since the open phase began, or sessions changed it.
+    They are new since the open phase began, or sessions changed them.
     """
     leg, there = read_leg(request.repo), sorted(read_environment(request.repo).roots)
     began = load_environment(request.repo, leg.environment) if leg else None

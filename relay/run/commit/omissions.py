@@ -1,8 +1,8 @@
-"""What a phase needs and its commit would not hold: a box must not be ticked without its code.
+"""Files that a phase needs and its commit would lack: a box must not be ticked without its code. Doubts about ticks.
 
-A phase needs the files that the session's file tools wrote, and those that a ticked item names behind its `` — ``. A
-path that an item only mentions may be there to be read. The phase needs it when the session changed it, or when the
-item names nothing behind a dash and the commit holds nothing of what the item mentions.
+A phase needs the files that the session's file tools wrote, and the files that a ticked item names after its `` — ``.
+A path that an item only mentions may be there to be read. The phase needs it if the session changed it, or if the item
+names nothing after a dash and the commit has none of the mentioned paths.
 """
 
 import os
@@ -29,11 +29,11 @@ from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, mak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What is about to be committed, and what speaks about it."""
+    """A commit to be made, and the evidence for it."""
 
     leg: OpenLeg
     items: tuple[Item, ...]
-    """Those that the commit ticks."""
+    """The items that the commit ticks."""
     touched: frozenset[str]
     """Paths that the session's file tools wrote."""
     changed: frozenset[str]
@@ -41,13 +41,13 @@ class Delivery:
     owned: tuple[str, ...]
     """The paths of the commit."""
     user: frozenset[str]
-    """What differed from HEAD when the leg began."""
+    """Paths that differed from HEAD when the leg began."""
     after: TreeSnapshot
-    """The work tree that the gate found green."""
+    """The work tree that passed the gate."""
 
 
 class Cause(StrEnum):
-    """Why a commit would not hold a path."""
+    """The reason why a commit would lack a path."""
 
     USER = "uncommitted changes of the user's from before this phase"
     IGNORED = "ignored by git"
@@ -59,19 +59,19 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A path that is needed and that the commit would not hold."""
+    """A needed path that the commit would lack."""
 
     path: str
     cause: Cause
     detail: str = ""
-    """Which directory, and what it is; may be empty."""
+    """The directory, and its kind; may be empty."""
 
 
 def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tuple[LeftOut, ...]:
-    """Return what a leg's phase needs and its commit would not hold, each path once.
+    """Return the paths that a leg's phase needs and its commit would lack, each once.
 
     Args:
-        ignored: What git ignores of what the delivery needs, as `find_ignored_files` says.
+        ignored: The ignored ones of the needed paths, from `find_ignored_files`.
     """
     named = _find_named(delivery)
     touched = {path for path in delivery.touched if path in delivery.changed or os.path.lexists(repo.root / path)}
@@ -88,13 +88,13 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
 def find_hopeless(
     repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot, protected: tuple[str, ...] = ()
 ) -> tuple[LeftOut, ...]:
-    """Return what the open items of a phase need and its commit could not hold, whatever its sessions do.
+    """Return the paths that the open items of a phase need and no commit of it could hold.
 
     Args:
-        phase: One that is not done.
-        head: What it is committed on; None on an unborn branch.
-        user: What differed from HEAD when it began, or differs now where it has not.
-        protected: Patterns of what no session writes. An item that mentions such a file may read it.
+        phase: An open phase.
+        head: The parent of its commit; None on an unborn branch.
+        user: Paths that differed from HEAD when the phase began, or differ now if it has not begun.
+        protected: Patterns of files that no session writes; an item that only mentions such a file may read it.
     """
     clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
     if not clean:
@@ -103,7 +103,7 @@ def find_hopeless(
     may_be_let_in = any(".gitignore" in item.text for item in phase.open_items)
     ignored = () if may_be_let_in else find_unwelcome(repo, tuple(clean))
     there = [path for path in clean.values() if os.path.lexists(repo.root / path)]
-    nested = [entry for entry in now.skipped if entry.reason == NESTED]  # nor could they hold what is not there yet
+    nested = [entry for entry in now.skipped if entry.reason == NESTED]  # commits cannot hold future files there either
     unheld = find_unheld(repo, head, there, now.skipped) | find_unheld(repo, head, clean.values(), nested)
     entries = (
         *(_explain_unheld(path, now.skipped) for path in unheld),
@@ -121,15 +121,15 @@ def find_hopeless(
 
 
 def find_protected_targets(phase: Phase, protected: tuple[str, ...]) -> list[str]:
-    """Return what open items of a phase name behind their dash, and no session writes."""
+    """Return the paths that open items name after their dash and no session writes."""
     targets = clean_paths(path for item in phase.open_items for path in item.targets)
     return sorted(path for path in targets if is_covered(path, protected))
 
 
 def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
-    """Return what git ignores of what the items need and the session wrote, in one call of git."""
+    """Return the ignored paths among those that the items need or the session wrote, with one call of git."""
     needed = sorted(_find_named(delivery) | delivery.touched)
-    held = read_entries(repo, delivery.after.tree, needed)  # git listed, or tracks, what a snapshot holds
+    held = read_entries(repo, delivery.after.tree, needed)  # git does not ignore the files of a snapshot
     return frozenset(find_ignored(repo, [path for path in needed if path not in held]))
 
 
@@ -145,12 +145,12 @@ def _find_named(delivery: Delivery) -> set[str]:
 
 
 def clean_paths(paths: Iterable[str]) -> set[str]:
-    """Return paths of items as git writes them."""
+    """Return paths of items in git's form."""
     return {str(PurePosixPath(path)) for path in paths}
 
 
 def _find_users(repo: Repo, delivery: Delivery, named: set[str], touched: set[str]) -> list[LeftOut]:
-    """Return what the work tree has in another form than HEAD because the user began it."""
+    """Return needed paths that differ from HEAD because of the user."""
     changes = diff_trees(repo, delivery.leg.base_head or repo.empty_tree, delivery.after.tree)
     users = delivery.user & {change.path for change in changes}
     below = with_parents(users) - users - with_parents(delivery.owned)
@@ -166,7 +166,7 @@ def _find_in_submodules(repo: Repo, tree: str, needed: Collection[str]) -> list[
 
 
 def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
-    """Return what snapshots do not hold now, or did not hold at the start unless it is as in HEAD by now."""
+    """Return needed paths that snapshots lack now, or lacked at the start unless they are as in HEAD now."""
     leg, after = delivery.leg, delivery.after
     there = [path for path in needed if os.path.lexists(repo.root / path)]
     inside = with_parents(delivery.owned)
@@ -190,10 +190,10 @@ def _explain_unheld(path: str, skipped: tuple[Skipped, ...]) -> LeftOut:
 
 
 def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
-    """Return a refusal's words, and what the user can do about it.
+    """Return a refusal's words, and what the user can do.
 
     Args:
-        found: What is left out, at least one path.
+        found: At least one path.
     """
     groups: dict[tuple[Cause, str], list[str]] = {}
     for entry in found:
@@ -204,7 +204,7 @@ def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
     causes = tuple(dict.fromkeys(entry.cause for entry in found))
     ways = tuple((_render_way(cause, [e.path for e in found if e.cause == cause]), "; ") for cause in causes)
     last = "if an item only reads it, name behind its “ — ” what it makes instead"
-    return f"the commit would not hold what the phase needs: {'; '.join(parts)}", (ways, last)
+    return f"the commit would lack files that the phase needs: {'; '.join(parts)}", (ways, last)
 
 
 def _render_way(cause: Cause, paths: list[str]) -> Hint:
@@ -226,12 +226,12 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
 
 
 def describe_surplus(repo: Repo, surplus: Surplus, user: frozenset[str], now: TreeSnapshot) -> str:
-    """Return what the work tree has in another form than a commit, and why that would not hold it.
+    """Return the paths of the work tree that differ from a commit, with the reasons why it would lack them.
 
     Args:
-        surplus: The paths, at least one.
-        user: What differed from HEAD when the leg began.
-        now: The work tree, with what it leaves out.
+        surplus: At least one path.
+        user: Paths that differed from HEAD when the leg began.
+        now: The work tree, with its skipped paths.
     """
     ignored = frozenset(find_ignored(repo, surplus.extra))
     reasons = {entry.path: entry.reason for entry in now.skipped}
@@ -258,32 +258,31 @@ def _find_reason(repo: Repo, path: str) -> str:
 
 
 MAX_ABSENT = 20
-"""Paths that are named."""
+"""Most paths of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubts:
-    """What speaks against the boxes of a commit."""
+    """Doubts about the ticks of a commit."""
 
     idle: str = ""
-    """That it changes no file, and what the gate showed; empty where it changes one."""
+    """A message that the commit changes no file, with the gate's result; empty if it changes one."""
     is_phantom: bool = False
-    """Nothing speaks for it: no file was changed, and no command went from red to green."""
+    """Whether nothing supports the ticks: no file was changed, and no command went from red to green."""
     others: tuple[str, ...] = ()
-    """A sentence on each command that is red as before, and on each path that an item names and that is not there."""
+    """A message for each command that is red as before, and for each missing path that an item names."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return one on each of them."""
         return (*((self.idle,) if self.idle else ()), *self.others)
 
 
 def find_doubts(repo: Repo, delivery: Delivery, run: GateRun, baseline: GateResult | None) -> Doubts:
-    """Return what speaks against a commit.
+    """Return the doubts about a commit.
 
     Args:
         run: Its gate.
-        baseline: The gate before the phase; None when that is not known.
+        baseline: The gate before the phase; None if unknown.
     """
     named = [f"{item.id} names {render_path(path)}, which no commit has" for item, path in _find_absent(repo, delivery)]
     others = (*run.verdict.excused, *named[:MAX_ABSENT])
@@ -293,18 +292,18 @@ def find_doubts(repo: Repo, delivery: Delivery, run: GateRun, baseline: GateResu
         return Doubts(idle="no file was changed", others=others)
     shown = "the verify commands passed before too" if run.result.passed else "no verify command went from red to green"
     idle = f"no file was changed, and {shown if run.result.commands else 'nothing was checked'}"
-    # A phase that names nothing to be changed may only look at something, and a gate that is green is what it saw.
+    # A phase without paths to change may only look at something; then the green gate is its evidence.
     only_looks = run.result.passed and not any(item.targets for item in delivery.items)
     return Doubts(idle=idle, is_phantom=not only_looks, others=others)
 
 
 def check_phantom(doubts: Doubts) -> Refused | None:
-    """Refuse ticks for which nothing speaks; what was done before the phase, only a person ticks."""
+    """Refuse ticks without evidence; only a person ticks work from before the phase."""
     if not doubts.is_phantom:
         return None
     words = "; ".join(doubts.sentences)
     return Refused(
-        for_user=f"nothing speaks for its ticks: {words}",
+        for_user=f"nothing supports its ticks: {words}",
         for_model=f"Nothing was committed: {words}. Do the work; if it was done before this phase, or there is none to "
         "do, call block and say so.",
         ways="where it was done before, tick the boxes yourself and commit that",
@@ -313,9 +312,9 @@ def check_phantom(doubts: Doubts) -> Refused | None:
 
 
 def _find_absent(repo: Repo, delivery: Delivery) -> tuple[tuple[Item, str], ...]:
-    """Return what the ticked items name behind their `` — `` and neither the commit nor the one before it has.
+    """Return the paths that ticked items name after their `` — `` and that neither this commit nor its parent has.
 
-    What a commit removes was in the one before. A name with ``*`` in it is no path.
+    The parent has paths that this commit removes. A name with ``*`` in it is no path.
     """
     inside, head = with_parents(delivery.owned), delivery.leg.base_head
     named = [(item, path) for item in delivery.items for path in sorted(clean_paths(item.targets)) if "*" not in path]

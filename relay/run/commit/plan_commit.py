@@ -1,6 +1,6 @@
-"""The plan and the ledger as commits have them, and commits of one of the two alone.
+"""Commits of the plan or the ledger alone, and both files as commits have them.
 
-That is a new plan before the first phase, and people's own edits between legs.
+These are a new plan before the first phase, and people's own edits between legs.
 """
 
 from collections.abc import Callable
@@ -38,39 +38,39 @@ from relay.store.snapshot import write_snapshot_tree
 from relay.store.spend import PlanningRecord, drop_plan_usage, read_plan_usage
 
 SUBJECT_CHARS = 72
-"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
+"""Longest subject of a session. Source: git's convention, a log stays below 80 columns."""
 _USUAL = "chore: {subject}"
-"""Conventional Commits, the form that most hooks of this kind ask for. Source: conventionalcommits.org, 1.0.0."""
+"""Conventional Commits, the form that most hooks of this kind require. Source: conventionalcommits.org, 1.0.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCommit:
-    """The file as it is committed."""
+    """A file to commit."""
 
     title: str
-    """What a person calls it: plan, ledger."""
+    """For messages: plan, ledger."""
     path: str
     disk: bytes
-    """What the work tree has; when it has something else by then, nothing is committed."""
+    """The file in the work tree; if it has changed by then, nothing is committed."""
     data: bytes
-    """What is committed, and put into the work tree."""
+    """The new content for the commit and the work tree."""
     status: str
-    """Of the trailer."""
+    """For the trailer."""
     words: str
-    """The subject, before the settings give it a form."""
+    """The subject, before the settings format it."""
     is_same: Callable[[bytes], bool]
-    """Says whether other bytes mean the same: then a hook's form of the file is committed."""
+    """Whether other bytes mean the same; then a hook's version of the file is committed."""
     session_id: str = ""
-    """Of who wrote it; empty for a person."""
+    """The session that wrote the file; empty for a person."""
     spent: Spent = Spent()
-    """What writing it has cost."""
+    """The cost of writing it."""
 
 
 def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> bytes:
-    """Commit a file with the user's hooks, which may format it, and return it as it was committed.
+    """Commit a file with the user's hooks, which may format it; return its committed content.
 
     Args:
-        on_commit: Called as soon as the commit is there.
+        on_commit: Called as soon as the commit exists.
 
     Raises:
         RepoError: The commit could not be made.
@@ -107,27 +107,27 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
     for sentence in outcome.left:
         ctx.observe(Noticed(text=sentence, warning=True))
     if outcome.replaced[file.path] != file.data:
-        ctx.observe(Noticed(text=f"a commit hook formatted the {file.title}, which is committed as it left it"))
+        ctx.observe(Noticed(text=f"a commit hook formatted the {file.title}; its version is committed"))
     if file.path in outcome.not_taken:
-        words = f"a commit hook changed the words of the {file.title}, which is committed without that: only you may"
+        words = f"a commit hook changed the words of the {file.title}; that is not committed: only you may change them"
         ctx.observe(Noticed(text=words, warning=True))
     if others := [path for path in outcome.not_taken if path != file.path]:
-        told = f"a commit hook rewrote files, which are not committed with the {file.title}: {list_paths(others)}"
+        told = f"a commit hook rewrote files that are not committed with the {file.title}: {list_paths(others)}"
         ctx.observe(Noticed(text=told, warning=True))
     return outcome.replaced[file.path]
 
 
 def render_subject(words: str, settings: Settings) -> str:
-    """Return a subject of relay's own in the form that the settings give it."""
+    """Return a subject of relay in the form of the settings."""
     return _fill(settings.commit_subject, words)
 
 
 def list_other_subjects(words: str, settings: Settings) -> tuple[str, ...]:
-    """Return what is tried, in this order, where a hook refuses the words as they are."""
+    """Return alternative subjects, in the order of trial, for a hook that refuses the first one."""
     forms = [settings.commit_subject]
     if settings.origins.get("commit_subject", "default") == "default":
         forms.append(_USUAL)
-    # Such hooks want no capital behind the colon either.
+    # Such hooks also refuse a capital after the colon.
     lowered = words[:1].lower() + words[1:] if words[1:2].islower() else words
     return tuple(dict.fromkeys(_fill(form, text) for text in (words, lowered) for form in forms))
 
@@ -137,10 +137,10 @@ def _fill(form: str, words: str) -> str:
 
 
 def ensure_plan_committed(ctx: RunContext) -> Plan:
-    """Commit the plan file by itself where it differs from HEAD; return it as HEAD has it then.
+    """Commit the plan's file if it differs from HEAD; return HEAD's plan.
 
     Raises:
-        PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
+        PlanError: There is no plan, it is invalid, or somebody changed relay's ticks.
         RepoError: The commit could not be made.
     """
     disk = _read_file(ctx.files)
@@ -160,12 +160,12 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
 
 
 def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> None:
-    """Put the ticks of a commit into the plan's file where the user edited that while the session worked.
+    """Add the ticks of a commit to the plan's file if the user edited it while the session worked.
 
-    Done before the leg is closed: from then on a box that is open in the file was opened by the user.
+    This happens before the leg closes: from then on, an open box in the file was opened by the user.
 
     Args:
-        commit: HEAD, whose plan is in the file already unless it was edited.
+        commit: HEAD, whose plan is in the file unless the user edited it.
         items: Ids of the items that the commit ticked.
     """
     if (found := _find_edited(files, commit)) is None:
@@ -177,10 +177,10 @@ def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> N
 
 
 def put_ticks_aside(ctx: RunContext) -> None:
-    """Take ticks out of the plan's file that a person made while a session worked, and say where they are kept.
+    """Remove ticks from the plan's file that a person made while a session worked, and report where they are kept.
 
-    Else the next phase would be refused because of them, in the middle of the night. An edit that is not allowed for
-    another reason stays as it is: the next look at the file says it.
+    Otherwise relay would refuse the next phase because of them, in the middle of the night. Edits that are refused for
+    another reason stay; the next look at the file reports them.
     """
     if (found := _find_edited(ctx.files, ctx.repo.head())) is None:
         return
@@ -200,9 +200,9 @@ def put_ticks_aside(ctx: RunContext) -> None:
 
 
 def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | None:
-    """Return the plan as a commit and as the file has it; None where they are the same, or the file cannot be used.
+    """Return the plan of a commit and of the file; None if they are the same, or the file is invalid.
 
-    What is wrong with the file, the next look at it says.
+    The next look at the file reports the error.
     """
     disk = read_file(files.repo.root, files.plan_path)
     committed = find_text(files.repo, commit, files.plan_path)
@@ -215,16 +215,16 @@ def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | No
 
 
 def read_plan(files: PlanFiles) -> Plan:
-    """Read the plan as the file has it.
+    """Read the plan's file.
 
     Raises:
-        PlanError: There is none, or it cannot be used.
+        PlanError: There is none, or it is invalid.
     """
     return _parse(files.plan_path, _read_file(files))
 
 
 def make_source(files: PlanFiles) -> PlanSource:
-    """Return the plan as the question where it stands needs it."""
+    """Return the plan as a source for `relay.store.plan_state`."""
     return PlanSource(plan_name=files.plan_path, load=partial(read_plan, files))
 
 
@@ -247,7 +247,7 @@ def _find_planning(files: PlanFiles) -> PlanningRecord | None:
 
 
 def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> Plan:
-    """Commit the plan and return it as it was committed: a hook may have formatted it."""
+    """Commit the plan and return it as committed: a hook may have formatted it."""
     planning = _find_planning(ctx.files)
     file = FileCommit(
         title="plan",
@@ -272,12 +272,13 @@ def _is_same(plan: Plan, data: bytes) -> bool:
 
 
 def commit_ledger_edit(ctx: RunContext) -> bool:
-    """Commit the ledger's file by itself where it differs from HEAD's; return whether there was anything to commit.
+    """Commit the ledger's file if it differs from HEAD; return whether it did.
 
-    Entries that only HEAD has stay, behind those of the file: a session committed them after the file was opened.
+    Entries that only HEAD has are kept after those of the file: a session committed them after the user opened the
+    file.
 
     Raises:
-        LedgerError: One of the two cannot be read as a ledger.
+        LedgerError: One of the two is no valid ledger.
         RepoError: The commit could not be made.
     """
     repo, path = ctx.repo, ctx.ledger_path
@@ -285,7 +286,7 @@ def commit_ledger_edit(ctx: RunContext) -> bool:
     if disk is None or decode_text(disk) == (committed or ""):
         return False
     if committed is not None and path not in read_status(repo, (path,)).changed:
-        return False  # line endings may differ from the blob's
+        return False  # only line endings differ from the blob
     with within(render_path(path)):
         ledger = merge_entries(parse_ledger(decode_text(disk)), read_ledger(ctx.files, "HEAD").entries)
     file = FileCommit(
@@ -302,16 +303,16 @@ def commit_ledger_edit(ctx: RunContext) -> bool:
 
 
 def find_plan(files: PlanFiles, commit: str | None) -> Plan | None:
-    """Return the plan as a commit or a snapshot has it; None when it has none."""
+    """Return the plan of a commit or a checkpoint; None without one."""
     text = find_text(files.repo, commit, files.plan_path)
     return parse_plan(text) if text else None
 
 
 def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
-    """Read the ledger of a commit or a snapshot, empty when it has none; the error names its file.
+    """Return the ledger of a commit or a checkpoint, empty without one; errors name its file.
 
     Raises:
-        LedgerError: It cannot be read as one.
+        LedgerError: It is no valid ledger.
     """
     with within(render_path(files.ledger_path)):
         return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")

@@ -1,4 +1,4 @@
-"""Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
+"""Checks before a session is paid: can a gate fail, and can a commit hold the files? Also phases that only land."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     """Return the gate of a phase: the settings' commands, then the document's, then its own.
 
     Raises:
-        PlanError: One of them does more than a person sees who reads it; none is run then.
+        PlanError: A command does more than its reader can see; none runs then.
     """
     commands = tuple(dict.fromkeys((*settings.verify, *phase.verify)))
     for command in commands:
@@ -62,9 +62,10 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
 
 
 def list_own(phase: Phase, commands: Sequence[str]) -> frozenset[str]:
-    """Return those of a gate's commands that must be green at the phase's end, whatever was red before.
+    """Return the gate's commands that must be green at the phase's end, even if they were red before.
 
-    They stand in the phase itself, or name a file that an item of it makes: that is red because the work is not done.
+    These are the commands of the phase itself, and those that name a file which an item makes: they are red because the
+    work is not done.
     """
     made = clean_paths(path for item in phase.items for path in item.targets)
     named = {one: find_command_paths(one) | find_command_modules(one) for one in commands}
@@ -72,15 +73,15 @@ def list_own(phase: Phase, commands: Sequence[str]) -> frozenset[str]:
 
 
 def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, unchecked: bool) -> None:
-    """Refuse to work on phases whose boxes would say nothing.
+    """Refuse phases whose ticks would say nothing.
 
     Args:
-        settings: With the commands of every phase.
-        phases: Those that are going to be worked on.
-        unchecked: The user typed that a phase without a gate may be ticked.
+        settings: Their verify commands belong to every phase.
+        phases: The phases to work on.
+        unchecked: The user typed that phases without a gate may be ticked.
 
     Raises:
-        PlanError: The plan is the example, a phase has no gate, or a command can show nothing.
+        PlanError: The plan is the example, a phase has no gate, or a command cannot fail.
     """
     if is_example(plan):
         raise PlanError(EXAMPLE, hint=INSTEAD)
@@ -91,7 +92,7 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
                 shown = shorten(" ".join(command.split()), _SHOWN_CHARS)
                 words = f"the verify command `{shown}` {check_command(command) or 'checks nothing'}"
                 raise PlanError(
-                    f"{words}; nothing was started, because no session could make it show anything",
+                    f"{words}; nothing was started, because it would pass whatever a session does",
                     line=lines.get(command, 0),
                     hint="write one that fails while the work is not done, such as `pytest -q`",
                 )
@@ -107,12 +108,12 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
 
 
 def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
-    """Refuse to start a session whose gate needs what no session can make: a program, a file, what the sandbox keeps.
+    """Refuse a session whose gate needs a program or file that no session can make, or that the sandbox hides.
 
-    With the network, or without a sandbox, a session may install it.
+    With network, or without a sandbox, a session may install it.
 
     Args:
-        baseline: Its gate, just now.
+        baseline: The gate before the phase.
 
     Raises:
         PlanError: There is such a command.
@@ -136,14 +137,13 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
 
 
 def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, dirty: frozenset[str]) -> None:
-    """Refuse to begin a phase whose files no commit of it could hold; where a run begins, warn of the later ones.
+    """Refuse to begin a phase whose files no commit could hold; at the start of a run, warn of later phases.
 
     Args:
-        dirty: What of it differs from HEAD.
+        dirty: Paths that differ from HEAD.
 
     Raises:
-        PlanError: An item names what is the user's, ignored by git, or left out for another reason, or what no session
-            writes.
+        PlanError: An item names a file of the user, an ignored file or the like, or a file that no session writes.
     """
     own = {ctx.plan_path, ctx.ledger_path}
     protected = (*ALWAYS_PROTECTED, *(path for path in ctx.workspace.protected if path not in own))
@@ -152,15 +152,15 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
     later = () if ctx.memory.commit else plan.phases[plan.phases.index(phase) + 1 :]
     for other in later:
         if taken := sorted(clean_paths(path for item in other.open_items for path in item.targets) & user):
-            words = f"phase {other.id} is to change what you have not committed: {list_paths(taken)}"
+            words = f"phase {other.id} is to change files that you have not committed: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; commit it, or this run stops there", warning=True))
         if taken := find_protected_targets(other, protected):
-            words = f"phase {other.id} is to write what only a person writes: {list_paths(taken)}"
+            words = f"phase {other.id} is to write files that only a person writes: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
 
 
 def require_still_room(files: PlanFiles, phase: Phase, leg: OpenLeg) -> None:
-    """Refuse the same of a phase that goes on, where it is a file of the user's that is still there.
+    """Refuse to continue a phase that needs a file of the user which still differs from HEAD.
 
     Raises:
         PlanError: An item names such a file.
@@ -179,7 +179,7 @@ def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
 
 
 def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
-    """Refuse a gate that names a file of the user's which no commit has, and says that it is missing."""
+    """Refuse a gate that misses a file which exists here and in no commit."""
     unseen = frozenset(run.surplus.extra) if run.is_hidden else frozenset[str]()
     for check in run.result.commands:
         if not unseen or check.status is Outcome.PASSED:
@@ -202,7 +202,7 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
 
 
 def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
-    """Refuse a gate that tests a file which is not there and which the phase does not make: it would run nothing."""
+    """Refuse a gate that tests a missing file which the phase does not make: it would test nothing."""
     for check in run.result.commands:
         for path in find_missing_files(check):
             near = find_near(path, files.repo.root)
@@ -222,20 +222,21 @@ def _show(check: CommandCheck) -> str:
 
 
 def find_merged(repo: Repo, leg: OpenLeg) -> CommitText | None:
-    """Return the phase's own commit; None for a leg that does work."""
+    """Return the phase's own commit that a landing leg merges; None for any other leg."""
     return read_text(repo, leg.merges) if leg.merges else None
 
 
 def is_untouched(leg: OpenLeg) -> bool:
-    """Return whether a landing leg is as it was made: no session has worked in it."""
+    """Return whether no session has worked in a landing leg."""
     return bool(leg.merges) and trailers.ATTEMPT not in dict(leg.trailers)
 
 
 def find_note(repo: Repo, leg: OpenLeg) -> str:
-    """Return what each session of a landing leg has to know of the merge; empty for a leg that does work.
+    """Return the note about the merge for each session of a landing leg; empty for any other leg.
 
-    The leg's first snapshots, from before any session, have it as their body, and the last of these what the gate said
-    besides. A later snapshot has a session's baton there instead, so the history is asked for the first ones.
+    The body of the leg's first checkpoints, before any session, holds the note; the last of them adds the gate's
+    result.
+    Later checkpoints hold a session's baton instead, so this reads the first ones from the history.
     """
     if not leg.merges or leg.last_wip is None:
         return ""
@@ -246,16 +247,17 @@ def find_note(repo: Repo, leg: OpenLeg) -> str:
 
 
 def render_merge(merged: CommitText, digest: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer that says what was merged, and how both gates went."""
+    """Return the trailer with the merged commit and the results of both gates."""
     own = next(iter(merged.get(trailers.GATE).split()[1:2]), "none")
     return ((trailers.MERGE, f"{merged.commit} {own} {digest}"),)
 
 
 def find_common(repo: Repo, plan_path: str, tip: str, own: str) -> str:
-    """Return the commit from which a phase, done at `own`, went apart from the plan's branch, which is at `tip`.
+    """Return the commit at which a phase, done at `own`, left the plan's branch, which is at `tip`.
 
-    Where somebody rewrote that branch, it is the newest that was there; where its log does not say so, and the plan
-    came with what was rewritten, the one that brought the plan. Empty where there is none.
+    If somebody rewrote that branch, this is the newest commit that was on it, by its reflog; if the log does not say,
+    and
+    the plan came with the rewritten commits, the commit that added the plan. Empty without one.
     """
     base = find_fork(repo, find_plan_branch(repo.branch or ""), own) or find_base(repo, tip, own)
     if find_text(repo, base, plan_path) is not None:
@@ -264,7 +266,7 @@ def find_common(repo: Repo, plan_path: str, tip: str, own: str) -> str:
 
 
 def list_landed(repo: Repo, leg: OpenLeg, plan: Plan) -> tuple[Phase, ...]:
-    """Return the phases that others have finished since the leg's began, as the plan calls them now."""
+    """Return the phases that others have finished since the leg's phase began, with the plan's current ids."""
     base = find_common(repo, leg.plan_path, leg.base_head or "", leg.merges) if leg.merges else None
     text = find_text(repo, base, leg.plan_path)
     if text is None:
@@ -276,11 +278,11 @@ def list_landed(repo: Repo, leg: OpenLeg, plan: Plan) -> tuple[Phase, ...]:
 
 
 def list_commands(repo: Repo, settings: Settings, leg: OpenLeg, plan: Plan, phase: Phase) -> tuple[str, ...]:
-    """Return a phase's gate; behind it, where it is landed, those of the phases that it is put on.
+    """Return the phase's verify commands; when it lands, also those of the phases that it is merged onto.
 
     Args:
         settings: They have commands too.
-        plan: As HEAD has it.
+        plan: HEAD's plan.
     """
     landed = [other for other in list_landed(repo, leg, plan) if other.id != phase.id]
     found = (command for one in (phase, *landed) for command in get_commands(settings, one))
@@ -288,9 +290,9 @@ def list_commands(repo: Repo, settings: Settings, leg: OpenLeg, plan: Plan, phas
 
 
 def check_marks(repo: Repo, leg: OpenLeg, tree: str) -> Refused | None:
-    """Refuse to commit a file in which the marks of the merge are left, whatever the gate says of it."""
+    """Refuse a commit with conflict markers of the merge, even if the gate is green."""
     left = list_marks(repo, tree, leg.base_head, leg.merges) if leg.merges and leg.base_head else ()
     if not left:
         return None
-    words = f"marks of the merge are left in {list_paths(left)}"
+    words = f"conflict markers are left in {list_paths(left)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Decide what belongs there.")

@@ -1,8 +1,8 @@
-"""The review before the commit: who is asked, what becomes of the answer, and what a later run knows of it.
+"""The review before the commit, and `relay review` of a phase or any range.
 
-A round begins only where no session is open: the author's has ended, its work is in a snapshot and proposed. What the
-round found stands in trailers of the leg's next snapshot, so a run that is killed behind it does not pay for it twice.
-Confirmed faults go to a fresh session like a red gate's words; it is not the reviewer who ticks or repairs.
+A round begins only without an open session: the author's session has ended, and its work is in a checkpoint and
+proposed. Trailers of the leg's next checkpoint hold the round's findings, so that a killed run does not pay for the
+round twice. A fresh session repairs confirmed faults, as it repairs a red gate; reviewers never tick or repair.
 """
 
 import os
@@ -55,32 +55,33 @@ from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, LEG_STATUSES
 from relay.tools.workspace import Workspace
 
 MAX_ROUNDS = 2
-"""Reviews of one phase: the second one sees what was changed behind the first. Source: ralphctl's and gsd's reviews
-converge by then or not at all."""
+"""Reviews of one phase: the second sees the changes after the first. Source: ralphctl's and gsd's reviews converge by
+then or not at all.
+"""
 MAX_PATCH_BYTES = 200_000
-"""About 50,000 tokens; files that do not fit are named."""
+"""About 50,000 tokens; the patch names files that do not fit."""
 _CAP_PART = 0.25
-"""Of the phase's cap (or the plan's, where a phase has none), without a cap for reviews."""
+"""The part of the phase's cap (or the plan's, if a phase has none) for a review without a cap of its own."""
 _ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
 _ITS_OWN = frozenset({
     SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
     SessionEnd.REFUSED, SessionEnd.TRUNCATED,
 })  # fmt: skip
-"""Ends of a reviewer that would come again: they hold no phase up."""
+"""Ends of a reviewer that a second try would repeat: they delay no phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One review of a phase, as the leg remembers it."""
+    """One review of a phase, from the leg's trailers."""
 
     number: int
     tree: str
-    """What was reviewed: HEAD's tree with the leg's files."""
+    """The reviewed tree: HEAD's with the leg's files."""
     findings: tuple[ReviewFinding, ...]
 
     @property
     def confirmed(self) -> tuple[ReviewFinding, ...]:
-        """What was to be repaired."""
+        """The findings to be repaired."""
         return list_confirmed(self.findings)
 
 
@@ -90,15 +91,15 @@ class Reviewed:
 
     leg: OpenLeg
     trailers: tuple[tuple[str, str], ...] = ()
-    """For the commit; none where no review was asked for."""
+    """For the commit; empty without a review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """What is reviewed."""
+    """The change to review."""
 
     base: str
-    """What it is compared with."""
+    """The tree or commit to compare with."""
     tree: str
     gate: GateResult
 
@@ -123,17 +124,17 @@ def read_rounds(leg: OpenLeg) -> tuple[Round, ...]:
 def review_work(
     ctx: RunContext, candidate: Candidate, owned: Sequence[str], after: str, gate: GateResult
 ) -> Reviewed | Refused:
-    """Have what the gate has passed reviewed, where that was asked for and has not been done.
+    """Review work that has passed the gate, if the settings ask for it and it has not been reviewed.
 
     Args:
-        after: The tree of the work tree, as the gate left it.
+        after: The work tree's tree after the gate.
 
     Returns:
-        Refused where faults were confirmed, where a session is still open, or where no reviewer could be asked.
+        Refused if faults were confirmed, a session is still open, or no reviewer could be asked.
     """
     leg, base = candidate.leg, _find_base(ctx, candidate)
     if is_untouched(leg) and not leg.is_unchecked and (merged := find_merged(ctx.repo, leg)):
-        return Reviewed(leg=leg, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW)))  # it was then
+        return Reviewed(leg=leg, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW)))  # reviewed before
     if base is None:
         return Reviewed(leg=leg)
     rounds = read_rounds(leg)
@@ -149,7 +150,7 @@ def review_work(
 
 
 def _find_base(ctx: RunContext, candidate: Candidate) -> str | None:
-    """Return what the change is compared with; None where nothing is to be reviewed."""
+    """Return the base of the change; None if nothing is to be reviewed."""
     head = candidate.leg.base_head
     match ctx.settings.review:
         case "phase" if candidate.status == "done":
@@ -162,12 +163,12 @@ def _find_base(ctx: RunContext, candidate: Candidate) -> str | None:
 
 
 def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
-    """Let the work through: nothing was confirmed, nothing was changed since, or there were rounds enough."""
+    """Accept the work: no fault was confirmed, nothing has changed since, or there were enough rounds."""
     last, found = rounds[-1], sum(len(one.findings) for one in rounds)
     confirmed = sum(len(one.confirmed) for one in rounds)
     left = last.confirmed if is_same else ()
     for finding in left:
-        words = f"confirmed by review, and left as it is by the session: {render_finding(finding)}"
+        words = f"confirmed by review, and not changed by the session: {render_finding(finding)}"
         observe(Noticed(text=words, warning=True))
     every = tuple(finding for one in rounds for finding in one.findings)
     last_seen = "" if is_same else " repair=unreviewed"
@@ -233,14 +234,14 @@ def find_reviewers(
     runner: str = "",
     cap: "ReviewCap | None" = None,
 ) -> Reviewers:
-    """Return who reviews, by the settings.
+    """Return the reviewers of the settings.
 
     Args:
         workspace: Read-only.
-        phase_id: Of what is reviewed; may be empty.
+        phase_id: May be empty.
         new_id: Called when one of the sessions begins.
-        runner: Who is wished to run them where the settings wish for nobody; may be empty.
-        cap: What it may cost; None for the settings'.
+        runner: The runner for sessions without a reviewer's runner in the settings; may be empty.
+        cap: The cap of the round; None for that of the settings.
 
     Raises:
         RelayError: The runner, or its key, is missing.
@@ -269,7 +270,7 @@ def find_reviewers(
 
 
 class ReviewCap:
-    """What one round may cost. Mutable: remembers whether it was met."""
+    """The cap of one round. Mutable: it remembers whether it was reached."""
 
     def __init__(self, ctx: RunContext) -> None:
         settings = ctx.settings
@@ -281,7 +282,7 @@ class ReviewCap:
         self.met = False
 
     def check(self, prompt_tokens: int, output_tokens: int, *, price: Price | None) -> str | None:
-        """Say why a request must not be sent; None when this cap and those of phase and plan hold."""
+        """Return why a request must not be sent; None if this cap and those of phase and plan hold."""
         now = self._ctx.meter.total.cost_usd
         if self._cap is not None and price is not None and now is not None and self._before is not None:
             worst = worst_cost_usd(prompt_tokens, output_tokens, price)
@@ -294,10 +295,10 @@ class ReviewCap:
 def _end_incomplete(
     ctx: RunContext, candidate: Candidate, leg: OpenLeg, found: Incomplete, *, is_capped: bool
 ) -> Reviewed | Refused:
-    """Let the work through where asking again would end in the same way; else it waits for another run."""
+    """Accept the work if a further review would end in the same way; else it waits for another run."""
     if is_capped or found.end in _ITS_OWN:
         ctx.observe(Noticed(text=f"not reviewed: {found.detail}", warning=True))
-        # Not the words: they may be an endpoint's, and a forge obeys some.
+        # Leave out the detail: it may be an endpoint's text, and forges obey some words.
         return Reviewed(leg=leg, trailers=((REVIEW, f"none: {'its cap was met' if is_capped else found.end}"),))
     if found.retry_at is not None:
         _save(ctx, candidate, leg, None, render_wait(found.retry_at, ctx.settings.model))
@@ -305,12 +306,12 @@ def _end_incomplete(
 
 
 def find_author(leg: OpenLeg) -> str:
-    """Return the session that did the work: a review that was killed has its own one on the leg."""
+    """Return the session that did the work: after a killed review, the leg names the review's session."""
     return dict(leg.wip_trailers).get(trailers.SESSION, "") or leg.session_id
 
 
 def _put_session(repo: Repo, leg: OpenLeg, session_id: str, spend: Spent) -> OpenLeg:
-    """Have the leg name another session, so that what that one spends is found after a kill."""
+    """Put another session's id on the leg, so that its spend is found after a kill."""
     start = LegStart(
         session_id=session_id,
         phase_id=leg.phase_id,
@@ -328,7 +329,7 @@ def _save(
     held: Round | None,
     wait: tuple[tuple[str, str], ...] = (),
 ) -> OpenLeg:
-    """Keep what a round found; work with confirmed faults is not proposed any more."""
+    """Save a round's findings; work with confirmed faults is no longer proposed."""
     kept = {ENDED, ERROR} if held is not None and held.confirmed else {ENDED, ERROR, PROPOSED}
     marks = tuple(mark for mark in leg.wip_trailers if mark[0] in kept) + wait
     if held is not None:
@@ -347,29 +348,29 @@ def _save(
 
 
 MAX_TASK_CHARS = 20_000
-"""Of the messages of a range."""
+"""Most characters of the messages of a range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What is reviewed."""
+    """The commits to review."""
 
     name: str
     """For the user."""
     phase_id: str
-    """Empty for what is no phase's."""
+    """Empty for a range that is no phase."""
     base: str
+    """A commit, or the empty tree."""
     tip: str
-    """Commits; `base` may be the empty tree."""
     task: str
-    """What was to be done, for the model."""
+    """The task of the commits, for the model."""
 
 
 def get_range(files: PlanFiles, what: str) -> Range:
-    """Return the commits that a phase's id or a range names; without either those of the phase that was done last.
+    """Return the commits of a phase or a range; with an empty `what`, those of the last finished phase.
 
     Raises:
-        PlanError: No phase is done, or that one is not.
+        PlanError: No phase is done, or the phase is not.
         RepoError: Git knows no such range.
     """
     commits = [c for c in read_plan_commits(files.repo, files.plan_path) if c.status in LEG_STATUSES and c.phase]
@@ -398,12 +399,12 @@ def _read_range(files: PlanFiles, what: str) -> Range:
     tip = _get_commit(files, (last.removeprefix(".") if dots else what) or "HEAD", what)
     if dots:
         base = _get_commit(files, first or "HEAD", what)
-    else:  # one commit, as of `git show`; the first one has none before it
+    else:  # one commit, as for `git show`
         base = next(iter(read_text(files.repo, tip).parents), files.repo.empty_tree)
     below = () if base == files.repo.empty_tree else (f"^{base}",)
     messages = (text.message for text in read_texts(files.repo.git, tip, *below, "--"))
     said = "\n\n".join(f"{message.subject}\n{message.body}".strip() for message in messages)[:MAX_TASK_CHARS]
-    # Quoted: whoever made the commits is not to write another part of the message.
+    # Quoted: the author of the commits must not write another part of the message.
     task = "\n".join(f"> {line}" for line in ("The messages of its commits:", "", *said.splitlines()))
     return Range(name=what, phase_id="", base=base, tip=tip, task=task)
 
@@ -416,7 +417,7 @@ def _get_commit(files: PlanFiles, name: str, what: str) -> str:
 
 
 def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFinding, ...] | None]:
-    """Have it reviewed; return how the command ends, and what was found, None where the review came to no end."""
+    """Review a range; return the end of the command, and the findings, None if the review has no result."""
     patch = read_patch(ctx.repo, chosen.base, chosen.tip, most_bytes=MAX_PATCH_BYTES)
     changed = frozenset(change.path for change in diff_trees(ctx.repo, chosen.base, chosen.tip))
     if not changed:
@@ -451,11 +452,11 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
 
 
 def _without_changed_rules(ctx: RunContext, changed: frozenset[str]) -> RunContext:
-    """Leave out rules that the change brings: they are what is reviewed, and no word of it is an order."""
+    """Remove rules that the range changes: they are under review, and must not steer their reviewers."""
     root = ctx.repo.root.resolve()
     real = {os.path.relpath((root / file.path).resolve(), root) for file in ctx.rules.files}
     if found := sorted(changed & (real | {file.path for file in ctx.rules.files})):
-        words = f"{list_paths(found)} is changed by what is reviewed: it is no rule of its reviewers"
+        words = f"the range changes {list_paths(found)}: its reviewers do not get these rules"
         ctx.observe(Noticed(text=words))
         return replace(ctx, rules=Rules())
     return ctx

@@ -1,7 +1,8 @@
-"""The commit step: gate, plan check, one commit. What the session claims becomes true here or nowhere.
+"""The commit step: a claim of a session becomes true here or nowhere.
 
-The order is fixed: what does the leg own, do the checks pass, is the change to the plan legal, then one commit with
-code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
+The order is fixed: find the leg's own files, run the gate, check the change of the plan and of the files, have it
+reviewed, then make one commit with code, ticks and trailers. Each refusal is a value with words for the model and for
+the user.
 """
 
 from collections.abc import Iterable
@@ -70,27 +71,27 @@ from relay.store.trailers import AMENDED, LEG
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_GATE_RUNS = 3
-"""A gate may format what it checks once, and a file may be saved beside it once; then it has to agree."""
+"""A gate may format the files once, and somebody may save a file meanwhile once; then the gate must agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What a leg did, and how the gate found it."""
+    """A leg's work, and its gate."""
 
     owned: tuple[str, ...]
-    """What is going to be committed."""
+    """The paths of the commit."""
     user: frozenset[str]
-    """Paths that differed from HEAD when the leg began, or that git ignored then and no longer ignores."""
+    """Paths that differed from HEAD when the leg began, or that git ignored then and does not ignore now."""
     changes: tuple[PathChange, ...]
-    """From the leg's start to after the gate."""
+    """From the leg's start until after the gate."""
     before: TreeSnapshot
-    """The work tree when the gate began."""
+    """The work tree before the gate."""
     after: TreeSnapshot
     run: GateRun
 
 
 def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
-    """Check a leg's work and commit it; what git or the disk refuses meanwhile is a refusal too."""
+    """Check a leg's work and commit it; an error of git or the disk is a refusal too."""
     try:
         return commit_phase(ctx, candidate)
     except RepoError as error:
@@ -108,7 +109,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     environment = load_environment(ctx.repo, leg.environment)
     changes = find_leg_changes(ctx.repo, leg, begin)
     user = find_user_paths(ctx.repo, leg) | find_earlier_paths(ctx.repo, environment, changes)
-    # What a session finds it cannot write; who made commits elsewhere could.
+    # A session cannot write existing files of this kind; the author of commits from elsewhere could.
     user |= find_persons(c.path for c in changes if leg.is_unchecked or c.kind is ChangeKind.ADDED)
     owned = select_owned(ctx.plan_path, leg, user, changes)
     before, moved, others = begin, tuple[str, ...](), tuple[str, ...]()
@@ -131,7 +132,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
 
 
 def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
-    """Return a red gate's words, with what the gate was not shown: it may be red for want of that."""
+    """Return a red gate's refusal, with the files that the gate did not see: it may need them."""
     verdict, run = work.run.verdict, work.run
     again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
     red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again)
@@ -147,7 +148,7 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
 
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
-    """Commit what the gate has just passed, if nothing else speaks against it."""
+    """Commit work that has passed the gate, unless another check refuses it."""
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if refusal := (
@@ -160,7 +161,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         or _check_secrets(ctx, candidate, work.owned, work.after)
     ):
         return refusal
-    if words := check_state(ctx.repo):  # begun by the user while the session worked
+    if words := check_state(ctx.repo):  # a merge or the like that the user began meanwhile
         return Refused(for_user=f"not committed, because {words}")
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
@@ -177,18 +178,18 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     if outcome.commit is None:
         return _explain(outcome)
     seen = _read_seen(ctx.repo, candidate.leg)
-    ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # or on what hooks made of it
+    ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 
 
 def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:
-    """Read what a leg's gate may see besides its commit, as it was when the leg began where that is known."""
+    """Return the ignored files that a leg's gate may see: those at the leg's start, or now if that is unknown."""
     return load_environment(repo, leg.environment) or read_environment(repo)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
-    """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
+    """Refuse a phase whose files could not be in its commit: a box would be ticked without its code."""
     delivery = _make_delivery(ctx.files, candidate, work)
     ignored = find_ignored_files(ctx.repo, delivery)
     if found := find_left_out(ctx.repo, delivery, ignored):
@@ -213,7 +214,7 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
 
 
 def _check_phantom(ctx: RunContext, candidate: Candidate, doubts: Doubts) -> Refused | None:
-    """Refuse ticks for which nothing speaks; what was done and committed before the session does."""
+    """Refuse ticks without evidence, unless the work was committed before the session."""
     refused = None if candidate.leg.merges else check_phantom(doubts)
     done_before = refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase)
     return None if done_before else refused
@@ -237,13 +238,13 @@ def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now
 
 
 def _check_plan(candidate: Candidate) -> Refused | None:
-    """Let only legal changes of the plan through, whoever made them: the text that is going to be the file is read."""
+    """Refuse illegal changes of the plan, whoever made them; checks the text of the future file."""
     pending, phase_id = candidate.pending, candidate.phase.id
     drafted = parse_plan(pending.plan.text)
     still_open = tuple(phase.id for phase in pending.head.phases if not phase.done)
     phase = drafted.find_phase(phase_id)
     in_phase = {item.id for item in phase.items} if phase else set[str]()
-    # In two steps, because an item that the session added is not in HEAD's plan, where a tick could be allowed to it.
+    # Two steps: an item that the session added is not in HEAD's plan, so no tick of it could be allowed there.
     amended = drafted.untick(drafted.done_ids - pending.head.done_ids)
     violations = check_transition(pending.head, amended, may_tick=(), amendable=still_open)
     violations = violations or check_transition(amended, drafted, may_tick=in_phase & set(pending.claimed_ids))
@@ -254,7 +255,7 @@ def _check_plan(candidate: Candidate) -> Refused | None:
 
 
 def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -> Refused | None:
-    """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
+    """Refuse new files that steer relay or another agent later: no sandbox can protect a file that does not exist."""
     names = (*protected, *(f"**/{name}" for name in PROTECTED_NAMES))
     planted = [path for path in added if is_covered(path, names)]
     if not planted:
@@ -264,9 +265,9 @@ def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -
 
 
 def _check_strange(repo: Repo) -> Refused | None:
-    """Refuse to commit beside what a session, the gate or a hook may have made to steer something later.
+    """Refuse to commit beside steering files that a session, the gate or a hook may have made.
 
-    No session can repair it: what is there has been read-only for its commands since.
+    No session can repair it: these files are read-only for its commands.
     """
     strange = find_strange(repo, find_steering(repo.root))
     if not strange:
@@ -278,7 +279,7 @@ def _check_strange(repo: Repo) -> Refused | None:
 def _check_secrets(
     ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
 ) -> Refused | None:
-    """Stop a commit that would add a secret; name the lines, never what stands there."""
+    """Refuse a commit that would add a secret; the message names the lines without their content."""
     found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
@@ -336,7 +337,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         run = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now)
         if run.rewritten:
             return f"the verify commands rewrite what a commit hook has rewritten: {list_paths(tuple(run.rewritten))}"
-        if run.verdict.green and not run.result.green >= work.run.result.green:  # red as before the phase, by the hook
+        if run.verdict.green and not run.result.green >= work.run.result.green:  # the hook made a command red again
             return compare_gate(None, run.result).for_model
         return run.verdict.for_model or None
 
@@ -367,7 +368,7 @@ def _explain(outcome: CommitOutcome) -> Refused:
 
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
-    # After the commit point: a crash before the leg is closed leaves its commit on the branch, and a run does the rest.
+    # After the commit: if relay is killed before the leg closes, the next run finds the commit and does the rest.
     tick_edited_plan(ctx.files, outcome.commit or "", candidate.pending.claimed_ids)
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
@@ -384,16 +385,16 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
     for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.not_taken:
-        words = f"a commit hook rewrote what is the user's and not committed: {list_paths(outcome.not_taken)}"
+        words = f"a commit hook rewrote files of the user; that is not committed: {list_paths(outcome.not_taken)}"
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.rewritten:
         ctx.observe(Noticed(text=f"a commit hook rewrote {list_paths(outcome.rewritten)}; taken in and checked"))
 
 
 BATON_TITLE = "Baton:"
-"""Line of a hand-off commit's body after which the baton stands."""
+"""The line before the baton in a handoff commit's body."""
 LINE_CHARS = 100
-"""Of a line of the body. Source: @commitlint/config-conventional, body-max-line-length."""
+"""Longest line of a commit's body. Source: @commitlint/config-conventional, body-max-line-length."""
 
 
 def make_commit_message(
@@ -402,7 +403,7 @@ def make_commit_message(
     """Return the message of a phase's commit: subject, ticked items with their evidence, baton, trailers.
 
     Args:
-        doubts: Trailers that say what speaks against a tick.
+        doubts: Trailers with doubts about ticks.
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
     merged = find_merged(ctx.repo, candidate.leg)
@@ -410,7 +411,7 @@ def make_commit_message(
     ticked = "\n".join(
         _render_tick(item, candidate.evidence.get(item.id) or earlier.get(item.text, "")) for item in pending.claims
     )
-    # One paragraph: what follows an empty line would not be the baton any more when it is read back.
+    # One paragraph: when the baton is read back, it ends at an empty line.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
     return Message(
@@ -439,13 +440,13 @@ def make_commit_message(
 
 
 def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:
-    """Return what the phase's next session takes along."""
+    """Return the trailers for the phase's next session."""
     trial = tuple(mark for mark in candidate.leg.trailers if mark[0] == trailers.TRIAL)
     return (*trailers.render_said(candidate.leg.said), *trial)
 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
-    """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
+    """Return the trailer with the phases that sessions changed beyond their boxes; empty without any."""
     done = pending.head.done_ids
     before, after = (plan.untick({item.id for item in plan.items} - done) for plan in (pending.head, pending.plan))
     texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
@@ -463,7 +464,7 @@ def _render_tick(item: Item, evidence: str) -> str:
 
 
 def _wrap(line: str) -> str:
-    """Break a line that is longer than hooks for commit messages take."""
+    """Break a line that commit message hooks would refuse."""
     if len(line) <= LINE_CHARS:
         return line
     import textwrap
@@ -472,10 +473,11 @@ def _wrap(line: str) -> str:
 
 
 def _render_gate(run: GateRun) -> str:
-    """Return ``pass <digest>``, or ``none`` where it proved nothing, with two numbers where they are not 0.
+    """Return ``pass <digest>``, or ``none`` if the gate proved nothing, with two numbers unless they are 0.
 
-    ``red-before`` counts the commands that stayed red as they were before the phase, ``seen`` the paths that the gate
-    could see and the commit does not hold.
+    ``red-before`` counts commands that were red before the phase and still are; ``seen`` counts paths that the gate
+    could
+    see and the commit lacks.
     """
     gate = run.result
     if not gate.commands:
@@ -487,7 +489,7 @@ def _render_gate(run: GateRun) -> str:
 
 
 def choose_subject(ctx: RunContext, candidate: Candidate) -> str:
-    """Return the session's subject, made harmless, when it is one short printable line, else relay's own."""
+    """Return the session's subject if it is one short printable line, else relay's own; secrets are removed."""
     subject = candidate.subject.strip()
     if not subject or len(subject) > SUBJECT_CHARS or not subject.isprintable():
         subject = render_subject(_name(candidate), ctx.settings)
@@ -495,7 +497,7 @@ def choose_subject(ctx: RunContext, candidate: Candidate) -> str:
 
 
 def list_subjects(ctx: RunContext, candidate: Candidate) -> tuple[str, ...]:
-    """Return what else the subject may be where a hook refuses the chosen one: its words in another form, then ours."""
+    """Return alternative subjects for a hook that refuses the first: the session's in another form, then relay's."""
     subject = candidate.subject.strip()
     words = [subject] if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable() else []
     found = (other for text in (*words, _name(candidate)) for other in list_other_subjects(text, ctx.settings))
@@ -507,5 +509,5 @@ def _name(candidate: Candidate) -> str:
 
 
 def _make_harmless(candidate: Candidate, text: str, secret_values: tuple[str, ...]) -> str:
-    """Take secrets out of a session's text, and orders to a forge that the plan does not give."""
+    """Remove secrets from a session's text, and commands to a forge that the plan does not have."""
     return disarm(redact(text, environ_values=secret_values), given=candidate.pending.plan.text)
