@@ -31,6 +31,7 @@ Hint: TypeAlias = "str | Command | TypedPath | tuple[Hint, ...]"
 """A sentence, in parts that follow each other without a blank."""
 
 RUN = Command(words=("run",))
+PLAN = Command(words=("plan", "what you want"))
 STATUS = Command(words=("status",))
 WHY = Command(words=("status", "--why"))
 DOCTOR = Command(words=("doctor",))

@@ -36,6 +36,8 @@ _SHOWN_CHARS = 260
 _PATH_CHARS = 60
 _SHOWN_SHARED = 8
 _SIDE_BY_SIDE = 2
+_OVERKILL_SHARE = 0.5
+"""Of the context up to the reset line: the estimates are rough, so the other half is left for what they miss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,19 @@ class Checked:
     """One runner per phase; empty if the settings are invalid."""
     waves: "Waves | None" = None
     """The open phases that can run side by side, weighed by their sizes; None if the settings are invalid."""
+
+    @property
+    def together_tokens(self) -> int:
+        """The context at the end of one session that did all open phases."""
+        open_sizes = [size for size in self.sizes if size.turns]
+        own = sum(size.reading_tokens + size.work_tokens for size in open_sizes)
+        return own + max((size.fixed_tokens for size in open_sizes), default=0)
+
+    @property
+    def is_overkill(self) -> bool:
+        """Whether one session is expected to do all open phases, of which there are several, in half of its context."""
+        several = sum(size.turns > 0 for size in self.sizes) > 1
+        return several and self.together_tokens <= self.sizes[0].line_tokens * _OVERKILL_SHARE
 
     @property
     def exit_code(self) -> ExitCode:
@@ -242,7 +257,7 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     from relay.session.prices import find_price
 
     line = find_line_tokens(settings)
-    sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
+    sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root, settings))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
     waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
@@ -260,11 +275,12 @@ def find_line_tokens(settings: "Settings") -> int:
     return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(settings.model)).soft_tokens
 
 
-def _count_rules(root: Path) -> int:
-    """Return the size of the root's AGENTS.md, within the rules budget; the estimate leaves nested files out."""
+def _count_rules(root: Path, settings: "Settings") -> int:
+    """Return the size of the root's rules file, within the budget; rules of folders are left out of the guess."""
     from relay.run.planning.submission import iter_sizes
 
-    return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
+    sizes = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
+    return min(settings.rules_max_bytes, next(sizes, 0))
 
 
 def render_json(checked: Checked) -> dict[str, object]:
@@ -274,6 +290,7 @@ def render_json(checked: Checked) -> dict[str, object]:
         "phases": [_render_phase(phase) for phase in phases],
         "violations": [asdict(found) for found in checked.remarks],
         "parallel": None if checked.waves is None else _render_waves(checked.waves),
+        "overkill": checked.is_overkill,
     }
 
 
@@ -348,7 +365,14 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
         say(f"{shorten(title, width):<{width}}  {figures}{by}")
         if size.too_big:
             say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
-    say(f"context: at a phase's end; a session hands off at {render_tokens(checked.sizes[0].line_tokens)}", style="dim")
+    line = render_tokens(checked.sizes[0].line_tokens)
+    say(f"context: at a phase's end; a session hands off at {line}", style="dim")
+    if checked.is_overkill:
+        together = render_tokens(checked.together_tokens)
+        say(
+            f"overkill: one session can do all open phases (about {together} of {line}); one phase costs less",
+            style="dim",
+        )
 
 
 def _show_waves(waves: "Waves", plan: "Plan | None") -> None:

@@ -94,6 +94,8 @@ def show_report(report: Report, *, with_settings: bool) -> None:
     say()
     names = ", ".join(dict.fromkeys(finding.name for finding in report.missing))
     say(f"relay run cannot work here yet: {names}" if names else "relay run can work here", style="bold")
+    if report.next_command:
+        say(f"next: {report.next_command}")
 
 
 def show_finding(finding: Finding, hint: str) -> None:
@@ -121,7 +123,7 @@ def render_json(report: Report) -> dict[str, object]:
     """Return the report as JSON."""
     findings = [render_check(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
-    return {"ready": not report.missing, "findings": findings, "settings": settings}
+    return {"ready": not report.missing, "findings": findings, "settings": settings, "next": report.next_command}
 
 
 _ALL = "all"

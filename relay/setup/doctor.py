@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
-from relay.base.hints import Caller
+from relay.base.hints import PLAN, RUN, Caller, Command, Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count
@@ -58,11 +58,19 @@ class Report:
     """Writes the hints."""
     settings: tuple[tuple[str, str, str], ...]
     """Key, value and origin of each setting; empty if a setting is invalid."""
+    following: Hint
+    """The command to type next if nothing is missing."""
 
     @property
     def missing(self) -> tuple[Finding, ...]:
         """Findings without which `relay run` cannot work."""
         return tuple(finding for finding in self.findings if finding.state is State.MISSING)
+
+    @property
+    def next_command(self) -> str:
+        """The one command to type next; where something is missing, the first line of the advice about it."""
+        advice = next((finding.hint for finding in self.missing if finding.hint), "")
+        return self.caller.write(advice if self.missing else self.following).partition("\n")[0]
 
 
 def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Report:
@@ -100,7 +108,15 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings=tuple(sorted(findings, key=lambda finding: _BY_WEIGHT.index(finding.state))),
         caller=Caller(folder=os.path.relpath(cwd, root)),
         settings=tuple(_iter_settings(settings)) if settings else (),
+        following=_follow(plan, place),
     )
+
+
+def _follow(plan: Plan | None, place: Place | None) -> Hint:
+    """Return the command for a new plan, for a check of a plan that cannot be read, or for a run."""
+    if plan is None and place is not None and place.plan_file.exists():
+        return Command(words=("check",))
+    return RUN if plan and not is_example(plan) and not all(phase.done for phase in plan.phases) else PLAN
 
 
 def _make_request(

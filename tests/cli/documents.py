@@ -243,6 +243,8 @@ class CheckDocument(TypedDict):
     """Empty where the plan cannot be read."""
     violations: list[PlanViolation]
     parallel: Parallel | None
+    overkill: bool
+    """Whether one session is expected to do all open phases in half of its context."""
 
 
 class DoctorFinding(TypedDict):
@@ -270,6 +272,8 @@ class DoctorDocument(TypedDict):
     ready: bool
     findings: list[DoctorFinding]
     settings: dict[str, EffectiveSetting]
+    next: str
+    """The command to type next; where something is missing, the first line of the advice about it."""
 
 
 class TriedModelDocument(TypedDict):

@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
 
 import pytest
+
+from tests.cli.documents import read_document
 
 PLAN = """\
 # Add keys
@@ -41,7 +44,7 @@ def test_the_json_document(relay, project):
     ran = relay("check", "--json")
     assert ran.code == 0
     body = json.loads(ran.out)
-    assert list(body) == ["version", "phases", "violations", "parallel"]
+    assert list(body) == ["version", "phases", "violations", "parallel", "overkill"]
     assert body["violations"] == []
     assert body["phases"][0] == {
         "id": "1",
@@ -326,3 +329,19 @@ def test_work_without_a_box_stops_check_and_run_until_it_is_boxed(relay, project
 def test_a_plan_that_is_not_there_is_not_made_by_a_fix(relay, project):
     ran = relay("check", "PLAN.m", "--fix")
     assert (ran.code, (project / "PLAN.m").exists()) == (1, False)
+
+
+def test_a_plan_that_one_session_can_do_is_called_overkill(relay, project):
+    """The estimate counts the fixed part once, and a phase alone is never too many."""
+    small = "\n\n".join(f"## Phase {n}\nVerify: `test -e a{n}.py`\n- [ ] Do {n} — a{n}.py" for n in (1, 2, 3))
+    (project / "PLAN.md").write_text(f"# P\n\n{small}\n")
+    ran = relay("check")
+    assert ran.code == 0
+    assert re.search(r"overkill: one session can do all open phases \(about \d+k of 100k\); one phase", ran.out)
+    assert read_document("relay check", relay("check", "--json").out)["overkill"] is True
+    (project / "PLAN.md").write_text(f"# P\n\n{small.replace('[ ]', '[x]', 2)}\n")
+    assert "overkill" not in relay("check").out
+    (project / "PLAN.md").write_text(f"# P\n\n{small}\n")
+    for n in (1, 2, 3):
+        (project / f"a{n}.py").write_text("x = 1\n" * 10_000)
+    assert read_document("relay check", relay("check", "--json").out)["overkill"] is False

@@ -100,7 +100,8 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, endpoint, git):
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines[:-2])
     lines = [*(line[9:] for line in lines[:-2]), *lines[-2:]]
     assert re.fullmatch(
-        r"relay run: PLAN.md on main, model claude-opus-5-5, sandbox \S+, cap \$N \(run XXXXXXXX\)", lines[0]
+        r"relay run: PLAN.md on main, model claude-opus-5-5, sandbox \S+, costs at most \$N \(run XXXXXXXX\); .*",
+        lines[0],
     )
     for line in (
         "rehearsed: a script plays the model",
@@ -446,7 +447,7 @@ def test_doctor_names_what_is_missing(relay):
     assert ran.code == 1
     assert any(re.match(r"ok +git +\d", line) for line in lines)
     assert any(line.startswith("PROBLEM  key         no API key") for line in lines)
-    assert "key" in lines[-1]
+    assert "key" in lines[-2]
     assert "max_cost_usd" not in ran.out
 
 
@@ -466,15 +467,16 @@ def test_doctor_starts_each_tool_server_once(relay, environ):
 def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay):
     """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
     ran = relay("doctor", env={"RELAY_WRITABLE_DIRS": "/no/such"})
-    *findings, empty, verdict = (line for line in ran.out.splitlines() if not line.startswith(" "))
+    *findings, empty, verdict, following = (line for line in ran.out.splitlines() if not line.startswith(" "))
     marks = [line.split()[0] for line in findings]
     assert marks == sorted(marks, key=["PROBLEM", "warning", "-", "ok"].index)
     assert {"PROBLEM", "warning", "ok"} <= set(marks)
     assert (empty, verdict) == ("", "relay run cannot work here yet: key")
+    assert following.startswith("next: export ANTHROPIC_API_KEY=…")
     assert not re.search(r"^ +(refused|allowed): ", ran.out, re.MULTILINE)
     assert json.loads(relay("doctor", "--json").out)["findings"][0]["state"] == "missing"
 
-    *_, last, empty, verdict = relay("doctor", "--settings").out.splitlines()
+    *_, last, empty, verdict, _ = relay("doctor", "--settings").out.splitlines()
     assert last.split() == ["rules_global_dir", "none", "(default)"]
     assert verdict == "relay run cannot work here yet: key"
 
@@ -597,3 +599,20 @@ def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, gi
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"phase 1 - Hello" in done.stdout or b"phase 1 leg 1 - Hello" in done.stdout
     assert "relay: phase 1 — Hello" in git("log", "--format=%s%n%gs", "-g", "main")
+
+
+@pytest.mark.parametrize(
+    ("plan", "following"),
+    [
+        ("", "relay plan 'what you want'"),
+        ("# P\n", "relay check"),
+        ("# P\n\n## Phase 1\nVerify: `test -e a`\n- [ ] Do it — a\n", "relay run"),
+        ("# P\n\n## Phase 1\nVerify: `test -e a`\n- [x] Do it — a\n", "relay plan 'what you want'"),
+    ],
+)
+def test_doctor_ends_with_the_command_to_type_next(doctor, project, plan, following):
+    if plan:
+        (project / "PLAN.md").write_text(plan)
+    with serving("sessions: []") as (_, env):
+        *_, verdict, last = doctor(env=env).out.splitlines()
+    assert (verdict, last) == ("relay run can work here", f"next: {following}")

@@ -54,8 +54,9 @@ def plain(recorded):
 def test_plain_lines_of_a_run(recorded):
     """One fact per line, in stable words."""
     lines = plain(recorded)
-    assert lines[:9] == [
-        "relay run: PLAN.md on main, model claude-opus-5-5, sandbox bwrap, cap $20.00 (run r-20261121-022614)",
+    first = "relay run: PLAN.md on main, model claude-opus-5-5, sandbox bwrap, costs at most $20.00"
+    assert lines[0] == f"{first} (run r-20261121-022614); Ctrl-C finishes the turn and hands over, twice stops now"
+    assert lines[1:9] == [
         "rehearsed: a script plays the model",
         "plan: 1 of 3 phases done, 2 of 8 boxes ticked",
         "warning: AGENTS.md: 1,204 bytes were cut, the budget is 32 KiB",

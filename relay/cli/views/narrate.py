@@ -109,11 +109,14 @@ def summarize_plan(phases: tuple[ShownPhase, ...]) -> str:
     return f"plan: {count_plan([[item['state'] for item in phase['items']] for phase in phases])}"
 
 
+_STOP = "Ctrl-C finishes the turn and hands over, twice stops now"
+
+
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:
-    cap = "no cap" if event.cap_usd is None else f"cap {render_usd(event.cap_usd)}"
+    cap = "no limit of cost" if event.cap_usd is None else f"costs at most {render_usd(event.cap_usd)}"
     where = f"{event.plan_path} on {event.branch}" if event.branch else event.plan_path
     how = f"model {event.model}, sandbox {event.sandbox}, {cap}"
-    yield Line(text=f"relay {event.command}: {where}, {how} (run {event.run_id})", tone=Tone.STRONG)
+    yield Line(text=f"relay {event.command}: {where}, {how} (run {event.run_id}); {_STOP}", tone=Tone.STRONG)
     if event.rehearsed:
         yield Line(text="rehearsed: a script plays the model", tone=Tone.WARNING)
 
