@@ -1,1 +1,1 @@
-"""Verify commands: how they are run, what their output shows, and the verdict."""
+"""Verify commands: running them, reading their output, and the verdict."""

@@ -1,4 +1,4 @@
-"""Reads what test runners and linters print: whether a test ran, and which failed. Pure.
+"""Reads the output of test runners and linters: whether a test ran, and which failed. Pure.
 
 Exit codes do not tell whether anything ran: most of these runners exit 0 when they find no test, and all do when every
 test is skipped.
@@ -7,8 +7,9 @@ test is skipped.
 import re
 from functools import cache
 
-# Matched at the beginnings of lines. `[ \t]` and never `\s`, which takes line ends too: a flood of empty lines was then
-# read to its end from each of them. No two `.*` in one pattern: a hostile line is tried at each pair of its places.
+# Each pattern is matched at the beginnings of lines. Use `[ \t]`, never `\s`, which also matches line ends: a flood of
+# empty lines would then be read to its end from each of them. Never use two `.*` in one pattern: a hostile line would
+# be tried at each pair of its places.
 _SIGNS = (
     # pytest. Source: pytest 9.2, run in tests/gate
     (
@@ -172,12 +173,12 @@ _SIGNS = (
     # TAP. Source: testanything.org specification 13, 14
     (r"1\.\.0\b.*$|[ \t]*ok \d+[^#\n]*# (?i:skip)\b.*$", r"[ \t]*(?:not )?ok \d+"),
 )
-"""For each runner how a line begins (and ends) that says nothing ran, and how a line begins that says something ran."""
+"""For each runner the lines that say that nothing ran, and the beginnings of lines that say that something ran."""
 
 
 @cache
 def _get_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what says that nothing ran, and that something did; made when there is output: they take 5 ms."""
+    """Return the patterns for "nothing ran" and "something ran"; compiled at first use, which takes 5 ms."""
     none, some = zip(*_SIGNS, strict=True)
     return (
         re.compile(f"^(?:{'|'.join(none)})", re.MULTILINE),
@@ -194,11 +195,11 @@ _IDLE = re.compile(
     rf"g?make(?:\[\d+\])?: (?:Nothing to be done for [`'‘]{_CHECK}['’]\.|[`'‘]{_CHECK}['’] is up to date\.)"
     rf'|task: Task "{_CHECK}" is up to date'
 )
-"""A target that is there, as a directory `test` is, and has nothing to do. Source: GNU make, go-task."""
+"""Output for a target that exists, such as a directory `test`, and has nothing to do. Source: GNU make, go-task."""
 _SURROUNDING = re.compile(r"g?make(?:\[\d+\])?: (?:Entering|Leaving) directory .*|[ \t]*")
 
 _LINE_CHARS = 400
-"""Of each line is looked at: no summary is longer, and an endless line could keep the patterns busy for hours."""
+"""Limit for each line: no summary is longer, and an endless line could keep the patterns busy for hours."""
 
 _FAILURES = tuple(
     re.compile(pattern, re.MULTILINE)
@@ -209,7 +210,7 @@ _FAILURES = tuple(
         r"^[ \t]+● (\S.*)$",  # jest
         r"^[ \t]*not ok \d+ (?:- )?(.+?)(?: # .*)?$",  # TAP
         r"^[ \t]*✖ (\S.*?)(?: \([\d.]+ms\))?$",  # node --test
-        r"^rspec (\./\S+)",  # rspec; with the line, which is all it gives
+        r"^rspec (\./\S+)",  # rspec; it prints only file and line
         r"^[ \t]*--> ([^\s:]+):\d+:\d+$",  # ruff and rustc: the file, once for each finding
     )
 )
@@ -219,7 +220,7 @@ _FINDING = re.compile(r"^(?=[^\s:()]*[./])([^\s:()]++)(?::\d+(?::\d+)?|\(\d+,\d+
 
 
 def ran_no_tests(output: str) -> bool:
-    """Say whether a test runner reports that it ran nothing, and none reports that it ran something.
+    """Return whether a test runner reports that it ran nothing, and none reports that it ran something.
 
     Tests that were all skipped, deselected or ignored did not run.
     """
@@ -234,12 +235,12 @@ def ran_no_tests(output: str) -> bool:
 
 
 def ran_tests(output: str) -> bool:
-    """Say whether a test runner reports that it ran something."""
+    """Return whether a test runner reports that it ran something."""
     return bool(output.strip()) and _get_patterns()[1].search(_shorten(output)) is not None
 
 
 def _is_idle(text: str) -> bool:
-    """Say whether make and its like had nothing to do, and nothing else was said."""
+    """Return whether make and its like had nothing to do, and printed nothing else."""
     lines = [line for line in text.split("\n") if not _SURROUNDING.fullmatch(line)]
     return bool(lines) and all(_IDLE.fullmatch(line) for line in lines)
 
@@ -254,7 +255,7 @@ def find_failures(output: str) -> tuple[str, ...]:
 
 
 def _find_pytest_name(words: str) -> str:
-    """Return a test or a file out of ``tests/a.py::test_b[x y] - assert 0``; empty when there is neither."""
+    """Return the test or the file of ``tests/a.py::test_b[x y] - assert 0``; empty if there is neither."""
     name = words.partition(" - ")[0]
     is_test = "::" in name.partition(" ")[0]
     return name if is_test or (" " not in name and name.endswith(".py")) else ""

@@ -1,13 +1,13 @@
 """The values of a gate, and the verdict on it against its baseline. Pure.
 
 A phase is done when its verify commands pass, not when the model says so. A command passes when it exits 0 *and* that
-exit code means something: a test runner that found nothing to run, or a shell line that throws the code away, proves
+exit code means something: a test runner that found nothing to run, or a shell line that discards the code, proves
 nothing and is not green.
 
 A command that was red before a phase is not the phase's fault; a new red is. Three things are never excused: a command
 of the phase itself (it is red before because the work is not done yet); a command that proved nothing then and proves
-nothing now (missing, no tests, timed out); and a gate in which nothing shows that the phase works: either nothing
-passes, or the tests are what is excused and nothing else has gone from red to green.
+nothing now (missing, no tests, timed out); and a gate in which nothing shows that the phase works. The last means that
+nothing passes, or that the excused commands are the tests and no other command turned from red to green.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 
 _KILLED = frozenset({128 + 9, 128 + 15})
-"""POSIX shells: by SIGKILL, as where memory runs out, or SIGTERM."""
+"""Exit codes of POSIX shells for SIGKILL, as where memory runs out, and SIGTERM."""
 _FULL = "No space left on device"
 
 
 class Outcome(StrEnum):
-    """What became of one verify command. Only PASSED is green."""
+    """The result of one verify command. Only PASSED is green."""
 
     PASSED = "passed"
     FAILED = "failed"
-    """It exited with something else than 0."""
+    """The exit code is not 0."""
     MISSING = "missing"
-    """The program, or one it starts, is not there or not executable (127, 126)."""
+    """The program, or one it starts, is missing or not executable (127, 126)."""
     NO_TESTS = "no tests"
     """A test runner found or ran nothing."""
     SWALLOWED = "exit code thrown away"
@@ -48,27 +48,28 @@ class CommandCheck:
 
     command: str
     exit_code: int | None
-    """None when relay killed it or never started it."""
+    """None if relay killed it or never started it."""
     status: Outcome
     duration_s: float
     output_tail: str
-    """The last lines, printable; empty when it said nothing."""
+    """The last lines, printable; empty if it printed nothing."""
     failures: tuple[str, ...] = ()
     """Names of failed tests and texts of findings that were recognised, sorted, repeats kept."""
     handle: str = ""
-    """What the model passes to `read` for the full output; empty when `output_tail` is all of it."""
+    """What the model passes to `read` for the full output; empty if `output_tail` is all of it."""
     output_sha256: str = ""
-    """Of what it printed, as far as relay kept it, in UTF-8; empty for one that was never started."""
+    """Digest of its output, as far as relay kept it, in UTF-8; empty for a command that was never started."""
     causes: tuple[str, ...] = ()
-    """A sentence on each thing that the sandbox kept from it and that its output names, with the setting for it."""
+    """One sentence per file, service or program that the sandbox hides and its output names, with the setting that
+    opens it."""
     hindrance: str = ""
-    """The first of these that says by itself why it is red, whatever the work is; empty when none does."""
+    """The first of these that alone explains why it is red, whatever the work is; empty without one."""
     ran_tests: bool = False
-    """Whether it runs tests: by what it printed, or by its name where it printed nothing of that."""
+    """Whether it runs tests: by its output, or by its name if the output does not say so."""
 
     @property
     def was_cut_off(self) -> bool:
-        """Whether a signal ended it, or a full disk: that says nothing about what it checked."""
+        """Whether a signal ended it, or a full disk: that says nothing about the checked work."""
         return self.exit_code in _KILLED or (self.status is Outcome.FAILED and _FULL in self.output_tail)
 
 
@@ -80,12 +81,11 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every command passed; true when there is none."""
+        """Whether every command passed; true without any."""
         return all(check.status is Outcome.PASSED for check in self.commands)
 
     @property
     def green(self) -> frozenset[str]:
-        """The commands that passed."""
         return frozenset(check.command for check in self.commands if check.status is Outcome.PASSED)
 
     @property
@@ -101,26 +101,26 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a gate means for a phase."""
+    """The meaning of a gate for a phase."""
 
     green: bool
     for_model: str
-    """What to repair, with the last output of what failed; empty when green."""
+    """What to repair, with the last output of the failed commands; empty if green."""
     for_user: str
-    """One line per command that is not green, or that all are."""
+    """One line per command that is not green, or one line if all are."""
     excused: tuple[str, ...] = ()
-    """A sentence on each command that was red before the phase, still is, and is not blamed on it."""
+    """One sentence per command that was red before the phase, still is, and is not blamed on it."""
     is_unproven: bool = False
-    """Nothing shows that the phase works: it is green only where the user typed that it may be ticked so."""
+    """Nothing shows that the phase works: it is green only if the user typed that it may be ticked so."""
 
 
 def render_baseline(result: GateResult) -> str:
-    """Return a gate as a leg's trailer carries it, on one line: command, status and exit code of each."""
+    """Return a gate as one line for a leg's trailer: command, status and exit code of each."""
     return json.dumps([[check.command, check.status, check.exit_code] for check in result.commands])
 
 
 def parse_baseline(text: str) -> GateResult | None:
-    """Undo `render_baseline`; None when the value is missing or not relay's."""
+    """Undo `render_baseline`; None if the value is missing or not relay's."""
     try:
         rows = json.loads(text)
         checks = tuple(
@@ -134,26 +134,26 @@ def parse_baseline(text: str) -> GateResult | None:
 
 @dataclass(slots=True)
 class GateMemory:
-    """The commands that passed last. Mutable: one for a run, and each commit or proposal replaces what it holds."""
+    """The commands that passed last. Mutable: one for a run; each commit or proposal replaces its content."""
 
     commit: str = ""
     """The commit that they passed for; empty before the first, and for a proposal."""
     proposal: tuple[str, tuple[str, ...]] | None = None
-    """The work tree and the files of a commit that waits for its review; None for a commit."""
+    """Work tree and files of a commit that waits for its review; None for a commit."""
     ignored: frozenset[str] = frozenset()
-    """What git ignores that they could see beside it."""
+    """The ignored files that they could see beside it."""
     checks: dict[str, CommandCheck] = field(default_factory=dict)
     """By command; each is green."""
     knows_hooks: bool = False
-    """Whether the commit hooks were run in this run, and none refused."""
+    """Whether the commit hooks ran in this run, and none refused."""
 
     def remember(self, commit: str, ignored: frozenset[str], result: GateResult) -> None:
-        """Take a gate whose commit was made on exactly what it saw."""
+        """Store a gate whose commit was made of exactly the files that it saw."""
         self.commit, self.ignored, self.proposal = commit, ignored, None
         self._take(result)
 
     def propose(self, tree: str, paths: tuple[str, ...], ignored: frozenset[str], result: GateResult) -> None:
-        """Take a gate whose commit is going to be made on exactly what it saw, after a review."""
+        """Store a gate whose commit will be made of exactly the files that it saw, after a review."""
         self.commit, self.ignored, self.proposal = "", ignored, (tree, paths)
         self._take(result)
 
@@ -172,20 +172,20 @@ WORDS: Mapping[str, str] = {
     Outcome.TIMED_OUT: "was killed at its time limit",
     Outcome.INTERRUPTED: "was interrupted",
 }
-"""What became of a command, by its outcome; one that failed has its exit code besides."""
+"""Words for each outcome but FAILED, whose words name the exit code."""
 _SIGPIPE = 141
 
 
 def compare_gate(
     baseline: GateResult | None, now: GateResult, *, own: Collection[str] | None = None, unchecked: bool = False
 ) -> Verdict:
-    """Say whether the phase may be ticked.
+    """Return whether the phase may be ticked, with the reasons.
 
     Args:
-        baseline: The same commands before the phase; None when they did not run: then every red counts.
-        own: Commands that stand in the phase itself and so must pass; None when all do. Others come from the document
-            and may stay red in the same way as in the baseline.
-        unchecked: The user typed that a phase may be ticked for which nothing shows that it works.
+        baseline: The same commands before the phase; None if they did not run: then every red counts.
+        own: Commands of the phase itself, which must pass; None if all must. Others come from the document and may stay
+            red in the same way as in the baseline.
+        unchecked: The user typed that a phase may be ticked although nothing shows that it works.
     """
     before = {check.command: check for check in baseline.commands} if baseline else {}
     red = [check for check in now.commands if check.status is not Outcome.PASSED]
@@ -207,12 +207,12 @@ def compare_gate(
 
 
 def has_turned_green(baseline: GateResult | None, now: GateResult) -> bool:
-    """Say whether a command passes that did not before; without a baseline each may be one."""
+    """Return whether a command passes that did not before; without a baseline each may be one."""
     return bool(now.green - baseline.green if baseline else now.green)
 
 
 def _find_unproven(baseline: GateResult | None, now: GateResult, excused: Sequence[CommandCheck]) -> str:
-    """Say why nothing shows that the phase works; empty where something does, or nothing is red.
+    """Return why nothing shows that the phase works; empty if something does, or nothing is red.
 
     A linter that was green before and is green now says nothing about tests that are red.
     """
@@ -227,7 +227,7 @@ def _find_unproven(baseline: GateResult | None, now: GateResult, excused: Sequen
 
 
 def _is_same_red(before: CommandCheck | None, now: CommandCheck) -> bool:
-    """Say whether a command fails as it did: same exit code and no failure that was not there."""
+    """Return whether a command fails as before: same exit code and no new failure."""
     if before is None or before.status is not Outcome.FAILED or now.status is not Outcome.FAILED:
         return False
     if before.exit_code != now.exit_code or bool(before.failures) != bool(now.failures):

@@ -22,14 +22,14 @@ _NOT_FOUND = re.compile(
     r" (?:command not found|not found|No such file or directory|Permission denied)",
     re.MULTILINE,
 )
-"""bash, dash and env. Another locale says it in other words, and then nothing is known."""
+"""bash, dash and env in English. In another locale the words differ, and relay knows nothing."""
 _NO_MODULE = re.compile(r"^[\w./-]*python[\d.]*(?:\.exe)?: No module named (?P<name>[\w.]{1,200})$", re.MULTILINE)
 _INSTALLED = frozenset({"node_modules", ".venv", "venv", ".tox", ".nox", "vendor"})
 """Directories that an installation fills, and no session without the network."""
 
 
 def find_missing_program(check: CommandCheck) -> str:
-    """Return the program or the Python module that was not there; empty when it is not known or nothing was missing."""
+    """Return the program or the Python module that was missing; empty if unknown or nothing was missing."""
     if check.status is Outcome.MISSING:
         found = _NOT_FOUND.search(check.output_tail)
     elif check.status is Outcome.FAILED and " -m " in check.command:
@@ -40,14 +40,15 @@ def find_missing_program(check: CommandCheck) -> str:
 
 
 def may_be_made(program: str, texts: Iterable[str]) -> bool:
-    """Say whether work in the repository may bring a program that is missing.
+    """Return whether work in the repository may bring a missing program.
 
-    A path in the repository may be built by anything, but for what only an installation fills; a name is made by a
-    phase that names it.
+    Anything may build a path in the repository, except below directories that only an installation fills. A name counts
+    if
+    an item of the phase names it.
 
     Args:
-        program: As `find_missing_program` returns it.
-        texts: Of the phase's items, with the paths that they name.
+        program: From `find_missing_program`.
+        texts: The phase's items, with the paths that they name.
     """
     path = PurePosixPath(program)
     if "/" in program and not path.is_absolute() and ".." not in path.parts:
@@ -57,20 +58,20 @@ def may_be_made(program: str, texts: Iterable[str]) -> bool:
 
 
 _MISSES = re.compile(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
-"""As shells, interpreters and common tools say it; another locale is not understood, and nothing is known then."""
+"""Words of shells, interpreters and common tools in English; in another locale relay knows nothing."""
 _WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
 _ELSEWHERE = re.compile(
     r"(?:^|[\s;&|(])(?:cd|pushd)\s|\s(?:-C|--?(?:prefix|cwd|dir|directory|filter|workspace|project|root)\b)"
 )
 """The command looks below another directory."""
 _TEST = re.compile(r"^tests?_|[._-](?:tests?|spec)$|^test(?=[A-Z])|(?<=[a-z])(?:Test|Spec)$")
-"""What the name of a test has besides that of what it tests."""
+"""Parts of a test's name that are not in the name of the tested file."""
 _SIMILAR = 0.85
-"""Of 1, for names."""
+"""Least similarity of two names, of 1."""
 
 
 def read_missed(check: CommandCheck) -> frozenset[str]:
-    """Return the words of the lines in which a command says that something is not there."""
+    """Return the words of the lines in which a command says that something is missing."""
     lines = (line for line in check.output_tail.splitlines() if _MISSES.search(line))
     return frozenset(word for line in lines for word in _WORD.findall(line))
 
@@ -85,12 +86,12 @@ def find_missing_files(check: CommandCheck) -> tuple[str, ...]:
 
 
 def may_come(path: str, phases: Iterable[Phase], near: str) -> bool:
-    """Say whether work of phases may make a file: one names it, or what it tests, or says nothing of files at all.
+    """Return whether phases may make a file: one names it, or the tested file, or names no files at all.
 
     Args:
         path: The file.
-        phases: Those that are done before it has to be there.
-        near: What is there in its place, as `find_near` returns it.
+        phases: The phases that are done before the file is needed.
+        near: A similar file that exists, from `find_near`.
     """
     folders = {path, *map(str, PurePosixPath(path).parents)} - {"."}
     subject = re.compile(rf"(?<![A-Za-z]){re.escape(_TEST.sub('', PurePosixPath(path).stem))}", re.IGNORECASE)
@@ -105,7 +106,7 @@ def may_come(path: str, phases: Iterable[Phase], near: str) -> bool:
 
 
 def find_near(path: str, root: Path) -> str:
-    """Return what may be meant by a path that is not there: a directory of that name, or a similar name beside it."""
+    """Return what a missing path may mean: a directory of that name, or a similar name beside it."""
     from difflib import get_close_matches
 
     pure, beside = PurePosixPath(path), dict[str, str]()
@@ -117,17 +118,17 @@ def find_near(path: str, root: Path) -> str:
 
 
 def suggest(near: str) -> str:
-    """Write what may be meant; empty where that is nothing."""
+    """Return a question with the similar path; empty without one."""
     return f" (did you mean {near}?)" if near else ""
 
 
 def check_files(plan: Plan, root: Path, lines: Mapping[str, int]) -> Iterator[Violation]:
-    """Yield the files that commands of open phases test and that are not there when their phase is done, each once.
+    """Yield the files that commands of open phases test and that will be missing when their phase is done, each once.
 
     Args:
         plan: The plan.
         root: The repository.
-        lines: Where each command stands.
+        lines: The line of each command.
     """
     begun: list[Phase] = []
     seen = set[str]()
@@ -146,7 +147,7 @@ def check_files(plan: Plan, root: Path, lines: Mapping[str, int]) -> Iterator[Vi
 
 
 def _find_tested(command: str) -> frozenset[str]:
-    """Return the files that a command runs tests of, relative to the root; nothing where it looks elsewhere."""
+    """Return the files that a command tests, relative to the root; nothing if it looks elsewhere."""
     parts = () if _ELSEWHERE.search(command) else list_tests(command)
     return frozenset[str]().union(*map(find_command_paths, parts))
 
@@ -155,7 +156,7 @@ _MAX_BYTES = 512 * 1024
 _MAKE_TARGET = re.compile(r"^(test|check):(?!=)", re.MULTILINE)
 _PYTEST = re.compile(r"^\[(?:tool\.pytest|tool:pytest|pytest\])|\bpytest\b", re.MULTILINE)
 _NO_SCRIPT = "no test specified"
-"""What `npm init` writes."""
+"""From `npm init`."""
 _LOCKS = (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun run"), ("bun.lockb", "bun run"))
 _PYTHON_RUNNERS = (("uv.lock", "uv run "), ("poetry.lock", "poetry run "), ("pdm.lock", "pdm run "))
 _SIMPLE = (
@@ -173,14 +174,14 @@ _SIMPLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCommand:
-    """A command, and the file that speaks for it."""
+    """A command, and the file that suggests it."""
 
     command: str
     source: str
 
 
 def find_test_command(root: Path) -> KnownCommand | None:
-    """Return the test command that a repository most likely has; None when nothing speaks for one."""
+    """Return the most likely test command of a repository; None if nothing suggests one."""
     return next((found for look in _PLACES for found in look(root)), None)
 
 

@@ -32,7 +32,7 @@ TAIL_CHARS = 4_000
 """About a thousand tokens for each command that failed."""
 
 _MISSING = frozenset({126, 127})
-"""POSIX shells: found but not executable, not found."""
+"""Exit codes of POSIX shells: found but not executable, not found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,12 @@ def run_gate(
     Each runs as ``bash -o pipefail -c <command>`` at the root, so that ``pytest | tail`` fails when pytest does.
 
     Args:
-        sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: what a
-            session left there is in no commit.
+        sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: no commit has
+            the
+            files that a session left there.
         should_stop: Polled; true ends the running command and skips the rest.
-        outputs_dir: Where the full output of commands that say much is kept.
-        handed: Values that are taken out of what the commands print, see `relay.base.redaction.find_handed_values`.
+        outputs_dir: The directory for the full output of commands that print much.
+        handed: Values that are removed from the commands' output, see `relay.base.redaction.find_handed_values`.
 
     Raises:
         SandboxError: The sandbox could not be set up.
@@ -72,7 +73,7 @@ def run_gate(
 
 
 def _ensure_folder(root: Path, folder: Path) -> bool:
-    """Make the directory; say whether outputs can be kept there. A link the repository ships is not written through."""
+    """Make the directory; return whether outputs can be kept there. A link in the repository is not followed."""
     try:
         with open_ignored(root, folder.relative_to(root).parts):
             return True
@@ -109,10 +110,10 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
 
 
 def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
-    """Keep the full output without the values that were handed out; say whether it is kept.
+    """Keep the full output without the values that were handed out; return whether it is kept.
 
     Args:
-        output: Where it was whole in memory.
+        output: The output, if it was whole in memory.
     """
     if spool.exists() and not handed:
         return True
@@ -122,7 +123,7 @@ def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
 
 
 def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
-    """Say what the sandbox kept from a command that is not green."""
+    """Add what the sandbox hid from a command that is not green."""
     failure = Failure(
         command=check.command,
         status=check.status,
@@ -135,7 +136,7 @@ def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
 
 
 def _reserve(gate: _Gate) -> Path | None:
-    """Return where a command's output can be kept; None where there is no place. The user may delete the directory."""
+    """Return a file for a command's output; None if there is no place. The user may delete the directory."""
     folder = gate.outputs_dir
     return folder / f"gate-{token_hex(4)}.txt" if _ensure_folder(gate.sandbox.policy.root, folder) else None
 
@@ -180,7 +181,7 @@ NO_NETWORK = re.compile(
     r"name resolution|name or service not known|could not resolve|resolve host|\bENOTFOUND|EAI_AGAIN|no such host"
     r"|getaddrinfo|nodename nor servname|dns error|failed to lookup address|network is unreachable|ENETUNREACH"
     r"|No address associated with hostname|error sending request for url|ERR_SOCKET|failed to download"
-    # What package managers say of the switches that relay sets, in the order of its table of tools.
+    # Messages of package managers under the offline switches that relay sets, in the order of its table of tools.
     r"|network connectivity is disabled|\(from versions: none\)|No matching distribution found"
     r"|all attempts to connect to|ENOTCACHED|only-if-cached|NO_OFFLINE_(?:META|TARBALL)"
     r"|network access (?:has|have) been disabled|--offline was specified"
@@ -189,7 +190,7 @@ NO_NETWORK = re.compile(
     r"|disabled by GOPROXY=off|\boffline mode\b|could not reach host|network disabled",
     re.IGNORECASE,
 )
-"""What programs print that wanted the network and had none."""
+"""Messages of programs that wanted the network and had none."""
 _READ_ONLY = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
 _TRACED = re.compile(r"ptrace[^\n]{0,60}not permitted|PTRACE_TRACEME", re.IGNORECASE)
 _SHELL_OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "DISPLAY", "MAIL", "TERM", "HOSTNAME"})
@@ -203,16 +204,16 @@ class Failure:
     status: Outcome
     output: str
     missing: str
-    """The program that was not there; empty when none was, or none is known."""
+    """The program that was missing; empty if none was, or it is unknown."""
     timeout_s: float
-    """What it was given."""
+    """Its time limit."""
 
 
 def find_causes(failure: Failure, veil: Veil | None) -> tuple[str, ...]:
-    """Return a sentence on each thing that the sandbox kept from a command and that its output names.
+    """Return one sentence per file, service or program that the sandbox hides and the command's output names.
 
     Args:
-        veil: What its sandbox keeps back; None where that is nothing.
+        veil: What its sandbox hides; None if nothing is hidden.
     """
     if failure.status in {Outcome.PASSED, Outcome.INTERRUPTED}:
         return ()
@@ -224,9 +225,9 @@ def find_causes(failure: Failure, veil: Veil | None) -> tuple[str, ...]:
 
 
 def find_hindrance(failure: Failure, veil: Veil | None) -> str:
-    """Return the first thing that the sandbox kept from a command and that it is surely red for; empty for none.
+    """Return the first of these that certainly makes the command red; empty without one.
 
-    That a program names a path, a variable or a module which is hidden from it may be by the way.
+    A program may name a path, a variable or a module that is hidden from it without needing it.
     """
     if failure.status is not Outcome.FAILED or veil is None:
         return ""

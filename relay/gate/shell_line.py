@@ -1,4 +1,4 @@
-"""Reads a verify command to see whether its exit code means something, and warns before any money is spent. Pure."""
+"""Parses a verify command to tell whether its exit code means something, and warns before it costs money. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from relay.plan.statements import read_validation_commands, read_verify_lines
 _CERTAIN = re.compile(
     r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
 )
-"""Commands that succeed whatever happened before; `wait` does where it names nothing to wait for."""
+"""Commands that succeed whatever happened before; `wait` does if it names no job."""
 _ECHOING = re.compile(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
 """Those of them that need no file either."""
 _REPORTING = re.compile(
@@ -34,9 +34,9 @@ _LOOKING = re.compile(
     r"|stylelint|markdownlint\S*|clippy|rustfmt|gofmt|golangci-lint|staticcheck|rubocop|phpstan|shellcheck|yamllint"
     r"|hadolint|go vet|cargo fmt|git|e?grep|rg|find|ls|cat|diff|\[)(?=\s|$)|^(?:! )?test\s"
 )
-"""Programs that look at files and run none of them, whatever these are called."""
+"""Programs that read files and run none of them, whatever the files' names."""
 _MOST_NESTED = 5
-"""Groups in groups are looked into; no one writes more."""
+"""Groups in groups are parsed to this depth; no one writes more."""
 
 _PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
 _STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
@@ -53,7 +53,7 @@ class _Segment:
 
 
 def check_command(command: str) -> str | None:
-    """Return what makes a verify command prove less than it seems to; None when nothing does."""
+    """Return why a verify command proves less than it seems to; None if it does not."""
     parts = _split(command)
     if not parts:
         return "is empty: it checks nothing"
@@ -72,7 +72,7 @@ def check_command(command: str) -> str | None:
 
 
 def proves_nothing(command: str) -> bool:
-    """Say whether a gate of this command is green whatever the work is: it cannot show that a phase is done."""
+    """Return whether a gate of this command is green whatever the work is: it cannot show that a phase is done."""
     parts = _split(command)
     if all(_ECHOING.fullmatch(part.text) or _BARE.fullmatch(part.text) for part in parts):
         return True
@@ -80,7 +80,7 @@ def proves_nothing(command: str) -> bool:
 
 
 def swallows_exit(command: str, _nested: int = 0) -> bool:
-    """Say whether the command exits 0 even when the part that matters fails."""
+    """Return whether the command exits 0 even when the part that matters fails."""
     parts = _split(command)
     if not parts or _nested > _MOST_NESTED:
         return False
@@ -102,7 +102,7 @@ def swallows_exit(command: str, _nested: int = 0) -> bool:
 
 
 def names_tests(command: str) -> bool:
-    """Say whether a part of the command is called as what runs tests is."""
+    """Return whether a part of the command has the name of a test runner or test."""
     return bool(list_tests(command))
 
 
@@ -113,12 +113,12 @@ def list_tests(command: str) -> tuple[str, ...]:
 
 
 def may_run_nothing(command: str) -> bool:
-    """Say whether the command exits 0, without a word, where it finds nothing to run."""
+    """Return whether the command exits 0 without output if it finds nothing to run."""
     return _IF_PRESENT.search(command) is not None
 
 
 def _always_succeeds(text: str, nested: int = 0) -> bool:
-    """Say whether one command, or a group of commands, exits 0 whatever happens."""
+    """Return whether one command, or a group of commands, exits 0 whatever happens."""
     inner = _find_inner(text)
     if inner is None or nested > _MOST_NESTED:
         return _CERTAIN.fullmatch(text) is not None
@@ -131,7 +131,7 @@ def _always_succeeds(text: str, nested: int = 0) -> bool:
 
 
 def _find_inner(text: str) -> str | None:
-    """Return what is in a group, or is given to another shell; None for anything else."""
+    """Return the text of a group, or of a nested shell command; None for anything else."""
     if text.startswith("(") and text.endswith(")"):
         return text[1:-1]
     if text.startswith("{") and text.endswith("}"):
@@ -170,7 +170,7 @@ def _split(command: str) -> list[_Segment]:
 
 
 def _find_step(command: str, at: int) -> int:
-    """Return 1 where a group begins, -1 where one ends; a brace is one only as a word of its own."""
+    """Return 1 where a group begins, -1 where one ends; a brace counts only as a word of its own."""
     char = command[at]
     if char in "()":
         return 1 if char == "(" else -1
@@ -187,7 +187,7 @@ def _begins_comment(command: str, at: int) -> bool:
 
 
 def _skip(command: str, at: int) -> int:
-    """Return where the next thing begins that may be an operator."""
+    """Return where the next text begins that may be an operator."""
     char = command[at]
     if char == "\\":
         return at + 2
@@ -211,9 +211,9 @@ _SHOWN_CHARS = 60
 
 
 def check_gates(plan: Plan) -> Iterator[Violation]:
-    """Yield what makes a gate prove less than it seems to, each command of the open phases once, in their order.
+    """Yield why a gate proves less than it seems to, each command of the open phases once, in their order.
 
-    What can show nothing is an error, and a run refuses it; what only weakens the gate is a warning.
+    A command that can show nothing is an error, and a run refuses it; one that only weakens the gate is a warning.
     """
     lines = find_lines(plan)
     gates = (command for phase in plan.phases if not phase.done for command in phase.verify)
@@ -224,7 +224,7 @@ def check_gates(plan: Plan) -> Iterator[Violation]:
 
 
 def find_lines(plan: Plan) -> Mapping[str, int]:
-    """Return where each command stands first; those of the front matter are left out."""
+    """Return the first line of each command; commands of the front matter are left out."""
     found: dict[str, int] = {}
     for section in plan.outline.sections:
         for line in read_verify_lines(section):

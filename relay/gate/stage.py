@@ -1,7 +1,7 @@
-"""The work tree as a commit is going to hold it, laid out beside it for a gate to run in.
+"""A copy of the work tree as a commit will hold it, laid out beside it for a gate to run in.
 
-Only what differs is laid out: a directory in which nothing does is shown as it is, and one in which something does is
-made anew without it. What is small is copied, so that a gate may rename it and remove it; what is large is shown.
+Only differences are laid out: a directory without any is shown as it is, and one with differences is made anew. Small
+files are copied, so that a gate may rename and remove them; large files are shown.
 """
 
 import contextlib
@@ -20,49 +20,48 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.links import is_cache_of_packages
 
 MAX_COPIED_FILES = 200
-"""Of one directory; with more it is shown as it is."""
+"""Limit for one directory; a larger one is shown as it is."""
 MAX_COPIED_BYTES = 1_000_000
-"""Of one file."""
+"""Limit for one file."""
 MAX_COPIES = 1_000
 """Files in all. Measured: 0.11 s for files of 300 bytes, median of nine; a busy disk may take five times that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What is to stand where the work tree stands."""
+    """The differences between the work tree and a commit, to be laid out."""
 
     root: Path
-    """The work tree."""
     extra: frozenset[str]
-    """Paths that are left out, with what is below them."""
+    """Paths that are left out, with everything below them."""
     files: Mapping[str, tuple[str, bytes]] = field(hash=False)
-    """``path: (mode, bytes)`` of files in another form; of a symlink its target."""
+    """``path: (mode, bytes)`` of files that the commit has in another form; for a symlink the bytes are its target."""
     modes: Mapping[str, str] = field(hash=False)
-    """``path: mode`` of files that have another mode only."""
+    """``path: mode`` of files that differ in their mode only."""
     is_hidden: Callable[[str], bool] = field(hash=False)
-    """Whether no command may read what is at a path: its name is shown, and nothing of it."""
+    """Returns whether no command may read a path: it gets the name and no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaidOut:
-    """What stands in a directory instead of the work tree."""
+    """A directory that stands in for the work tree."""
 
     place: Path
     shown: tuple[str, ...]
-    """Paths to be shown as the work tree has them; each has a place of its kind."""
+    """Paths that are to be shown as the work tree has them; each has an empty file or directory here."""
     covered: tuple[tuple[str, Path], ...]
-    """Paths in what is shown, each with an empty directory that stands there instead."""
+    """Paths below the shown ones, each with an empty directory that covers it."""
     copied: frozenset[str]
     """Paths of files that are as they are in the work tree."""
 
 
 def build_stage(layout: Layout, place: Path) -> LaidOut:
-    """Lay it out in a new directory.
+    """Lay the commit out in a new directory.
 
     Raises:
         OSError: No space is left, or something cannot be read.
     """
-    # In a directory of a thousand packages only the cache is covered: it would take a mount for each package.
+    # In a directory of a thousand packages only the cache is covered: laying out each package would take a mount.
     caches = frozenset(path for path in layout.extra if is_cache_of_packages(path))
     above = {_find_parent(path) for path in (*layout.extra, *layout.files, *layout.modes) if path not in caches}
     opened = with_parents({*above, *(_find_parent(_find_parent(path)) for path in caches)} - {""})
@@ -73,7 +72,7 @@ def build_stage(layout: Layout, place: Path) -> LaidOut:
     for path, (mode, data) in layout.files.items():
         _write(place / path, mode, data)
     for path, mode in layout.modes.items():
-        with contextlib.suppress(FileNotFoundError):  # large, or in a directory that was too large to copy
+        with contextlib.suppress(FileNotFoundError):  # a large file, or in a large directory
             (place / path).chmod(0o755 if mode == EXECUTABLE else 0o644)
     empty = [(path, place.with_name(f"{place.name}-{number}")) for number, path in enumerate(covered)]
     for _, cover in empty:
@@ -96,19 +95,19 @@ def _write(target: Path, mode: str, data: bytes) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Builder:
-    """Fills a stage. Mutable: notes what was copied and what is shown."""
+    """Fills a stage. Mutable: collects the copied and the shown paths."""
 
     layout: Layout
     place: Path
     opened: frozenset[str]
-    """Directories in which something differs."""
+    """Directories with differences."""
     whole: frozenset[str]
     """Directories that are shown as they are, whatever their size."""
     shown: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
 
     def fill(self, folder: str) -> None:
-        """Take every entry of a directory that differs, and do the same in those below it."""
+        """Lay out every entry of a directory with differences, and of such directories below it."""
         for entry in _list(self.layout.root / folder):
             path = f"{folder}/{entry.name}" if folder else entry.name
             if path in self.layout.extra or path in self.layout.files or path == STATE_DIR:
@@ -149,7 +148,7 @@ class _Builder:
         if stat.S_ISLNK(found.st_mode):
             target.symlink_to(source.readlink())
         elif not stat.S_ISREG(found.st_mode):
-            return  # a pipe or a socket of a command that has ended
+            return  # a pipe or socket of a command that ended
         elif self.layout.is_hidden(path):
             target.touch(mode=0o600)
         elif found.st_size > MAX_COPIED_BYTES:
@@ -157,7 +156,7 @@ class _Builder:
         else:
             try:
                 shutil.copyfile(source, target, follow_symlinks=False)
-                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # what is built goes by it
+                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # builds go by the time
                 target.chmod(stat.S_IMODE(found.st_mode))
                 self.copied.append(path)
             except PermissionError:
@@ -178,7 +177,7 @@ def _list(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _list_small(root: Path, folder: str, most: int) -> list[tuple[str, os.stat_result]] | None:
-    """Return what is below a directory, parents first; None when that is much, special or not to be read."""
+    """Return the entries below a directory, parents first; None if they are many, special or unreadable."""
     most = min(most, MAX_COPIED_FILES)
     below: list[tuple[str, os.stat_result]] = []
     pending = [folder]
@@ -201,9 +200,9 @@ def _list_small(root: Path, folder: str, most: int) -> list[tuple[str, os.stat_r
 
 
 def find_rewritten(root: Path, laid: LaidOut, paths: Sequence[str]) -> dict[str, tuple[str, bytes]]:
-    """Return ``path: (mode, bytes)`` of the regular files among `paths` that are not what the work tree has.
+    """Return ``path: (mode, bytes)`` of the regular files among `paths` that a gate rewrote.
 
-    What a gate has removed is not among them, nor what is shown to it as the work tree has it.
+    Files that the gate removed are missing, and files that were shown to it as the work tree has them.
 
     Args:
         laid: Where the gate ran.

@@ -1,5 +1,5 @@
-"""What relay keeps in git: the open leg, snapshots, the phase's commit, history, what is put back.
+"""What relay keeps in git: the open leg, snapshots, the phase's commit, history; where a plan stands, from git alone.
 
-Nothing here stashes, resets, cleans, checks out, pushes or forces. The user's index is written in one place only
-(`relay.store.completion`), for the paths of a commit that has just been made.
+Nothing here stashes, resets, cleans, checks out, pushes or forces. Only `relay.store.completion` writes the user's
+index, for the paths of a commit that was just made.
 """

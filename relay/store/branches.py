@@ -1,4 +1,8 @@
-"""A branch for a plan: made where HEAD is, and HEAD put on it; no file is touched."""
+"""Branches: how the branch, the open leg and the work tree relate, and moves of a branch with index and files.
+
+`relay.store.resume` decides from the facts that this module reads. relay also makes a branch for a plan, where HEAD is,
+and puts HEAD on it; no file is touched by that.
+"""
 
 import re
 import stat
@@ -34,22 +38,24 @@ from relay.store.trailers import LEG_STATUSES, PLAN, REVIEWED, REWOUND, STATUS, 
 def move_branch(
     repo: Repo, branch: str, old: str, new: str, *, reason: str, identity: Mapping[str, str] = RELAY_IDENTITY
 ) -> tuple[str, ...] | None:
-    """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files go along.
+    """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files follow.
 
-    Noted before: what a kill cuts off is finished by the next run. A file that is not exactly what `old` has is left
-    as it is and named, never written over (`find_in_the_way` says so beforehand).
+    The move is noted first, so the next run finishes it after a kill. A file that is not exactly as in `old` stays as
+    it is
+    and is named in the result, never written over (`find_in_the_way` lists such files beforehand).
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
-        branch: The branch that HEAD has to name.
-        old: The commit that it has to be at.
+        branch: The branch that HEAD must name.
+        old: The commit that it must be at.
         new: The commit that it goes to.
 
     Returns:
-        A sentence for each file, or the index, that could not be updated; None where HEAD or the branch was somewhere
-        else: nothing has changed then.
+        One sentence per file, or for the index, that could not be updated. None if HEAD or the branch was somewhere
+            else;
+        nothing has changed then.
     """
-    # Before the branch moves: a note without its move is harmless, a move without its note may leave files behind.
+    # Note it before the branch moves: a note without a move is harmless, a move without a note may leave files behind.
     note_pending(repo, new, old, is_whole=True)
     if repo.branch != branch or not refs.move_ref(
         repo, f"refs/heads/{branch}", new, old, identity=identity, reason=reason
@@ -60,9 +66,9 @@ def move_branch(
 
 
 def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[str, ...]:
-    """Return what of the user's would have to be left as it is, when what `new` has otherwise than `old` comes.
+    """Return the user's paths that would have to stay as they are when the files move from `old` to `new`.
 
-    Files that are not committed as they are, and what stands untracked where files, or their directories, would come.
+    These are files with uncommitted changes, and untracked paths where new files or their directories would go.
 
     Args:
         at: The commit that the work tree is at; empty for `old`.
@@ -76,7 +82,7 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
 
 
 def find_untracked_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Return what stands where files come, or where their directories do, and does not go away by these changes."""
+    """Return the untracked paths where new files or their directories would go; not those that these changes remove."""
     gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
     emptied = gone.union(*(_find_parents(path) for path in gone))
     added = [change.path for change in changes if change.kind is ChangeKind.ADDED]
@@ -102,7 +108,7 @@ _LONGEST_CHARS = 48
 
 
 def name_branch(title: str, plan_path: str) -> str:
-    """Return the name of a plan's branch, from its title or, where that has no letters, from its file's name."""
+    """Return the name of a plan's branch, from its title, or from its file's name if the title has no letters."""
     words = _slug(title) or _slug(plan_path.rpartition("/")[2].rpartition(".")[0]) or "plan"
     return PREFIX + words
 
@@ -112,16 +118,16 @@ def _slug(text: str) -> str:
 
 
 def begin_branch(repo: Repo, name: str) -> bool:
-    """Put HEAD on the branch of that name, made at the commit where HEAD is, while nobody else is at work.
+    """Make the branch of that name at HEAD's commit and put HEAD on it, while no other relay is at work.
 
-    A phase that is open goes along when the next run takes the repository (`take_along`).
+    The next run moves an open phase to the new branch (`take_along`).
 
     Returns:
-        False when HEAD is on a branch of relay's already; nothing has changed then.
+        False when HEAD is on one of relay's branches already; nothing has changed then.
 
     Raises:
-        RepoError: The branch exists elsewhere, a phase is open on this one that cannot go along, or another relay is
-            at work.
+        RepoError: The branch exists at another commit, a phase is open here that cannot move, or another relay is at
+            work.
     """
     with lock_worktree(repo):
         return _begin(repo, name)
@@ -142,12 +148,14 @@ def _begin(repo: Repo, name: str) -> bool:
 
 
 def take_along(repo: Repo) -> tuple[str, ...]:
-    """Open a phase on HEAD's branch that is open on another one, where its work is in the files here.
+    """Move an open phase from another branch to HEAD's branch, if its work is in the files here.
 
-    Somebody has made this branch where it stands, or renamed that one. The caller holds the work tree's lock.
+    That happens when somebody made this branch where the phase was open, or renamed the other branch. The caller holds
+    the
+    work tree's lock.
 
     Returns:
-        A sentence, when there is such a phase.
+        A sentence if a phase was moved.
     """
     for leg in find_along(repo):
         if _is_here(repo, leg) and refs.move_ref(repo, find_leg_ref(repo.branch or ""), leg.commit, None):
@@ -157,7 +165,10 @@ def take_along(repo: Repo) -> tuple[str, ...]:
 
 
 def find_along(repo: Repo) -> tuple[OpenLeg, ...]:
-    """Return the phases that are open on other branches, at this commit and in this work tree; none where one is."""
+    """Return the phases that are open on other branches, at this commit and in this work tree.
+
+    Empty if a phase is open on this branch.
+    """
     refs_of_legs = repo.list_refs(LEGS)
     here = find_leg_ref(repo.branch) if repo.branch else None
     if here is None or here in refs_of_legs:
@@ -171,7 +182,7 @@ def _is_at(repo: Repo, leg: OpenLeg) -> bool:
 
 
 def _is_here(repo: Repo, leg: OpenLeg) -> bool:
-    """Return whether some file of the leg's is as its newest snapshot has it, or it has changed none."""
+    """Return whether a file of the leg is as in its newest snapshot, or the leg changed no file."""
     if leg.last_wip is None:
         return True
     changed = {change.path for change in find_leg_changes(repo, leg, leg.last_wip)}
@@ -181,7 +192,7 @@ def _is_here(repo: Repo, leg: OpenLeg) -> bool:
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
-    """Read what relay keeps for the branch, and which commit is not finished."""
+    """Read what relay keeps for the branch, and which commit is unfinished."""
     leg = read_leg(repo)
     commit = find_leg_commit(repo, leg) if leg is not None else None
     if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
@@ -194,7 +205,7 @@ def read_kept(repo: Repo, plan_path: str) -> Kept:
 
 
 def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
-    """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock."""
+    """Read how the branch, the open leg and the work tree relate; the caller holds the work tree's lock."""
     own = (plan_path, find_ledger_path(plan_path))
     leg = None
     if kept.leg is not None:
@@ -204,7 +215,7 @@ def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
 
 
 def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
-    """Compare the work tree with how the leg began and with its newest snapshot, but for the files relay drafts."""
+    """Compare the work tree with the leg's start and with its newest snapshot, without the files that relay drafts."""
     snapshot = write_snapshot_tree(repo)
     now = snapshot.tree
     saved = leg.last_wip.tree if leg.last_wip else leg.base_tree
@@ -228,13 +239,13 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
 
 
 def _count_faults(leg: OpenLeg) -> int:
-    """Return how many faults the newest review of the leg's phase confirmed; 0 where there was none."""
+    """Return the number of faults that the newest review of the phase confirmed; 0 without a review."""
     found = [value.rpartition(" confirmed=")[2] for key, value in leg.carried if key == REVIEWED]
     return parse_count(found[-1], 0) if found else 0
 
 
 def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
-    """Return the commit that the leg's session has on the branch; others may be on top of it."""
+    """Return the commit of the leg's session on the branch, also below later commits; None without one."""
     if repo.head() == leg.base_head:
         return None
     since = read_relay_commits(repo, leg.plan_path, newer_than=leg.base_head or "")
@@ -244,7 +255,7 @@ def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
 
 
 def is_current(repo: Repo, commit: RelayCommit) -> bool:
-    """Say whether every file that a commit changed is at HEAD as that commit has it."""
+    """Return whether every file that a commit changed is at HEAD as in that commit."""
     head = repo.head() or repo.empty_tree
     since = {change.path for change in diff_trees(repo, commit.commit, head)}
     changed = diff_trees(repo, commit.parents[0] if commit.parents else repo.empty_tree, commit.commit)
@@ -252,9 +263,9 @@ def is_current(repo: Repo, commit: RelayCommit) -> bool:
 
 
 def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit, shown: Plan) -> str | None:
-    """Return the plan's text in a commit that is not finished, where finishing it puts that into the plan's file.
+    """Return the plan's text in an unfinished commit, if finishing that commit writes it to the plan's file.
 
-    None where the file stays as it is: it is not what the commit's parent has.
+    None if the file stays as it is, because it differs from the commit's parent.
     """
     if not commit.parents:
         return None
@@ -265,7 +276,7 @@ def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit,
 
 
 def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files of the leg's newest snapshot that the work tree has as before the leg, or not at all."""
+    """Return the files of the leg's newest snapshot that the user undid: they are as before the leg, or gone."""
     if leg.last_wip is None:
         return ()
     since = {change.path: change.kind for change in diff_trees(repo, leg.last_wip.tree, now.tree)}
@@ -281,5 +292,5 @@ def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
 
 
 def is_of_another_plan(repo: Repo, leg: OpenLeg, plan_path: str) -> bool:
-    """Return whether the open leg works on another plan than this; one that is gone got a new name."""
+    """Return whether the open leg works on another plan that still exists; a plan that is gone was renamed."""
     return leg.plan_path not in {"", plan_path} and find_stat(repo.root, leg.plan_path) is not None

@@ -1,4 +1,4 @@
-"""Saving what an open leg has done: a snapshot on top of its last one, with what its session notes."""
+"""Checkpoints: snapshots of an open leg, with what its session notes; restoring, sorting out and repairing them."""
 
 import os
 import stat
@@ -31,32 +31,34 @@ from relay.store.trailers import REPLACED, WIP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """What it takes to have a snapshot back in the work tree; nothing is done yet."""
+    """A plan for restoring a snapshot to the work tree; nothing is done yet."""
 
     tree: str
-    """The work tree as it will be, to be kept under a ref before a file is written: only then can it be repeated."""
+    """The work tree as it will be. Keep it under a ref before a file is written: only then can the restoration be
+    repeated."""
     changes: tuple[PathChange, ...]
-    """What is going to be written or removed."""
+    """The files to write or remove."""
     left: tuple[str, ...]
     """Paths that differ and stay as they are: they were written after the snapshot, not lost."""
     blocked: tuple[str, ...]
-    """Paths that stay as they are because a file that git ignores is in their place, and no snapshot holds it."""
+    """Paths that stay as they are because an ignored file stands in their place, which no snapshot holds."""
 
 
 def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, base: str) -> Restoration:
-    """Find out what has to be put back so that no work of `wanted` is missing.
+    """Find out which files must be restored so that no work of `wanted` is missing.
 
-    It leaves alone submodules, paths that either snapshot left out, and paths whose bytes in a snapshot were not the
-    work tree's.
+    Submodules stay as they are, and so do paths that either snapshot left out, and paths whose bytes in a snapshot were
+    not
+    the work tree's.
 
     Args:
         found: A snapshot of the work tree as it is now.
-        wanted: What to restore; taken over the same HEAD.
-        base: Tree that the session started from: what it has in common with `wanted` is not the session's work.
+        wanted: The snapshot to restore, taken over the same HEAD.
+        base: The tree that the session started from; what it shares with `wanted` is not the session's work.
     """
     between = objects.diff_trees(repo, found.tree, wanted.tree)
     others = {*found.replaced, *wanted.replaced}
-    # Git makes no such tree, but may have fetched one: what is written there decides what git runs.
+    # Git makes no such tree, but may have fetched one; a ``.git`` written to the work tree decides what git runs.
     others |= {change.path for change in between if is_covered(change.path, ("**/.git",))}
     others |= find_unheld(repo, repo.head(), [change.path for change in between], found.skipped, wanted.skipped)
     differing = [change for change in between if not (change.is_submodule or change.path in others)]
@@ -78,8 +80,8 @@ def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) 
     """Write and remove the files; may be repeated.
 
     Args:
-        restoration: What to do; what it was planned from is kept under a ref by the caller.
-        commits: What its snapshots were taken over, and what was merged there; None for an unborn branch.
+        restoration: The plan; the caller keeps its sources under a ref.
+        commits: The commits that its snapshots were taken over, and those merged there; None for an unborn branch.
     """
     guarded = guard(repo)
     changes = restoration.changes
@@ -94,13 +96,13 @@ def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) 
 
 
 def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -> bool:
-    """Say whether the snapshot's state of a path was lost, rather than replaced on purpose since.
+    """Return whether the snapshot's state of a path was lost, rather than replaced on purpose since.
 
     Args:
-        change: From what was found to what is wanted.
-        since_base: From the base to what was found; None when these are equal: then the session's work is missing.
+        change: From the present state to the wanted one.
+        since_base: From the base to the present state; None if these are equal: then the session's work is missing.
     """
-    # Nothing is there, or what was there before the session: the work is put back over nothing new.
+    # Nothing is there, or only what was there before the session: restoring overwrites nothing new.
     if change.kind == ChangeKind.ADDED or since_base is None:
         return True
     is_work = change.kind != ChangeKind.DELETED and (change.mode, change.object_id) != (
@@ -111,7 +113,7 @@ def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -
 
 
 def _is_torn(repo: Repo, change: PathChange) -> bool:
-    """Say whether a file looks as a power cut leaves it: empty, or zeros from some point to its end."""
+    """Return whether a file looks as after a power cut: empty, or zeros from some point to its end."""
     if change.old_mode == SYMLINK:
         return False
     data = objects.load_blob(repo, change.old_object_id)
@@ -122,7 +124,7 @@ def _is_torn(repo: Repo, change: PathChange) -> bool:
 
 
 def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> bool:
-    """Say whether writing the path would take something away that `found` does not hold."""
+    """Return whether writing the path would remove something that `found` does not hold."""
     for parent in list(PurePosixPath(change.path).parents)[:-1]:
         above = find_stat(repo.root, str(parent))
         if above is not None and not stat.S_ISDIR(above.st_mode) and str(parent) not in removed:
@@ -134,7 +136,7 @@ def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> boo
 
 
 def _will_be_empty(repo: Repo, directory: str, removed: Collection[str]) -> bool:
-    """Say whether a directory goes with the files that are removed."""
+    """Return whether all files of a directory are among the removed ones."""
     for place, below, files in os.walk(repo.root / directory):
         here = Path(place)
         names = (*files, *(name for name in below if (here / name).is_symlink()))
@@ -146,14 +148,13 @@ def _will_be_empty(repo: Repo, directory: str, removed: Collection[str]) -> bool
 
 
 def _write_tree(repo: Repo, start: str, changes: Sequence[PathChange]) -> str:
-    """Store the tree `start` with the changes made."""
     gone = [(change.path, ABSENT, repo.zero_id) for change in changes if change.kind == ChangeKind.DELETED]
     new = [(change.path, change.mode, change.object_id) for change in changes if change.kind != ChangeKind.DELETED]
     return objects.write_paths_tree(repo, (*gone, *new), start=start)
 
 
 def _write(repo: Repo, guarded: Guarded, change: PathChange, *, is_cleaned: bool) -> None:
-    """Write raw bytes; a blob that is a commit's was cleaned, so it goes through git's own conversion back."""
+    """Write a file; git converts a commit's blob back, since it went through clean filters. Others are raw bytes."""
     if is_cleaned and change.mode != SYMLINK:
         data = guarded.git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
     else:
@@ -179,31 +180,30 @@ class OldSnapshot:
     ref: str
     commit: str
     session: str
-    """Of its last session."""
+    """The leg's last session."""
     time: int
-    """Of the newest, in seconds since the epoch."""
+    """The newest snapshot's time, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sorting:
-    """All snapshots, as far as they are old."""
+    """All snapshots, sorted into those that may go and those that stay."""
 
     old: tuple[OldSnapshot, ...]
-    """What may go."""
     kept: Counter[StayReason]
-    """How many stay, and why."""
+    """How many snapshots stay, by reason."""
 
 
 def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
-    """Tell what may go from what has to stay; changes nothing.
+    """Sort the snapshots into those that may go and those that stay; nothing is changed.
 
     Args:
-        before: Seconds since the epoch; what is newer stays.
+        before: Seconds since the epoch; newer snapshots stay.
     """
     found = _list_snapshots(repo)
     if not found:
         return Sorting(old=(), kept=Counter())
-    # A leg names the ref of its snapshots, of whatever branch and work tree it is.
+    # Each open leg, of any branch and work tree, names the ref of its snapshots.
     needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(_LEGS).values())}
     args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}: ", "--")
     merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
@@ -215,7 +215,7 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
 
 
 def drop_snapshots(repo: Repo, old: Collection[OldSnapshot]) -> int:
-    """Remove the refs of snapshots, each only if it still is what was looked at; return how many went.
+    """Remove the refs of snapshots that have not moved since, and return how many were removed.
 
     The caller holds the work tree's lock. The objects stay until git's own collection.
     """
@@ -233,7 +233,7 @@ def _list_snapshots(repo: Repo) -> list[OldSnapshot]:
 
 
 def _read_all(repo: Repo, commits: Iterable[str]) -> Iterable[CommitText]:
-    """Return commits in one call of git; none without any, where git would take HEAD."""
+    """Return commits in one call of git; nothing for no commits, where git would take HEAD."""
     asked = "\n".join(commits)
     return read_texts(repo.git, "--no-walk", "--stdin", stdin=f"{asked}\n".encode()) if asked else ()
 
@@ -241,7 +241,7 @@ def _read_all(repo: Repo, commits: Iterable[str]) -> Iterable[CommitText]:
 def _find_reason(
     snapshot: OldSnapshot, needed: Collection[str], merged: Collection[str], before: float
 ) -> StayReason | None:
-    """Return why a snapshot stays; None when it may go."""
+    """Return why a snapshot stays; None if it may go."""
     if snapshot.ref in needed:
         return StayReason.OPEN
     if not snapshot.session or snapshot.session not in merged:
@@ -254,17 +254,17 @@ _COST = frozenset({trailers.USAGE, trailers.COST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WipRecord:
-    """What goes into a snapshot besides the files."""
+    """What a snapshot holds besides the files."""
 
     spend: Spent
     items: tuple[str, ...] = ()
     baton: str = ""
     replace: Mapping[str, bytes] | None = None
-    """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
+    """Bytes that go into the tree in place of the work tree's: the plan with its claims ticked."""
     paths: tuple[str, ...] | None = None
-    """The only paths that changed since the last snapshot of this leg; None when unknown."""
+    """The only paths that changed since the leg's last snapshot; None if unknown."""
     trailers: tuple[tuple[str, str], ...] = ()
-    """Further ones, kept and handed back with the open leg."""
+    """Further trailers, kept and returned with the open leg."""
 
 
 def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
@@ -283,7 +283,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
 
 
 def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> bool:
-    """Return whether the last snapshot says all of this but the cost, which `relay.store.legs` has."""
+    """Return whether the last snapshot says all of this but the cost, which `relay.store.legs` notes."""
     said = tuple((key, value) for key, value in leg.wip_trailers if key not in _COST)
     lines = _make_lines(_list_trailers(leg, record, found))
     return (
@@ -295,7 +295,7 @@ def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) 
 
 
 def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
-    """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
+    """Store snapshots on top of the leg's last one, in order; the ref moves once, to the last of them.
 
     Raises:
         RepoError: Another process moved the leg's snapshot ref.
@@ -340,24 +340,24 @@ def _list_trailers(leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> tupl
 
 
 def _make_lines(kept: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return trailers as they are read back."""
+    """Return trailers as git reads them back."""
     return tuple((key, line) for key, value in kept if (line := make_line(value)))
 
 
 _ROOT = "refs/relay/"
 
 _MOST_READ = 50
-"""Objects whose files are read: for more, starting git takes less time."""
+"""Up to this number relay reads the objects itself; for more, starting git takes less time."""
 
 _Commits = Mapping[str, CommitText]
-"""Every commit of relay's own that git still has, by its id; no ref need hold it."""
+"""Every commit of relay's own that git still has, by id, whether or not a ref holds it."""
 
 
 def repair_refs(repo: Repo) -> tuple[str, ...]:
-    """Look at every ref under ``refs/relay/``, and at all that the open leg's newest snapshot holds.
+    """Check every ref under ``refs/relay/``, and all objects of the open leg's newest snapshot.
 
     Returns:
-        A sentence for each ref that named something lost, and what was done about it.
+        One sentence per ref that named a lost object, with what was done about it.
 
     Raises:
         GitError: Git cannot say what is missing.
@@ -374,7 +374,7 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
 
 
 def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:
-    """Return those of the objects that git does not have; of many, and of packed ones, it says so by name."""
+    """Return those of the objects that git does not have."""
     names = frozenset(objects)
     asked = names if len(names) > _MOST_READ else [name for name in names if repo.read_object(name) is None]
     stdin = "".join(f"{name}\n" for name in asked).encode()
@@ -388,7 +388,7 @@ def _find_newest(repo: Repo) -> str | None:
 
 
 def _is_whole(repo: Repo, commit: str) -> bool:
-    """Return whether git has every tree and file of a commit; what a branch has is not looked at."""
+    """Return whether git has every tree and file of a commit, apart from objects that a branch has."""
     out = repo.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", commit, "--not", "--branches")
     return not any(line.startswith(b"?") for line in out.splitlines())
 
@@ -424,7 +424,7 @@ def _find_snapshot(repo: Repo, ref: str, old: str, own: _Commits) -> str | None:
 
 
 def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
-    """Return a snapshot and those before it, back to its leg; nothing when it is none, or of another ref's leg."""
+    """Return a snapshot and those before it, back to its leg; empty for other commits, and for another ref's leg."""
     chain: list[str] = []
     while commit in own and not own[commit].get(WIP):
         chain.append(commit)
@@ -433,7 +433,7 @@ def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
 
 
 def _find_leg(repo: Repo, ref: str, own: _Commits) -> str | None:
-    """Return the newest commit that opened or went on with the branch's newest leg."""
+    """Return the newest commit that opened or continued the branch's newest leg."""
     branch = ref.removeprefix(_LEGS)
     legs = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
     legs.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)

@@ -1,6 +1,6 @@
 """The phase commit: hooks, tree, commit object, then one compare-and-swap of the branch. That is the commit point.
 
-Before it nothing of the user's has changed; after it everything else can be redone (`relay.store.completion`).
+Before it nothing of the user's has changed; after it everything else can be repeated (`relay.store.completion`).
 """
 
 import os
@@ -28,81 +28,81 @@ from relay.store.worktree_notes import is_checked, note_checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What to commit, and onto what."""
+    """A commit to be made, and its parent."""
 
     branch: str
     head: str | None
     """The commit that the branch must be at; None for a branch without commits."""
     merges: str = ""
-    """A commit that this one has for its second parent; empty without one."""
+    """The second parent; empty without one."""
     message: Message
     other_subjects: tuple[str, ...] = ()
-    """For the message's own, in this order, where the user's hooks refuse that."""
+    """Subjects to try, in this order, if the user's hooks refuse the message's own."""
     paths: tuple[str, ...] = ()
-    """What the leg owns: files changed, added or deleted in the work tree. Nothing else is committed."""
+    """The leg's paths: files changed, added or deleted in the work tree. No other paths are committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
     """Files whose new bytes are not in the work tree yet: the ticked plan, the ledger. Written there afterwards."""
     based_on: Mapping[str, bytes] = field(default_factory=dict)
-    """What the work tree held at paths of `replace` when their bytes were made, where that differs from HEAD."""
+    """The work tree's bytes at paths of `replace` when the new bytes were made, where they differ from HEAD."""
     tree: str | None = None
-    """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
+    """The snapshot that was checked. A path that has changed since stops the commit. None: not checked."""
     keep_out: frozenset[str] = frozenset()
-    """The user's paths: not committed even when a hook rewrites them."""
+    """The user's paths: not committed even if a hook rewrites them."""
     adopt: Callable[[str, bytes], bool] | None = None
-    """Says whether what a hook makes of a file of `replace` is committed in its place; None: hooks see the file."""
+    """Returns whether a hook's version of a file of `replace` is committed instead; None: hooks see the file itself."""
     take_in: bool = True
-    """Whether other files that a hook rewrites are committed too; False where no gate looks at them."""
+    """Whether other files that a hook rewrites are committed too; False where no gate checks them."""
 
 
 class CommitEnd(StrEnum):
-    """How a commit ended. Only the first one moved the branch."""
+    """How a commit ended. Only `COMMITTED` moved the branch."""
 
     COMMITTED = "committed"
     HOOK_REFUSED = "a hook refused"
-    """A hook said no; `CommitOutcome.output` says why."""
+    """`CommitOutcome.output` has the hook's words."""
     RECHECK_REFUSED = "a hook rewrote files"
-    """A hook rewrote files and the phase is not green with them."""
+    """A hook rewrote files, and the gate is red with them."""
     BRANCH_MOVED = "the branch moved"
-    """The branch is not where the leg began, or HEAD names another one."""
+    """The branch is not where the leg began, or HEAD names another branch."""
     NOT_STAGED = "git does not take it"
-    """Git does not take a file's content; `CommitOutcome.output` says why."""
+    """Git does not accept a file's content; `CommitOutcome.output` says why."""
     FILES_MOVED = "files changed meanwhile"
     """Files changed after they were checked: `CommitOutcome.paths`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome:
-    """How a commit ended and what came of it."""
+    """How a commit ended, and its result."""
 
     end: CommitEnd
     commit: str | None = None
     subject: str = ""
-    """Of the message as it was given to the hooks that took it."""
+    """The message's subject as given to the hooks that accepted it."""
     output: str = ""
     """For the model or the user: a hook's words, or where the branch is."""
     hook: str = ""
-    """The one that refused."""
+    """The hook that refused."""
     hook_s: float = 0.0
-    """How long it took."""
+    """How long that hook took."""
     is_of_branch: bool = False
-    """It agrees on another branch."""
+    """Whether that hook accepts the commit on another branch."""
     rewritten: tuple[str, ...] = ()
-    """Paths that a hook rewrote and that were taken in."""
+    """Paths that a hook rewrote and that were committed."""
     not_taken: tuple[str, ...] = ()
-    """Paths that a hook rewrote and that were not taken in; left as the hook left them, and not committed."""
+    """Paths that a hook rewrote and that were not committed; they stay as the hook left them."""
     replaced: Mapping[str, bytes] = field(default_factory=dict)
-    """The given files as they were committed."""
+    """The files of `CommitRequest.replace` as they were committed."""
     paths: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """A sentence for each file, or the index, that could not be updated after the commit point."""
+    """One sentence per file, or for the index, that could not be updated after the commit point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """What is about to be written, as hooks leave it."""
+    """A commit about to be written, as the hooks leave it."""
 
     request: CommitRequest
-    """With what hooks made of the given files, as far as that was adopted."""
+    """With the hooks' versions of its `replace`, as far as they were adopted."""
     index: str
     paths: tuple[str, ...]
     tree: str | None
@@ -131,7 +131,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     """Commit the leg's paths and the given files on the branch, as the user; the caller holds the lock.
 
     Args:
-        hooks: How to run the user's hooks; None runs none.
+        hooks: Runs the user's hooks; None runs none.
 
     Returns:
         How it ended. Anything but ``COMMITTED`` has changed nothing, except what a hook did to files.
@@ -146,10 +146,10 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
 
 
 def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | CommitOutcome:
-    """Have the user's hooks judge the message of a commit whose files are settled, as `git revert` has them do.
+    """Have the user's hooks judge the message of a commit whose files are settled, as for `git revert`.
 
     Returns:
-        The message as they left it, or how it was refused.
+        The message as the hooks left it, or how it was refused.
     """
     index = objects.copy_index(repo, "message-index")
     text = render_message(request.message)
@@ -159,7 +159,7 @@ def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | C
 
 
 def _finish_text(ready: _Ready) -> bytes:
-    """Return the message behind what hooks made of it: they have nothing to say about what relay reads back."""
+    """Return the hooks' version of the message, with relay's trailers as relay wrote them: it reads them back."""
     given = render_message(replace(ready.message, trailers=()))
     return join_trailers(ready.text, ready.message.trailers, before=given, prefix=PREFIX)
 
@@ -188,11 +188,13 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
 
 
 def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
-    """Make the index that hooks see a copy of: the paths, and those given files that the work tree has like that.
+    """Make the index whose copy the hooks see: the paths, and those of `replace` that the work tree has.
 
-    A plan that the user edited is staged for the hook. One that only relay has ticked yet is not: it would differ
-    from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
-    Where hooks get a copy of the given files, that is what they have in the work tree.
+    A plan that the user edited is staged for the hook. A plan that only relay has ticked is not: it would differ from
+    the
+    work tree, and hook frameworks stash such differences before they run, but the plan is read-only. Hooks that get
+    copies
+    of the given files see the work tree's version of them.
     """
     index = completion.stage_paths(repo, guarded, request.head, paths)
     given = request.replace.items()
@@ -202,7 +204,7 @@ def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[st
 
 
 def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | CommitOutcome:
-    """Hold what is staged against what was checked: the user may edit while the gate runs."""
+    """Compare the staged files with those that were checked: the user may edit while the gate runs."""
     if ready.tree is None:
         return ready
     moved = completion.find_staged_otherwise(repo, guarded, ready.index, ready.paths, ready.tree)
@@ -219,7 +221,7 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
     if after.rewritten and after.tree:
         if words := hooks.recheck(after.rewritten):
             return after.end(CommitEnd.RECHECK_REFUSED, output=words)
-        # Staged from the work tree again, and checked there: the user may have saved once more before either.
+        # They were staged and checked from the work tree again: the user may have saved once more in between.
         changes = objects.diff_trees(repo, after.tree, write_snapshot_tree(repo).tree)
         if moved := tuple(change.path for change in changes if change.path in after.paths):
             return after.end(CommitEnd.FILES_MOVED, paths=moved)
@@ -227,7 +229,7 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
 
 
 def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    """Run the hook; what it rewrites is taken in once where that is wanted, and then it has to agree."""
+    """Run the hook. If it rewrites files and these are accepted, it runs once more and must agree."""
     before = write_snapshot_tree(repo)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(repo)
@@ -245,8 +247,8 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
         ready = replace(ready, index=index, paths=taken, tree=now.tree if rewritten else ready.tree)
-    # A formatter refuses because it rewrote files; with these taken in it has to agree. A hook that refuses without
-    # touching anything is not asked twice.
+    # A formatter refuses because it rewrote files; once these are staged it must agree. A hook that refuses without
+    # changing a file does not run twice.
     if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     if result.ok:
@@ -260,7 +262,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
 
 
 def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
-    """Return what a hook made of given files as far as that is committed, and the paths of which it is not."""
+    """Return the hook's versions of given files that are committed, and the paths of those that are not."""
     changed = {path: data for path, data in copies.items() if data != request.replace[path]}
     adopted = {path: data for path, data in changed.items() if request.adopt and request.adopt(path, data)}
     return adopted, tuple(path for path in changed if path not in adopted)
@@ -271,7 +273,7 @@ def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:
 
 
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    """Have the hooks judge the message, under each of its subjects until they take one; the first refusal counts."""
+    """Have the hooks judge the message, with one subject after another until they accept one."""
     refused: CommitOutcome | None = None
     for subject in dict.fromkeys((ready.message.subject, *ready.request.other_subjects)):
         message = replace(ready.message, subject=subject)
@@ -291,7 +293,7 @@ def _judge_message(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) ->
         result = _run_hook(repo, guarded, ready, hooks, name, str(file), *more)
         if not result.ok:
             return ready.refuse(name, result)
-        # From above: the hook may have put a link in the directory's place.
+        # Opened from the parent directory: the hook may have put a link in its directory's place.
         text = read_file(hooks.scratch, f"{file.parent.name}/{file.name}") or b""
         # Git refuses a message that holds a NUL.
         ready = replace(ready, text=text.replace(b"\0", b"")) if text.strip() else ready
@@ -299,13 +301,13 @@ def _judge_message(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) ->
 
 
 def _make_scratch(hooks: Hooks) -> Path:
-    """Make a new directory, under a name that nothing of what commands left can have."""
+    """Make a new directory, under a name that no leftover of a command can have."""
     hooks.scratch.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="hook-", dir=hooks.scratch))
 
 
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
-    """Run one hook on fresh copies of index and given files; what a hook leaves in their place is not followed."""
+    """Run one hook on fresh copies of index and given files; links that a hook leaves there are not followed."""
     source, copy = Path(ready.index), _make_scratch(hooks) / "index"
     found = source.stat()
     replace_file(copy.parent, copy.name, source.read_bytes(), FILE)
@@ -322,18 +324,18 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
 
 
 def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str], tree: str) -> CommitOutcome:
-    """Write the commit of a tree, sync the files, move the branch: the commit point, then what follows it."""
+    """Write the commit of a tree, sync the files, move the branch (the commit point), then update index and files."""
     request = ready.request
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
-    # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
+    # Sync before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
     objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {ready.message.subject}"
-    # Before the branch moves: a note without its commit is harmless, a commit without its note may leave index and
-    # files behind for good.
+    # Note it before the branch moves: a note without its commit is harmless, a commit without its note may leave index
+    # and files behind for good.
     note_pending(repo, commit, request.head)
     if request.head and is_checked(repo, request.head):
         note_checked(repo, commit, request.head)

@@ -1,4 +1,7 @@
-"""What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
+"""Staging before the commit point, and updates after it: the user's index, the files relay ticked, the disk.
+
+Everything after the commit point is safe to repeat at any time.
+"""
 
 import errno
 import os
@@ -27,19 +30,19 @@ from relay.store.trailers import PLAN, REWOUND, STATUS
 
 INDEX = "commit-index"
 _LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")
-"""Attributes that have a file stored in another form than it has. Source: gitattributes(5)."""
+"""Attributes that make git store a file in another form than the work tree's. Source: gitattributes(5)."""
 _NONE = frozenset({"unspecified", "unset"})
 
 
 class NotStagedError(GitError):
-    """Git does not take a file's content, by its own rules: ``core.safecrlf``, a filter that fails."""
+    """Git does not accept a file's content, by its own rules: ``core.safecrlf``, a filter that fails."""
 
 
 def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
     """Refuse paths whose content only the repository's own filter driver could clean.
 
     Raises:
-        RepoError: Such a driver is needed; committing without it would store other bytes than git would.
+        RepoError: Such a driver is needed; without it the commit would store other bytes than git would.
     """
     own = find_own_filters(guarded.config)
     if not own:
@@ -59,15 +62,16 @@ def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
 def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[str]) -> str:
     """Make a private index of `head` with the work tree's content at `paths` and return its file.
 
-    It starts as a copy of the user's index, since that knows which files are unchanged; then everything but HEAD's
-    content is taken out of it, what the user has staged included.
+    It starts as a copy of the user's index, since that knows which files are unchanged. Then it is reset to HEAD, so
+    the
+    user's staged content is not in it.
     """
     git = objects.private_git(guarded.git)
     index = objects.copy_index(repo, INDEX)
     own = frozenset(paths)
     show_hidden(guarded.git, index, [entry for entry in find_hidden(repo, guarded) if entry.path in own])
     if head:
-        # Index only: the files are allowed to be anything.
+        # Reset the index only (-i): the work tree's files may be in any state.
         git.run("read-tree", "--reset", "-i", head, env={"GIT_INDEX_FILE": index})
     else:
         objects.remove_private(Path(index))
@@ -76,7 +80,7 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
     objects.fill_index(git, index, ((path, ABSENT, repo.zero_id) for path in sorted(gone)))
     if present:
         stdin = b"".join(os.fsencode(path) + b"\0" for path in present)
-        # Without the first option git would take a path outside a sparse checkout out of the index.
+        # Without --ignore-skip-worktree-entries git removes paths outside a sparse checkout from the index.
         result = git.probe(
             "update-index", "--ignore-skip-worktree-entries", "--add", "--replace", "-z", "--stdin",
             stdin=stdin, env={"GIT_INDEX_FILE": index},
@@ -122,12 +126,12 @@ def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files:
 def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
     """Store bytes as `git add` would store them in a file at `path` whose blob is `old`, and return the blob's id.
 
-    Where line ends are converted without an attribute that asks for it, git leaves a file alone that was committed
-    with CRLF before; ``hash-object`` does not know what was committed. Source: gitattributes(5), `text`.
+    Where line ends are converted without an attribute that asks for it, git leaves a file alone that was committed with
+    CRLF before; ``hash-object`` does not know what was committed. Source: gitattributes(5), `text`.
 
     Args:
         git: Guarded.
-        old: The blob that the commit before has there; empty for none.
+        old: The blob at that path in the commit before; empty for none.
     """
     if b"\r\n" in data and old and b"\r\n" in git.run("cat-file", "blob", old) and _is_left_alone(git, path):
         return objects.hash_bytes(git, data)
@@ -135,14 +139,14 @@ def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
 
 
 def _is_left_alone(git: Git, path: str) -> bool:
-    """Return whether nothing but the guess at line ends would change a file's bytes."""
+    """Return whether nothing but git's guess at line ends would change a file's bytes."""
     found = _find_attributes(git, (path,))[path]
     guessed = found["text"] == "auto" or found["text"] == found["eol"] == "unspecified"
     return guessed and all(found[name] == "unspecified" for name in _OTHERS)
 
 
 def _find_attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return for each path what its attributes are that change what is stored of it."""
+    """Return for each path the attributes that change the stored form of a file."""
     stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
     parts = git.run("check-attr", "-z", "--stdin", *_LINE_ENDS, *_OTHERS, stdin=stdin).split(b"\0")
     found: dict[str, dict[str, str]] = {path: {} for path in paths}
@@ -157,36 +161,37 @@ LOCK_PAUSE_S = 0.05
 _AT_ONCE = 100
 """Paths on one command line."""
 _REFRESHED = frozenset({0, 1})
-"""Exit codes of a refresh; 1: some file differs from the index, which is the user's right."""
+"""Exit codes of a refresh; 1: some file differs from the index, as the user may have it."""
 _PENDING = "pending"
 _ENTRY = re.compile(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pending:
-    """A commit that is not finished."""
+    """An unfinished commit: the branch has it, but index and files may not."""
 
     commit: str
     old: str = ""
-    """Where the whole work tree was before, which follows; empty for a commit made from it, whose parent that is."""
+    """For a move of the whole work tree, the commit before it. Empty for a commit made from the work tree: its parent
+    counts."""
 
 
 def note_pending(repo: Repo, commit: str, parent: str | None, *, is_whole: bool = False) -> None:
-    """Note that a commit has to be finished, before the branch moves to it; there may be no open leg that says so.
+    """Note an unfinished commit before the branch moves to it, since there may be no open leg that says so.
 
     Commits noted earlier stay noted when `commit` is on top of them: the index may still be behind them.
 
     Args:
         commit: Where the branch goes.
         parent: Where it is; None on an unborn branch.
-        is_whole: All files that differ between the two have to follow, not only those that relay writes.
+        is_whole: All files that differ between the two must be updated, not only those that relay writes.
     """
     entry = _Pending(commit=commit, old=parent if is_whole and parent else "")
     _write_pending(repo, [entry, *_find_earlier(_read_pending(repo), parent, inclusive=True)])
 
 
 def withdraw_pending(repo: Repo, commit: str) -> None:
-    """Take a commit out of the note: the branch was not moved to it."""
+    """Remove a commit from the note: the branch was not moved to it."""
     earlier = _find_earlier(_read_pending(repo), commit)
     if earlier:
         _write_pending(repo, earlier)
@@ -195,7 +200,7 @@ def withdraw_pending(repo: Repo, commit: str) -> None:
 
 
 def drop_pending(repo: Repo) -> None:
-    """Forget the note: all that follows is done."""
+    """Remove the note: index and files are up to date."""
     drop_note(repo, _PENDING)
 
 
@@ -204,13 +209,13 @@ def _write_pending(repo: Repo, pending: list[_Pending]) -> None:
 
 
 def _read_pending(repo: Repo) -> list[_Pending]:
-    """Return the commits that are not finished, newest first."""
+    """Return the unfinished commits, newest first."""
     found = (_ENTRY.fullmatch(part) for part in read_note(repo, _PENDING).split())
     return [_Pending(commit=match[1], old=match[2] or "") for match in found if match]
 
 
 def _find_earlier(pending: list[_Pending], commit: str | None, *, inclusive: bool = False) -> list[_Pending]:
-    """Return the noted commits that are older than `commit`; empty when `commit` is not noted."""
+    """Return the noted commits that are older than `commit`; empty if `commit` is not noted."""
     at = next((at for at, one in enumerate(pending) if one.commit == commit), None)
     return [] if at is None else pending[at + (not inclusive) :]
 
@@ -224,13 +229,13 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
         repo: The repository; the caller holds the work tree's lock.
 
     Returns:
-        A sentence for each file, or the index, that could not be updated; the next run tries again.
+        One sentence per file, or for the index, that could not be updated; the next run tries again.
     """
     if not _read_pending(repo):
         return ()
     left: tuple[str, ...] = ()
     if (text := _find_pending(repo)) is not None:
-        # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
+        # Only the plan and its ledger are committed without having been in the work tree.
         plan = parse_path(text.get(PLAN))
         moved = find_pending_move(repo)
         left = (
@@ -244,9 +249,9 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
 
 
 def find_pending_move(repo: Repo) -> CommitText | None:
-    """Return the commit at HEAD that the files and the index do not follow yet: a revert, or what others have made.
+    """Return the commit at HEAD that files and index do not follow yet: a revert, or commits of others.
 
-    Its first parent is where they are, whatever it was made from. None without one.
+    Its first parent is the commit that files and index are at, whatever it was made from. None without such a commit.
     """
     text = _find_pending(repo)
     if text is None:
@@ -258,19 +263,19 @@ def find_pending_move(repo: Repo) -> CommitText | None:
 
 
 def _find_pending(repo: Repo) -> CommitText | None:
-    """Return the commit at HEAD when it is noted as not finished."""
+    """Return the commit at HEAD if it is noted as unfinished."""
     commit = repo.head()
     return read_text(repo, commit) if commit and any(one.commit == commit for one in _read_pending(repo)) else None
 
 
 def _finish_move(repo: Repo, moved: CommitText) -> tuple[str, ...]:
-    """Bring the files and the index from a commit's first parent to it.
+    """Update files and index from a commit's first parent to it.
 
-    A file is written or removed only where it is exactly what was there before; that is in the history.
+    A file is written or removed only if it is exactly as before the move; that version is in the history.
     """
     changes = [change for change in _find_changes(repo, moved.commit, moved.parents) if not change.is_submodule]
     removed = [change for change in changes if change.kind is ChangeKind.DELETED]
-    # Removals before the rest: where a file gives way to a directory, its name has to be free.
+    # Remove files first: where a directory replaces a file, the name must be free.
     left = _remove_files(repo, removed)
     written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
     left += finish_commit(repo, moved.commit, written, since=moved.parents)
@@ -305,24 +310,24 @@ def finish_commit(
 ) -> tuple[str, ...]:
     """Update the user's index and files to a commit that the branch already has.
 
-    Idempotent; also what a resumed run calls when it finds that it died after the commit point. The index is
-    first taken through earlier commits that are noted as not finished, since it may still be at the state before them.
+    Idempotent; a resumed run calls it too if the run before died after the commit point. The index is first updated to
+    earlier commits that are noted as unfinished, since it may still be at the state before them.
 
     Args:
-        replaced: Paths whose bytes went into the commit without having been in the work tree (plan, ledger), with
-            these bytes; None where they are not known any more: git's checked-out form is written then.
-        based_on: What the work tree held at some of these paths when the new bytes were made, where that was not
-            what the parent commit has: a plan that the user had edited. Such content is in the new bytes and is
-            written over.
-        since: The commit that files and index are at, first of these; None for that which this one was made from.
+        replaced: Paths whose bytes were committed without having been in the work tree (plan, ledger), with these
+            bytes.
+            None if they are no longer known: git's checked-out form is written then.
+        based_on: The work tree's bytes at some of these paths when the new bytes were made, where they differ from the
+            parent commit: a plan that the user had edited. The new bytes contain that edit, so it is written over.
+        since: The commit that files and index are at, first of these; None for the parents of `commit`.
 
     Returns:
-        A sentence for each file, or the index, that could not be updated, and why; empty when all is done.
+        One sentence per file, or for the index, that could not be updated, and why; empty when all is done.
     """
     parents = read_text(repo, commit).parents if since is None else since
     guarded = guard(repo)
     git = guarded.git
-    # Files before the index: its refresh records how they look now.
+    # Write the files before the index: its refresh records how they look now.
     left = _project(repo, guarded, commit, parents, replaced, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
         parents_then = (earlier.old,) if earlier.old else read_text(repo, earlier.commit).parents
@@ -347,7 +352,7 @@ def _project(
     replaced: Mapping[str, bytes | None],
     based_on: Mapping[str, bytes],
 ) -> list[str]:
-    """Write committed files to the work tree, unless one is not what it was when the commit was prepared."""
+    """Write committed files to the work tree, unless a file has changed since the commit was prepared."""
     after = objects.read_entries(repo, commit, tuple(replaced))
     before = objects.read_entries(repo, parents[0], tuple(replaced)) if parents else {}
     as_is = _find_as_is(repo, guarded, {path: new for path, (_, new) in after.items() if replaced[path] is None})
@@ -366,10 +371,10 @@ def _project(
             now = new if found == given else hash_cleaned(guarded.git, path, found, old)
         if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
-        # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
+        # The file equals the commit before, cleaned or byte for byte, so overwriting it loses nothing.
         known = as_before or (found is not None and found == based_on.get(path))
         if now in {old, new} or known:
-            # Where only the mode moved, what cleans to the same bytes stays as it is.
+            # Where only the mode changed, a file that cleans to the same bytes keeps its own bytes.
             data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
             if data is None:
                 data = objects.load_blob(repo, new) if path in as_is else _check_out(guarded.git, path, new)
@@ -408,7 +413,7 @@ def _check_out(git: Git, path: str, blob: str) -> bytes:
 
 
 def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
-    """Write a file; return False when a directory is in its place, or something else in that of its directory."""
+    """Write a file; return False if a directory is in its place, or something else in its directory's place."""
     try:
         replace_file(repo.root, path, data, mode)
     except OSError as error:
@@ -419,8 +424,8 @@ def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
 
 
 def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
-    # The index too: one that a power cut tears makes every git command in this work tree fail.
+    """Update the committed paths in the user's index; staged bytes that are nowhere else stay staged."""
+    # Sync the index too: if a power cut tears it, every git command in this work tree fails.
     durable = git.overruled((("core.fsync", "committed,index"),))
     staged = objects.read_index(git, [change.path for change in changes])
     behind = [change for change in changes if _follows(change, staged.get(change.path))]
@@ -432,13 +437,13 @@ def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange,
 
 
 def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
-    """Put the committed state of paths into the user's index; flags that hide a file from git's status stay on it."""
+    """Put the committed state of paths into the user's index; flags that hide a file from git's status stay."""
     new = {change.path: change for change in changes if change.mode != ABSENT}
     flagged = [entry for entry in read_flagged(repo) if entry.path in new]
     flagged = [replace(e, mode=new[e.path].mode, object_id=new[e.path].object_id) for e in flagged]
     kept = {entry.path for entry in flagged}
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
-    # Removals first: where a file becomes a directory, the index cannot hold both.
+    # Remove entries first: where a directory replaces a file, the index cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     result = GitResult(code=0, out=b"", err=b"")
     if len(entries) > _AT_ONCE:
@@ -447,13 +452,13 @@ def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
     parts = [flagged[start : start + _AT_ONCE] for start in range(0, len(flagged), _AT_ONCE)]
     for args in (_render_entries(entries), *map(render_flagged, parts)):
         if not result.code:
-            # With how the files look now: an entry without that is a changed file to git's plumbing.
+            # Record how the files look now: without that, git's plumbing takes the entry for a changed file.
             result = _update_index(repo, git, *args, "-q", "--refresh")
     return result
 
 
 def _render_entries(entries: list[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Return arguments for one ``git update-index`` that takes paths out, then puts entries in."""
+    """Return arguments for one ``git update-index`` that removes paths, then adds entries."""
     gone = [f"./{path}" for path, mode, _ in entries if mode == ABSENT]
     there = [f"{mode},{blob},{path}" for path, mode, blob in entries if mode != ABSENT]
     written = (part for entry in there for part in ("--cacheinfo", entry))
@@ -472,13 +477,13 @@ def _find_kept(
 
 
 def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
-    """Write the user's index, waiting a moment for whoever holds its lock."""
+    """Write the user's index, waiting a moment if another process holds its lock."""
     lock = repo.git_dir / "index.lock"
     result = git.probe("update-index", *args, stdin=stdin)
-    # Killed, say: it changed nothing, since a rename is the last thing it does.
+    # Git was killed, for example. It changed nothing, since renaming the lock is its last step.
     if result.code not in _REFRESHED and not lock.exists():
         result = git.probe("update-index", *args, stdin=stdin)
-    # For a ref's lock git waits by itself; for the index's it fails at once.
+    # Git waits for a ref's lock by itself, but fails at once if the index's lock is held.
     for _ in range(LOCK_ATTEMPTS):
         if result.code in _REFRESHED or not lock.exists():
             break

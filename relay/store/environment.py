@@ -1,7 +1,12 @@
-"""Where the work tree is not what a commit is about to hold: what a gate must not see, or must see in another form.
+"""What a gate may see that a commit does not hold, and how the work tree differs from a commit about to be made.
 
-Git is asked for the commit's names only. What stands beside them is looked up in the directories themselves, because
-git is silent about much of it: what it ignores, empty directories, pipes, modes that it was told not to trust.
+The *environment* is what git ignores and what was there when a leg began: dependencies, build caches, local settings.
+No
+commit holds it, yet a gate may see it. It is the user's, also when a session removes a line from ``.gitignore``. Files
+that git comes to ignore later do not belong to it: a clean clone has none of them.
+
+Git is asked only for the names in the commit. relay looks for everything else in the directories themselves, because
+git is silent about much of it: ignored files, empty directories, pipes, modes that it was told not to trust.
 """
 
 import contextlib
@@ -34,7 +39,7 @@ from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER
 
 MAX_LISTED = 1_000
-"""Files of one ignored directory that are listed by name; of a larger one only the directory is known."""
+"""The most files of one ignored directory that are listed by name; of a larger directory only its own name is known."""
 MAX_LISTED_IN_ALL = 20_000
 _NAME = "environment"
 _ID = re.compile(r"[0-9a-f]{40,64}")
@@ -45,14 +50,14 @@ class Environment:
     """What a gate may see beside a commit."""
 
     roots: frozenset[str] = frozenset()
-    """Ignored files, and directories, which belong to it with all that is in them then or later."""
+    """Ignored files, and ignored directories with everything that is in them then or later."""
     files: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Files that were there, those in small directories too, with what tells each of them under another name."""
+    """The files that were there, also those in small directories, each with a mark that survives a rename."""
     unlisted: frozenset[str] = frozenset()
-    """Those of the directories whose files are not among them: too many."""
+    """Those of the directories that have too many files to list them."""
 
     def holds(self, path: str) -> bool:
-        """Return whether a path belongs to it, or is of a kind that always does.
+        """Return whether a path belongs to the environment, or is of a kind that always does.
 
         A leg may make its dependencies and its tools' caches itself: an installation is not work of a phase.
         """
@@ -63,7 +68,7 @@ class Environment:
 
 
 def read_environment(repo: Repo) -> Environment:
-    """Return what git ignores in the work tree as it is now."""
+    """Return what git ignores in the work tree now."""
     out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     roots = frozenset(os.fsdecode(name).rstrip("/") for name in out.split(b"\0")[:-1])
     files: dict[str, str] = {}
@@ -78,7 +83,7 @@ def read_environment(repo: Repo) -> Environment:
 
 
 def _list_files(top: Path, root: str) -> Iterator[tuple[str, str]]:
-    """Yield the files at or below a path, each with its mark, one more than are listed at most."""
+    """Yield the files at or below a path, each with its mark; at most one more than `MAX_LISTED`."""
     pending, left = [root], MAX_LISTED + 1
     while pending:
         path = pending.pop()
@@ -96,12 +101,12 @@ def _list_files(top: Path, root: str) -> Iterator[tuple[str, str]]:
 
 
 def _mark(found: os.stat_result) -> str:
-    """Return what stays the same when a file gets another name; no program is asked what time it is."""
+    """Return a mark of a file that stays the same when it is renamed."""
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
 
 
 def save_environment(repo: Repo, environment: Environment) -> str:
-    """Store it as a commit that nothing points to yet, and return its id."""
+    """Store it as a commit that no ref points to yet, and return its id."""
     values = {
         "roots": sorted(environment.roots),
         "files": dict(environment.files),
@@ -113,7 +118,7 @@ def save_environment(repo: Repo, environment: Environment) -> str:
 
 
 def load_environment(repo: Repo, commit: str) -> Environment | None:
-    """Undo `save_environment`; None where there is none, or none of relay's."""
+    """Undo `save_environment`; None if there is none, or it is not relay's."""
     data = objects.read_blob(repo, commit, _NAME) if _ID.fullmatch(commit) else None
     try:
         values = json.loads(data or b"")
@@ -127,13 +132,13 @@ def load_environment(repo: Repo, commit: str) -> Environment | None:
 
 
 def find_earlier_paths(repo: Repo, environment: Environment | None, changes: Sequence[PathChange]) -> frozenset[str]:
-    """Return those of a leg's added paths that git ignored when it began: never to be committed by relay.
+    """Return those of a leg's added paths that git ignored when the leg began; relay never commits them.
 
-    A session that takes a line out of ``.gitignore`` makes them look new, and they may have been given another name.
+    A session that removes a line from ``.gitignore`` makes them look new, and may have renamed them.
 
     Args:
-        environment: Of the leg's start; None when it is not known.
-        changes: What differs from that start.
+        environment: As it was at the leg's start; None if unknown.
+        changes: The changes since that start.
     """
     if environment is None or not (environment.files or environment.unlisted):
         return frozenset()
@@ -152,7 +157,7 @@ def _was_there(repo: Repo, environment: Environment, marks: frozenset[str], path
 
 
 def find_owned_paths(repo: Repo, plan_path: str, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
-    """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
+    """Return the paths that the sessions of a leg changed: neither the user's dirt nor files that only relay writes."""
     changes = find_leg_changes(repo, leg, now)
     environment = load_environment(repo, leg.environment)
     user = find_user_paths(repo, leg) | find_earlier_paths(repo, environment, changes)
@@ -160,7 +165,7 @@ def find_owned_paths(repo: Repo, plan_path: str, leg: OpenLeg, now: TreeSnapshot
 
 
 def select_owned(plan_path: str, leg: OpenLeg, user: frozenset[str], changes: Iterable[PathChange]) -> tuple[str, ...]:
-    """Return the paths of those changes that are neither the user's nor of the files that only relay writes."""
+    """Return the paths of those changes that are neither the user's nor among the files that only relay writes."""
     # A plan that was renamed meanwhile has two names.
     plans = {plan_path, leg.plan_path or plan_path}
     others = {*user, *plans, *map(find_ledger_path, plans)}
@@ -168,9 +173,9 @@ def select_owned(plan_path: str, leg: OpenLeg, user: frozenset[str], changes: It
 
 
 def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
-    """Return what differed from HEAD when the leg began: the user's, and never committed.
+    """Return the paths that differed from HEAD when the leg began: the user's, and never committed.
 
-    Not among them is what the verify commands left behind just before: a session may change and commit that.
+    Files that the verify commands left just before are not among them: a session may change and commit these.
     """
     left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
     changes = objects.diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)
@@ -179,32 +184,36 @@ def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
 
 _NOTE = "spans"
 _MOST_SPANS = 2_000
-"""More than a plan has sessions; the oldest become one then."""
+"""More than a plan has sessions; beyond that the oldest spans become one."""
 _NAMED = 3
 _END = 1 << 63
 _PAUSE_S = 0.001
 _OWN = frozenset({".git", STATE_DIR})
 _ENVIRONMENTS = ("/pyvenv.cfg", "/conda-meta")
 _TAG = "CACHEDIR.TAG"
-"""Says that a directory can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
+"""Marks a directory that can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
 _Test = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpan:
-    """A time in which sessions could change files; in nanoseconds by the clock of the file system."""
+    """A time in which sessions could change files, in nanoseconds by the clock of the file system."""
 
     start: int
     end: int | None = None
     """None while it lasts."""
     guarded: tuple[str, ...] = ()
-    """Directories that the sandbox kept as they were. Their dates say nothing: somebody who installs the same package
-    elsewhere gives files that are shared by hard links another name, and so another date."""
+    """Directories that the sandbox kept as they were.
+
+    Their files' dates prove nothing: if somebody installs the same package elsewhere, files that are shared by hard
+    links
+    get another name, and so a new change date.
+    """
 
 
 @contextlib.contextmanager
 def watch_sessions(repo: Repo, guarded: Sequence[str]) -> Iterator[None]:
-    """Note that what is changed meanwhile is changed by a session.
+    """Note that changes made during the block are a session's.
 
     Args:
         guarded: Directories that the sandbox keeps as they are.
@@ -215,12 +224,12 @@ def watch_sessions(repo: Repo, guarded: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError, RepoError):  # on a full disk it lasts until the next run
+        with contextlib.suppress(OSError, RepoError):  # on a full disk the span lasts until the next run
             end_span(repo)
 
 
 def end_span(repo: Repo) -> None:
-    """End the span that lasts, if one does: a relay that was killed left it so."""
+    """End a span that lasts still, as a killed relay leaves it."""
     spans = read_spans(repo)
     if spans and spans[-1].end is None:
         end, _ = _read_clock(repo)
@@ -228,9 +237,9 @@ def end_span(repo: Repo) -> None:
 
 
 def _read_clock(repo: Repo) -> tuple[int, int]:
-    """Return a time by which the file system dates changes, and the next one, when that has come.
+    """Return a time by which the file system dates changes, and the next one, once that has come.
 
-    A file server has a clock of its own. Most clocks move on some hundred times a second, some once or less.
+    A file server has a clock of its own. Most clocks advance some hundred times a second, some once or less.
     """
     dates: list[int] = []
     while not dates or dates[0] == dates[-1]:
@@ -241,7 +250,7 @@ def _read_clock(repo: Repo) -> tuple[int, int]:
 
 
 def read_spans(repo: Repo) -> tuple[SessionSpan, ...]:
-    """Return the spans in which sessions ran in this work tree; none where the note is gone, or is not relay's."""
+    """Return the spans in which sessions ran in this work tree; empty if the note is gone or not relay's."""
     try:
         rows = json.loads(read_note(repo, _NOTE) or "[]")
         return tuple(
@@ -262,7 +271,7 @@ def find_changed(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     """Return those of some files that sessions changed."""
     is_changed, changed = _make_test(read_spans(repo)), []
     for path in paths:
-        with contextlib.suppress(OSError):  # it went meanwhile
+        with contextlib.suppress(OSError):  # it was removed meanwhile
             changed += [path] if is_changed(os.lstat(repo.root / path).st_ctime_ns) else []
     return tuple(changed)
 
@@ -291,32 +300,33 @@ def _is_folder(found: os.stat_result) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Folder:
-    """A directory that git ignores. Mutable: notes what is in it."""
+    """A directory that git ignores. Mutable: counts its entries."""
 
     path: str
     kept: int = 0
-    """Entries that no session changed."""
+    """Number of entries that no session changed."""
     changed: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionChanges:
-    """What sessions changed of what a gate may see beside its commit. Mutable: notes what it is shown."""
+    """Session changes to files that a gate may see beside its commit. Mutable: grows with each path looked at."""
 
     root: str
-    """The work tree."""
     spans: tuple[SessionSpan, ...]
     hidden: list[str] = field(default_factory=list)
-    """Paths that a gate is not to see."""
+    """Paths that a gate must not see."""
     shown: dict[str, list[str]] = field(default_factory=dict)
-    """By directory, what it sees all the same: packages, for nothing runs without them, submodules, and files that lie
-    among very many others."""
+    """By directory, changed files that a gate sees all the same.
+
+    Packages, since nothing runs without them, submodules, and files among very many others.
+    """
 
     def look(self, path: str, *, is_module: bool = False) -> None:
-        """Note what was changed at a path that git ignores, or below it.
+        """Note the changes at or below a path that git ignores.
 
         Args:
-            is_module: It is a submodule: a gate sees all of that.
+            is_module: It is a submodule: a gate sees all of it.
         """
         if not self.spans or path.partition("/")[0] in _OWN:
             return
@@ -332,12 +342,12 @@ class SessionChanges:
             else:
                 self._look_at_files(path, is_changed)
         except FileNotFoundError:
-            return  # it went meanwhile
-        except OSError:  # made so deep that nobody can name what is in it
+            return  # it was removed meanwhile
+        except OSError:  # nested too deeply to name its files
             self.hidden.append(path)
 
     def render(self) -> str:
-        """Return what a gate saw all the same as a sentence; empty for nothing."""
+        """Return one sentence on the changes that a gate saw all the same; empty for none."""
         parts = [
             f"{render_path(top)} ({count(len(paths), 'change')}: {list_some(list(map(render_path, paths)), _NAMED)})"
             for top, paths in sorted(self.shown.items())
@@ -352,7 +362,7 @@ class SessionChanges:
             return []  # what relay cannot read, its commands cannot
 
     def _look_at_cache(self, top: str, found: os.stat_result, is_changed: _Test) -> None:
-        """Hide a cache in which anything was changed: its tool makes it again."""
+        """Hide a cache if anything in it was changed: its tool makes it again."""
         pending = [(top, found)]
         while pending:
             path, found = pending.pop()
@@ -362,7 +372,7 @@ class SessionChanges:
             pending += self._list(path) if _is_folder(found) else []
 
     def _look_at_packages(self, top: str) -> None:
-        """Note what was changed in a directory that a gate is shown, and hide the caches of packages that were."""
+        """Note the changes in a directory that a gate is shown; hide changed caches of packages."""
         spans = [span for span in self.spans if top not in span.guarded]
         is_changed, changed, pending = _make_test(spans), list[str](), [(top, False)]
         while pending:
@@ -376,12 +386,12 @@ class SessionChanges:
                 elif spans:
                     pending.append((path, is_changed(found.st_ctime_ns)))
             if is_dated and not any(is_changed(found.st_ctime_ns) for _, found in below):
-                changed.append(folder)  # something was taken out of it, or it got another name
+                changed.append(folder)  # a file was removed from it, or it was renamed
         if changed:
             self.shown[top] = sorted(changed)
 
     def _look_at_files(self, top: str, is_changed: _Test) -> None:
-        """Hide the files of a directory that were changed, unless to hide them is to lay out very many others."""
+        """Hide a directory's changed files, unless very many others would have to be copied for that."""
         folders = [_Folder(path=top)]
         for folder in folders:
             folders += map(_make_folder, self._look_at_folder(folder, is_changed))
@@ -395,7 +405,7 @@ class SessionChanges:
             self.shown[top] = sorted(hidden)
 
     def _look_at_folder(self, folder: _Folder, is_changed: _Test) -> list[str]:
-        """Note what was changed in a directory; return those in it that are to be looked at."""
+        """Note the changes in a directory; return its subdirectories that must be looked at."""
         below, inner = self._list(folder.path), []
         if any(path.endswith(_ENVIRONMENTS) for path, _ in below):
             self._look_at_packages(folder.path)
@@ -418,13 +428,13 @@ def _make_folder(path: str) -> _Folder:
 
 
 def _is_other(found: os.stat_result, is_changed: _Test) -> bool:
-    """Say whether a directory got another name, which dates itself and nothing that is in it, or cannot be listed."""
+    """Return whether a directory was renamed, which changes its own date and no date inside, or cannot be listed."""
     is_dated_inside = is_changed(found.st_mtime_ns) and found.st_mode & stat.S_IRUSR and found.st_mode & stat.S_IXUSR
     return is_changed(found.st_ctime_ns) and not is_dated_inside
 
 
 _Folders = dict[str, dict[str, str]]
-"""Of each directory that holds files, ``name: mode``; the root is the empty name."""
+"""For each directory that holds files, ``name: mode``; the root's name is empty."""
 _NO_NAMES: dict[str, str] = {}
 
 
@@ -433,28 +443,28 @@ class Surplus:
     """How the work tree differs from a commit and the environment beside it."""
 
     extra: tuple[str, ...] = ()
-    """Files, and directories with all that is in them, that neither of the two has, or that sessions changed there."""
+    """Files, and directories as a whole, that neither commit nor environment has, or that sessions changed in the
+    environment."""
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
-    """``path: (mode, object id)`` of what the commit has there, where the work tree has something else or nothing."""
+    """``path: (mode, object id)`` in the commit, where the work tree has something else or nothing."""
     modes: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Modes of files that are executable in one of the two only, and whose content is the same."""
+    """``path: mode`` in the commit, of files with the same content that are executable in only one of the two."""
     shown: str = ""
-    """A sentence on what a gate sees all the same of what sessions changed in the environment; empty for nothing."""
+    """One sentence on session changes in the environment that a gate sees all the same; empty for none."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All of them, in order."""
         return tuple(sorted({*self.extra, *self.changed, *self.modes}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a commit is going to be."""
+    """A commit about to be made."""
 
     head: str | None
-    """Its parent; None on an unborn branch."""
+    """The parent; None on an unborn branch."""
     paths: tuple[str, ...]
-    """What it takes from the work tree; all else is as in its parent."""
+    """The paths that it takes from the work tree; all others are as in the parent."""
     drafts: tuple[str, ...]
     """The plan and its ledger: relay has their new bytes, and shows the work tree's to a gate."""
 
@@ -463,7 +473,7 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     """Compare the work tree with a commit that is about to be made of it.
 
     Args:
-        environment: What may be there besides.
+        environment: May be there besides.
     """
     own = {*intent.paths, *intent.drafts}
     parent = intent.head or repo.empty_tree
@@ -486,7 +496,7 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
 
 
 def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]:
-    """Return ``path: (mode, bytes)`` of what the commit has in another form, as a checkout of it writes the bytes.
+    """Return ``path: (mode, bytes)`` of files that the commit has in another form, bytes as a checkout writes them.
 
     Raises:
         GitError: Something cannot be read.
@@ -504,7 +514,7 @@ def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]
 
 
 def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
-    """Return what the commit is going to hold, and the drafts where the work tree has them."""
+    """Return the files that the commit will hold, and the drafts that exist in the work tree."""
     taken = objects.read_entries(repo, now.tree, intent.paths)
     own = {path: taken.get(path, (ABSENT, ""))[0] for path in intent.paths}
     drafts = {path: FILE for path in intent.drafts if os.path.lexists(repo.root / path)}
@@ -512,7 +522,7 @@ def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
 
 
 def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
-    """Return the same with other modes of some files; mode ``000000`` takes one out."""
+    """Return the same with other modes of some files; mode ``000000`` removes a file."""
     changed: _Folders = {}
     for path, mode in modes.items():
         folder, _, name = path.rpartition("/")
@@ -527,7 +537,7 @@ def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
 def _list_commit(repo: Repo, commit: str) -> _Folders:
     out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(path)", commit)
     folders: _Folders = {}
-    modes: dict[str, str] = {}  # each once, and not with each file
+    modes: dict[str, str] = {}  # one string per mode, not per file
     last, names = "", folders.setdefault("", {})
     for record in os.fsdecode(out).split("\0")[:-1]:
         mode = record[:6]
@@ -540,7 +550,7 @@ def _list_commit(repo: Repo, commit: str) -> _Folders:
 
 @dataclass(slots=True, kw_only=True)
 class _Look:
-    """One look at every directory of the work tree. Mutable: notes what it meets."""
+    """A walk over every directory of the work tree. Mutable: collects the differences."""
 
     repo: Repo
     folders: _Folders
@@ -552,7 +562,7 @@ class _Look:
     other_modes: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Note everything; a directory that neither needs is extra as a whole and is not entered."""
+        """Collect all differences. A directory that neither commit nor environment needs is extra as a whole."""
         committed = with_parents(self.folders)
         known = committed | with_parents(self.environment.roots)
         plain = frozenset({FILE, EXECUTABLE}) if self.trusts_modes else frozenset[str]()

@@ -1,9 +1,9 @@
 """A fingerprint of a repository, to prove that a read-only session changed nothing.
 
-Content is compared by hash wherever git itself does not vouch for it: files that git's status lists, and the files
-that configure git. For tracked files that status calls unchanged, git has compared size, times and inode number, and
-the change time cannot be set by a program. Ignored files and the insides of nested repositories are compared by size,
-mode and modification time. Nothing is written, not even objects.
+relay compares content by hash wherever git itself does not vouch for it: files that git's status lists, and files that
+configure git. For tracked files that status calls unchanged, git has compared size, times and inode number, and no
+program can set the change time. Ignored files and the insides of nested repositories are compared by size, mode and
+modification time. Nothing is written, not even objects.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ _STATE_FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What a repository is at one moment; values are opaque and only good for comparing."""
+    """The state of a repository at one moment; values are opaque and only good for comparing."""
 
     head: str
     """Branch and commit."""
     refs: Mapping[str, str]
     index: Mapping[str, str]
-    """Entries with their flags; not the stat data that git refreshes at will."""
+    """Entries with their flags, without the stat data that git refreshes at will."""
     files: Mapping[str, str]
     """Tracked files that differ from the index, and untracked ones."""
     ignored: Mapping[str, str]
     nested: Mapping[str, str]
     """Files inside submodules and inside repositories that git does not track."""
     settings: Mapping[str, str]
-    """Files that tell git what to do: config, hooks, info, and marks of unfinished operations."""
+    """Files that configure git: config, hooks, info, and marks of unfinished operations."""
 
 
 def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) -> Fingerprint:
@@ -72,7 +72,7 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
 
 
 def list_differences(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
-    """Return one line for each kind of thing that differs; empty when nothing does."""
+    """Return one line for each kind of thing that differs; empty if nothing does."""
     words = [f"HEAD moved from {before.head} to {after.head}"] if before.head != after.head else []
     pairs = (
         ("refs", before.refs, after.refs),
@@ -113,13 +113,13 @@ def _read_index(guarded: Guarded) -> dict[str, str]:
 
 
 def _hash_paths(repo: Repo, paths: list[str]) -> dict[str, str]:
-    """Hash what is small enough and regular; describe the rest."""
+    """Hash small regular files; describe the others."""
     stats = {path: find_stat(repo.root, path) for path in paths}
     described = {path: _describe(found) for path, found in stats.items()}
     files = [path for path, found in stats.items() if found and _is_hashable(repo, path, found)]
     hashes = dict(zip(files, objects.hash_files(repo.git, files), strict=True))
     links = {p: repr(read_file(repo.root, p)) for p, text in described.items() if text.startswith("12")}
-    # A change of the time alone is no change of what the user wrote.
+    # A change of the time alone does not change what the user wrote.
     return described | links | {path: f"{described[path].split()[0]} {blob}" for path, blob in hashes.items()}
 
 
@@ -129,7 +129,7 @@ def _is_hashable(repo: Repo, path: str, found: os.stat_result) -> bool:
 
 
 def _describe(found: os.stat_result | None) -> str:
-    """Return type and permissions in octal, size and time; ``absent`` for nothing."""
+    """Return type and permissions in octal, size and time; ``absent`` if there is nothing."""
     return f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}" if found else "absent"
 
 
@@ -165,13 +165,13 @@ def _read_settings(repo: Repo, guarded: Guarded) -> dict[str, str]:
     places += [repo.common_dir / "hooks", repo.common_dir / "objects/info"]
     places += [repo.git_dir / name for name in _STATE_FILES]
     hooks = get_hooks_dir(repo, guarded.config)
-    places += [hooks] if hooks.is_relative_to(repo.root) else []  # elsewhere no session writes
+    places += [hooks] if hooks.is_relative_to(repo.root) else []  # no session can write elsewhere
     files = (file for place in places for file in ((place, *_walk(place)) if _is_own_directory(place) else (place,)))
     return {str(file): _hash_file(file) for file in files}
 
 
 def _is_own_directory(place: Path) -> bool:
-    """Say whether a directory is one itself: behind a link may be any other, of any size."""
+    """Return whether it is a real directory: a link may lead to any other, of any size."""
     return place.is_dir() and not place.is_symlink()
 
 

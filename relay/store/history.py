@@ -1,7 +1,7 @@
-"""What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
+"""The branch's commits about a plan: the state that survives everything but the loss of the branch."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from relay.store import trailers
 
 
 def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
-    """Return a file's text as a commit has it; None when it has none there, or when there is no commit yet.
+    """Return a file's text in a commit; None if it has none there, or if there is no commit yet.
 
     Raises:
-        GitError: There is a file, or git cannot say whether there is one, and it cannot be read.
+        GitError: The file is there and cannot be read, or git cannot say whether it is there.
     """
     if commit is None:
         return None
@@ -41,7 +41,7 @@ def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
 
 
 _MOST_NEW = 32
-"""Commits that are read one by one; more are asked for."""
+"""Up to this number relay reads commits one by one; for more it asks git."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class RelayCommit:
     phase: str
     """Empty for a commit that concerns no single phase (``planned``)."""
     status: str
-    """``planned``, ``done``, ``handoff`` or ``amended``; whatever stands there."""
+    """``planned``, ``done``, ``handoff`` or ``amended``, or any other text that stands there."""
     items: tuple[str, ...]
     session: str
     gate: str
@@ -68,7 +68,7 @@ class RelayCommit:
     cost_usd: float | None
     """None when unknown."""
     estimated: bool
-    """Usage and cost are the most that they can have been: not all of it was reported."""
+    """Usage and cost are upper bounds: not all of it was reported."""
     time: int
     """Committer date in seconds since the epoch."""
     found: tuple[tuple[str, str], ...]
@@ -76,9 +76,9 @@ class RelayCommit:
 
     @property
     def spent(self) -> Spent:
-        """What the sessions behind it used and cost, unknown where that cannot be read.
+        """Usage and cost of the sessions behind it, unknown where they cannot be read.
 
-        One whose trailers name neither was made without a session, or by somebody else.
+        A commit whose trailers name neither was made without a session, or by somebody else.
         """
         if {key for key, _ in self.found}.isdisjoint({trailers.COST, trailers.USAGE}):
             return Spent()
@@ -86,12 +86,12 @@ class RelayCommit:
 
 
 _known: dict[tuple[Path, object, str, str], tuple[RelayCommit, ...]] = {}
-"""By git directory, how far a shallow clone reaches, plan and commit: all of relay's that can be reached from it.
+"""By git directory, reach of a shallow clone, plan and commit: all of relay's commits that are reachable from it.
 
-Those from before the plan was there may be missing; without a plan, which is empty then, none is.
+Commits from before the plan was there may be missing; with an empty plan none is.
 """
 _LONG_BYTES = 1 << 20
-"""Of indexes of packed objects, some 35,000 of these: the way through such a history is worth finding a shorter one."""
+"""Size of all pack indexes, some 35,000 objects. Beyond it relay looks for a shorter way through the history."""
 
 
 def read_relay_commits(
@@ -109,10 +109,10 @@ def read_relay_commits(
 def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = "") -> tuple[RelayCommit, ...]:
     """Return all commits with a plan's name, of any plan.
 
-    What is reachable from a commit stays: of a branch that has grown, only what is new is read.
+    The commits reachable from a commit never change, so only the new ones of a branch that has grown are read.
 
     Args:
-        plan_path: Of the plan that is asked about, before which nothing need be read; empty for all of them.
+        plan_path: Commits from before this plan need not be read; empty to read all.
     """
     start = repo.find_commit(rev)
     if start is None:
@@ -131,9 +131,9 @@ def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = ""
 def _find_known(
     repo: Repo, place: tuple[Path, object, str], start: str
 ) -> tuple[list[CommitText], tuple[RelayCommit, ...] | None]:
-    """Return the commits, one on top of the other, down to one whose history is known, or to the first, and that.
+    """Return the commits from `start` down to one whose history is known, or to the root, and that history.
 
-    None for what only git can tell.
+    The second value is None if only git can tell.
     """
     newer: list[CommitText] = []
     at, texts = start, walk_texts(repo, start, _MOST_NEW)
@@ -155,7 +155,7 @@ def _ask_for_all(repo: Repo, start: str, *newer_than: str) -> tuple[RelayCommit,
 
 
 def _find_before(repo: Repo, plan_path: str) -> tuple[str, ...]:
-    """Return commits below which there is nothing of a plan, in a long history; nothing where that is not sure."""
+    """Return commits below which a long history has nothing of a plan; empty if that is not certain."""
     packs = (repo.objects_dir / "pack").glob("*.idx") if plan_path else ()
     is_long = sum(pack.stat().st_size for pack in packs) > _LONG_BYTES
     added = _find_fresh(repo, plan_path) if is_long else ""
@@ -163,17 +163,18 @@ def _find_before(repo: Repo, plan_path: str) -> tuple[str, ...]:
 
 
 def _find_fresh(repo: Repo, plan_path: str) -> str:
-    """Return the commit that added the plan's file last; empty where the plan has a past: a tick, or another name."""
+    """Return the commit that last added the plan's file; empty if the plan has a past (a tick, another name)."""
     added = find_added(repo, plan_path)
     plan = find_plan_in(find_text(repo, added or None, plan_path) or "")
     return "" if plan is None or plan.done_ids or _find_old_name(repo, plan_path, added) else added
 
 
 def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
-    """Return the commits of the plan that the file holds now, newest first: the last ``planned`` one and what followed.
+    """Return the commits of the plan that the file holds now, newest first.
 
-    A plan that took the place of another one in the same file starts with a count of its own; one that was renamed, in
-    a commit, takes the commits under its old name along.
+    These are the last ``planned`` commit and those that followed. A plan that replaced another plan in the same file
+    starts
+    anew. A plan that was renamed, in a commit, keeps the commits under its old name.
     """
     every = _read_all(repo, "HEAD", plan_path=plan_path)
     names = _find_names(repo, plan_path, {commit.plan for commit in every})
@@ -181,7 +182,7 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
 
 
 def _drop_earlier(repo: Repo, plan_path: str, commits: tuple[RelayCommit, ...]) -> tuple[RelayCommit, ...]:
-    """Leave out what was done for plans that the file held before this one."""
+    """Leave out the commits for plans that the file held before this one."""
     first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
     if first + 1 < len(commits):
         commits = commits[: _find_older(repo, commits, first)]
@@ -193,14 +194,14 @@ def _drop_earlier(repo: Repo, plan_path: str, commits: tuple[RelayCommit, ...]) 
         return commits
     for at, commit in enumerate(commits):
         then = find_text(repo, commit.commit, commit.plan)
-        if not has_heirs(then, text):  # nothing of that plan is left in the one that followed
+        if not has_heirs(then, text):  # the next plan has no item of that one
             return commits[:at]
         text = then or text
     return commits
 
 
 def _find_older(repo: Repo, commits: tuple[RelayCommit, ...], first: int) -> int:
-    """Return where those begin that are below a plan's first commit; what was made on one that was rewritten is not."""
+    """Return the index of the first commit below `first` in history; a commit that was rewritten is not below it."""
     from relay.git.objects import is_ancestor
 
     begun = commits[first].commit
@@ -218,10 +219,30 @@ def _was_removed(repo: Repo, path: str, since: str) -> bool:
     return bool(repo.git.run("log", "-1", "--diff-filter=D", "--format=%H", f"{since}..HEAD", "--", path))
 
 
-def add_spent(commits: Iterable[RelayCommit]) -> Spent:
-    """Return what the sessions behind some commits have cost, each once.
+def walk_changes(
+    repo: Repo, at: str, names: Sequence[str], *, last: str = "", below: Sequence[str] = ()
+) -> Iterator[CommitText]:
+    """Yield the commits from `at` that changed a file, newest first. A plan's are near HEAD; git would search further.
 
-    A commit that was amended or rebased says the same as the one before it, and a merge can bring that back.
+    Args:
+        names: All names that the file has had.
+        last: The last commit to look at; empty for the root.
+        below: The parents of `last`.
+    """
+    for text in walk_texts(repo, at, _MOST_NEW):
+        parent = next(iter(text.parents), repo.empty_tree)
+        if find_entries(repo, text.commit, names) != find_entries(repo, parent, names):
+            yield text
+        if text.commit == last or not text.parents:
+            return
+        at = parent
+    yield from read_texts(repo.git, "--topo-order", at, *(f"^{commit}" for commit in below), "--", *names)
+
+
+def add_spent(commits: Iterable[RelayCommit]) -> Spent:
+    """Return the cost of the sessions behind some commits, counting each session once.
+
+    A commit that was amended or rebased says the same as the one before it, and a merge can bring both.
     """
     found: dict[tuple[str, ...], Spent] = {}
     for commit in commits:
@@ -231,7 +252,7 @@ def add_spent(commits: Iterable[RelayCommit]) -> Spent:
 
 
 def find_beginning(repo: Repo, plan_path: str) -> str:
-    """Return the commit on which the plan's work began: below its first one, else HEAD; empty without any."""
+    """Return the commit on which the plan's work began; HEAD before any work, empty without a commit."""
     commits = read_plan_commits(repo, plan_path)
     return next(iter(commits[-1].parents), "") if commits else repo.head() or ""
 
@@ -247,7 +268,7 @@ def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
 
 
 def list_doubts(commits: Sequence[RelayCommit], undone: frozenset[str]) -> tuple[str, ...]:
-    """Return what commits say against boxes that they tick, each sentence once, newest first."""
+    """Return the ``Relay-Doubt`` sentences of commits that were not undone, each once, newest first."""
     return tuple(
         dict.fromkeys(
             words for one in commits if one.commit not in undone for key, words in one.found if key == trailers.DOUBT
@@ -256,28 +277,28 @@ def list_doubts(commits: Sequence[RelayCommit], undone: frozenset[str]) -> tuple
 
 
 def was_made_here(repo: Repo, commit: RelayCommit) -> bool:
-    """Return whether relay itself put a commit on HEAD's branch in this repository: no clone and no fetch brings that.
+    """Return whether relay itself made this commit of HEAD's branch in this repository, not a clone or fetch.
 
-    The reflog says so, by the reason that `relay.store.commit` gives it; one that was brought has another one.
+    The reflog proves it, by the reason that `relay.store.commit` writes.
     """
     listed = repo.git.probe("log", "-g", "--format=%H %gs", f"refs/heads/{repo.branch}", "--").out
     return f"{commit.commit} relay: {commit.subject}" in listed.decode(errors="replace").splitlines()
 
 
 def find_last_move(repo: Repo, branch: str, commit: str) -> str:
-    """Return why a branch was last moved, as its reflog says, where that brought it to this commit; else empty."""
+    """Return the reason in the reflog for a branch's last move, if that brought it to this commit; else empty."""
     last = repo.git.probe("log", "-g", "-1", "--format=%H %gs", f"refs/heads/{branch}", "--").out
     found, _, reason = last.decode(errors="replace").partition(" ")
     return reason if found == commit else ""
 
 
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
-    """Return what `relay rewind` left on other branches of the same plan, newest first: what it cost is spent.
+    """Return the commits that `relay rewind` left on other branches of the same plan, newest first.
 
-    A rewind by a commit leaves its past on the branch itself, and that is in `own` already.
+    Their cost is spent. A rewind by a commit leaves its past on the branch itself, so that is in `own` already.
 
     Args:
-        own: The plan's commits on this branch, as `read_plan_commits` says.
+        own: The plan's commits on this branch, from `read_plan_commits`.
     """
     head = repo.head()
     if head is None or not repo.list_refs("refs/relay/rewound/"):
@@ -291,19 +312,19 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
 
 
 def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
-    """Return what jobs of the branch's have committed that HEAD does not have: what it cost is spent.
+    """Return the commits of the branch's jobs that HEAD does not have: their cost is spent.
 
-    Of a job's own branch it is what the other jobs have, and the branch that they all land on.
+    On a job's own branch these are the commits of the other jobs, and of the branch that they all land on.
 
     Args:
-        own: The plan's commits on this branch, as `read_plan_commits` says.
+        own: The plan's commits on this branch, from `read_plan_commits`.
     """
     head, branch = repo.head(), find_plan_branch(repo.branch or "")
     legs = f"refs/relay/leg/{render_ref_part(name_jobs(branch))}"
     tips = set(repo.list_refs(f"refs/heads/{name_jobs(branch)}").values())
     if head is None or not tips:
         return ()
-    # A phase that is being landed is in its leg's history, and on no branch.
+    # A phase that is being landed is in the history of its leg and on no branch.
     tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(legs))
     tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{branch}")]))
     if tips <= {head}:
@@ -316,13 +337,13 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
 
 
 def find_origin(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> str:
-    """Return the commit that brought the plan as the file holds it now; empty when none has.
+    """Return the commit that brought the plan as the file holds it now; empty if none has.
 
     Args:
-        own: The plan's commits on this branch, as `read_plan_commits` says.
+        own: The plan's commits on this branch, from `read_plan_commits`.
     """
     planned = next((commit.commit for commit in own if commit.status == "planned"), "")
-    # Below its first one: the file may have been renamed since, or removed and brought back.
+    # Look below its first commit: the file may have been renamed since, or removed and brought back.
     path, rev = (own[-1].plan, own[-1].commit) if own else (plan_path, "HEAD")
     origin = planned or (find_added(repo, path, rev=rev) if repo.head() else "")
     text = find_text(repo, "HEAD", plan_path)
@@ -338,9 +359,9 @@ def find_origin(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> str:
 
 
 def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
-    """Return what a plan's file was called, of the names that relay's commits know and that no file has any more."""
+    """Return the names that a plan's file has had, of those that relay's commits name and no file has any more."""
     names = {path}
-    others = plans - names  # whatever a trailer says: looked at only where git says the same
+    others = plans - names  # names from trailers count only if git confirms them
     while others and (added := find_added(repo, path)):
         path = _find_old_name(repo, path, added)
         if path not in others or find_stat(repo.root, path) is not None:
@@ -351,14 +372,14 @@ def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
 
 
 def _find_old_name(repo: Repo, path: str, commit: str) -> str:
-    """Return what a commit renamed a file from; empty where it did not."""
+    """Return the name from which a commit renamed a file; empty if it did not."""
     shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", commit)
     parts = [os.fsdecode(part) for part in shown.split(b"\0")]
     return next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
 
 
 def find_added(repo: Repo, path: str, *, rev: str = "HEAD") -> str:
-    """Return the last commit below `rev` that added a file; empty when it is not committed."""
+    """Return the last commit below `rev` that added a file; empty if it is not committed."""
     return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", rev, "--", path).decode().strip()
 
 

@@ -1,15 +1,21 @@
-"""What relay keeps under ``refs/relay/`` for one branch: the open leg, its snapshots, and what planning cost.
+"""The refs under ``refs/relay/`` of one branch: the open leg, its snapshots; and the cost of an open session.
 
 ===================================  =====================================================================
 ``refs/relay/leg/<branch>``          the open leg; its tree is the work tree at the leg's start
 ``refs/relay/wip/<branch>/<n>``      one ref per leg, n counting up; a chain of snapshots, newest first
-``refs/relay/plan/<branch>``         a written plan that no commit has yet, with what planning cost
+``refs/relay/plan/<branch>``         a written plan that no commit has yet, with the cost of planning
 ``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
-``refs/relay/spent/<branch>/<n>``    what a leg cost that was given up
+``refs/relay/spent/<branch>/<n>``    the cost of a leg that was given up
 ===================================  =====================================================================
 
 ``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.git.names.render_ref_part`). All facts are in
 trailers, so a ref fetched on another machine says as much as here.
+
+A session's cost is noted with each request in ``.git/relay/spent/<session>``, for the time between two snapshots: a
+kill
+loses none of it. The last whole line of that file counts; it holds the cost since the session's beginning, so nothing
+is
+added twice. Cost from before the session is in its leg, or in the record of its planning (`relay.store.spend`).
 """
 
 import contextlib
@@ -27,7 +33,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_parent, open_regular, sync_fd
 from relay.git import objects, refs
 from relay.git.command import GitError
-from relay.git.message import CommitText, Message, read_text, read_texts, walk_texts
+from relay.git.message import CommitText, Message, read_text, read_texts
 from relay.git.names import parse_path, render_path
 from relay.git.repository import Repo
 from relay.git.status import PathChange
@@ -59,19 +65,19 @@ NOWHERE = "nowhere"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegStart:
-    """What has to be known to open a leg."""
+    """Facts needed to open a leg."""
 
     session_id: str
     phase_id: str
     plan_path: str
     environment: str = ""
-    """What git ignores at the start, as `relay.store.environment.save_environment` stored it; empty when not known."""
+    """The ignored files at the start, from `relay.store.environment.save_environment`; empty if unknown."""
     trailers: tuple[tuple[str, str], ...] = ()
-    """Further ones, kept and handed back."""
+    """Further trailers, kept and returned."""
     onto: str = ""
-    """The commit that it begins at, before the branch and the work tree are there; empty where they are."""
+    """The commit at which it begins, if branch and work tree are not there yet; else empty."""
     merges: str = ""
-    """The commit that it is to bring there; empty for a leg that does work."""
+    """The commit that it is to merge there; empty for a leg that does work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,56 +89,56 @@ class OpenLeg:
     base_head: str | None
     """HEAD at the leg's start; None on an unborn branch."""
     base_tree: str
-    """The work tree at the leg's start, the user's own changes included."""
+    """The work tree at the leg's start, with the user's own changes."""
     session_id: str
     phase_id: str
     plan_path: str
     boot_id: str
-    """Of the machine's start in which the leg began; empty where the system has none."""
+    """Identifies the machine's start in which the leg began; empty where the system has no such id."""
     place: str
-    """Of the work tree in which it began, as `find_place_id` says it; empty for a leg of an older relay."""
+    """The work tree in which it began, from `find_place_id`; empty for a leg of an older relay."""
     wip_ref: str
     environment: str = ""
-    """The commit that says what git ignored at its start (`relay.store.environment`); empty when not known."""
+    """The commit that lists the ignored files at its start (`relay.store.environment`); empty if unknown."""
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
     spend: Spent = field(default_factory=Spent)
-    """By all its sessions: as noted with the last request, or as of the newest snapshot where nothing is noted here."""
+    """Cost of all its sessions, as noted with the last request, else as of the newest snapshot."""
     items: tuple[str, ...] = ()
-    """Ids of items that the session has claimed, as of the newest snapshot."""
+    """Ids of the items that the session has claimed, as of the newest snapshot."""
     baton: str = ""
-    """The newest snapshot's text."""
+    """The newest snapshot's text: the handoff note."""
     skipped: tuple[Skipped, ...] = ()
-    """What the snapshot at the start left out: never the leg's."""
+    """Paths that the snapshot at the start left out: never the leg's."""
     trailers: tuple[tuple[str, str], ...] = ()
     """All trailers of the leg's commit."""
     wip_trailers: tuple[tuple[str, str], ...] = ()
-    """Trailers of the newest snapshot, the caller's own among them."""
+    """Trailers of the newest snapshot, with the caller's own."""
 
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
-        """What each further session and snapshot of the leg takes along, each once, in the order it came."""
+        """Trailers that each further session and snapshot of the leg keeps, each once, in order."""
         found = self.trailers + self.wip_trailers
         return tuple(dict.fromkeys(pair for pair in found if pair[0] in trailers.CARRIED))
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What the user said to the sessions of this leg."""
+        """The user's words to the sessions of this leg."""
         return trailers.parse_said(self.carried)
 
     @property
     def merges(self) -> str:
-        """The commit of the phase that this leg only brings onto what others landed; empty for one that does work."""
+        """The phase's own commit, if this leg only merges it onto what others landed; empty if it does work."""
         return dict(self.carried).get(trailers.MERGE, "")
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether nothing of what a landing leg brings was checked in this work tree."""
+        """Whether nothing of a landing leg's commit was checked in this work tree."""
         return trailers.UNCHECKED in dict(self.carried)
 
 
 def find_place_id(repo: Repo) -> str:
-    """Return an id of this work tree on this machine; another clone or a linked work tree has another one."""
+    """Return an id of this work tree on this machine; other clones and linked work trees have other ids."""
     return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
 
 
@@ -146,7 +152,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
         RepoError: HEAD is detached, or a leg is open on the branch already.
     """
     branch, head = get_branch(repo), start.onto or repo.head()
-    # Named in the leg's commit, so that a run after a crash finds the snapshots by the leg alone.
+    # The leg's commit names this ref, so that a run after a crash finds the snapshots by the leg alone.
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
     place = NOWHERE if start.onto else find_place_id(repo)
@@ -159,11 +165,11 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
 
 
 def _list_parents(*commits: str | None) -> tuple[str, ...]:
-    """Return the parents of a leg's commit, which keeps what it names."""
+    """Return the parents of a leg's commit: they keep the commits that it names."""
     return tuple(commit for commit in commits if commit)
 
 
-def _render_start(  # what the two ways to begin a session share
+def _render_start(
     start: LegStart, head: str | None, place: str, wip_ref: str, *, skipped: tuple[Skipped, ...], spent: Spent
 ) -> tuple[tuple[str, str], ...]:
     return (
@@ -183,7 +189,7 @@ def _render_start(  # what the two ways to begin a session share
 
 
 def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
-    """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one.
+    """Return the open leg of `branch` (HEAD's by default), with its newest snapshot; None without one.
 
     Raises:
         GitError: Git has lost it (see `relay.store.checkpoints`).
@@ -243,7 +249,7 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
     return replace(
         leg,
         last_wip=snapshot,
-        # What was spent only grows: a snapshot from before the commit that put this session on the leg says less.
+        # The cost only grows: a snapshot from before this session was put on the leg has a lower one.
         spend=max(leg.spend, _parse_spent(text), key=rank_spent),
         items=tuple(text.get(trailers.ITEMS).split()),
         baton=text.message.body,
@@ -256,7 +262,7 @@ def _parse_spent(text: CommitText) -> Spent:
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
-    """Put another session on an open leg: base and snapshots stay, session, boot id and further trailers are new.
+    """Put another session on an open leg: base and snapshots stay; session, boot id and further trailers are new.
 
     Raises:
         RepoError: Another process opened or closed the branch's leg meanwhile.
@@ -281,7 +287,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
 
 
 def displace_leg(repo: Repo, branch: str) -> None:
-    """Note that what a branch's open leg has done is in no work tree any more: its newest snapshot is to be restored.
+    """Note that no work tree has the work of a branch's open leg any more: its newest snapshot must be restored.
 
     Raises:
         RepoError: Another process opened or closed the branch's leg meanwhile.
@@ -315,7 +321,7 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
 
 
 def close_leg(repo: Repo, leg: OpenLeg) -> bool:
-    """Drop the open leg's ref; its snapshots stay. What it cost is on the branch, or kept elsewhere, by now.
+    """Drop the open leg's ref; its snapshots stay. Its cost is on the branch, or kept elsewhere, by now.
 
     Returns:
         False when another leg is open by now; nothing has changed then.
@@ -325,16 +331,18 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
 
 
 def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the trailers that say what a snapshot does not hold."""
+    """Return the trailers that list the paths which a snapshot does not hold."""
     return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
 
 
 def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathChange, ...]:
-    """Return what the leg changed: the difference to its start.
+    """Return the leg's changes: the difference to its start.
 
-    It leaves out what either snapshot did not hold, and paths whose bytes in `now` are not the work tree's. A change
-    of the user's from before the leg is on both sides, so it does not show. Where the leg changed the same file
-    again, the path is in the result, and the caller decides about it (`relay.store.environment`).
+    Paths that either snapshot left out are missing, and paths whose bytes in `now` are not the work tree's. A user's
+    change
+    from before the leg is on both sides, so it does not show. If the leg changed the same file again, its path is in
+    the
+    result, and the caller decides about it (`relay.store.environment`).
     """
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
     unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
@@ -351,16 +359,14 @@ _ERROR_CHARS = 240
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_SNAPSHOTS = 20_000
-_MOST_READ = 32
-"""Snapshots that are read one by one; for more git is asked."""
 
 
 def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of a session's last snapshot.
 
     Args:
-        item: The item it was at; empty when all are claimed.
-        error: The last error that it did not overcome; empty when there is none.
+        item: The item that it worked on; empty when all are claimed.
+        error: The last error that it did not overcome; empty without one.
     """
     words = " ".join(error.split())
     if len(words) > _ERROR_CHARS:
@@ -375,12 +381,12 @@ def has_ended_with(leg: OpenLeg, source: str, words: str) -> bool:
 
 
 def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer of a session that has finished its phase, and whose work was not committed."""
+    """Return the trailer of a session that finished its phase, and whose work was not committed."""
     return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
 
 
 def find_proposal(leg: OpenLeg) -> str | None:
-    """Return the subject that the leg's last session proposed, empty for none; None when it left work to do."""
+    """Return the subject that the leg's last session proposed, empty for none; None if it left work to do."""
     found = dict(leg.wip_trailers)
     if PROPOSED not in found or DISCARDED in found:
         return None
@@ -388,20 +394,20 @@ def find_proposal(leg: OpenLeg) -> str | None:
 
 
 def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer for a limit; nothing when its end (seconds since the epoch) is not known."""
+    """Return the trailer for a limit; nothing if its end (seconds since the epoch) is unknown."""
     if until is None:
         return ()
     return ((WAIT_UNTIL, f"{datetime.fromtimestamp(until, tz=UTC):{_TIME}} {model}"),)
 
 
 def find_reset(leg: OpenLeg, model: str) -> float | None:
-    """Return when the limit that the leg met resets, in seconds since the epoch; None without one for this model."""
+    """Return when this model's limit that the leg met resets, in seconds since the epoch; None without one."""
     found = find_wait_until(leg)
     return found[0] if found is not None and found[1] == model else None
 
 
 def find_wait_until(leg: OpenLeg) -> tuple[float, str] | None:
-    """Return when a limit that the leg met resets, in seconds since the epoch, and the model it is a limit of."""
+    """Return when a limit that the leg met resets, in seconds since the epoch, and its model."""
     moment, _, limited = dict(leg.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
     try:
         return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp(), limited
@@ -410,12 +416,12 @@ def find_wait_until(leg: OpenLeg) -> tuple[float, str] | None:
 
 
 def is_refunded(leg: OpenLeg) -> bool:
-    """Say whether the leg's last session ended by what it could not help: a kill, a limit, an endpoint in trouble."""
+    """Return whether the leg's last session ended without fault of its own: a kill, a limit, a failing endpoint."""
     return not leg.baton or dict(leg.wip_trailers).get(ENDED, "") in _NOT_ITS_FAULT
 
 
 def find_repeated_error(repo: Repo, leg: OpenLeg) -> tuple[int, str]:
-    """Return how many of the leg's last sessions in a row ended at the same item with the same error, and that error.
+    """Return how many of the leg's last sessions ended at the same item with the same error, and that error.
 
     Numbers in errors are not compared: lines, times and process ids differ where nothing else does.
     """
@@ -436,23 +442,11 @@ def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
     """Return the errors of the sessions that ended by themselves, newest first; empty for one that ended without."""
     if leg.last_wip is None:
         return []
-    texts = _read_snapshots(repo, leg.last_wip.commit, leg.base_head)
-    # What is found later is stored with the words of the session that ended: each session counts once.
+    revs = (leg.last_wip.commit, *((f"^{leg.base_head}",) if leg.base_head else ()))
+    texts = read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
+    # Later snapshots repeat the words of the session that ended: each session counts once.
     ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}
     return [text.get(ERROR) for text in reversed(ended.values()) if text.get(ENDED) not in _NOT_ITS_FAULT]
-
-
-def _read_snapshots(repo: Repo, newest: str, base: str | None) -> tuple[CommitText, ...]:
-    """Return the snapshots of a leg, newest first."""
-    found: list[CommitText] = []
-    for text in walk_texts(repo, newest, _MOST_READ, first_parents=True):
-        if text.commit == base:
-            return tuple(found)
-        found.append(text)
-        if not text.parents:
-            return tuple(found)
-    revs = (newest, *((f"^{base}",) if base else ()))
-    return read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
 
 
 _SESSION = re.compile(r"[0-9A-Za-z]{1,64}")
@@ -461,17 +455,17 @@ _LAST_BYTES = 4_096
 
 
 def note_spent(repo: Repo, session_id: str, spent: Spent, *, synced: bool) -> None:
-    """Note what a session has cost from its beginning.
+    """Note the cost of a session since its beginning.
 
     Args:
-        spent: All of it, with what a request that is on its way can cost at most.
-        synced: Whether it has to survive a power cut when this returns; a kill it always survives. Only then is a file
-            made: a session that something lasting tells of by now is not noted again.
+        spent: All of it, with the most that a request under way can cost.
+        synced: Whether the note must survive a power cut; it always survives a kill. Only then is a file made: if the
+            file is gone, something lasting records the session by now, and it is not noted again.
 
     Raises:
         OSError: It cannot be written.
     """
-    # Begins with a line feed too: what a full disk left of the last line must not spoil this one.
+    # Begin with a line feed too: a line that a full disk cut off must not spoil this one.
     (_, usage), (_, cost) = trailers.render_spent(spent)
     line = f"\n{cost}; {usage};\n".encode()
     with open_parent(repo.common_dir, _get_spent_path(session_id), create=synced) as (parent, name):
@@ -489,7 +483,7 @@ def note_spent(repo: Repo, session_id: str, spent: Spent, *, synced: bool) -> No
 
 
 def find_spent(repo: Repo, session_id: str) -> Spent | None:
-    """Return what is noted of a session; None when nothing is."""
+    """Return the noted cost of a session; None without a note."""
     try:
         with (
             open_parent(repo.common_dir, _get_spent_path(session_id)) as (parent, name),
@@ -503,7 +497,7 @@ def find_spent(repo: Repo, session_id: str) -> Spent | None:
 
 
 def drop_spent(repo: Repo, session_id: str) -> None:
-    """Forget a session: something that lasts says by now what it has cost."""
+    """Remove a session's note: something lasting records its cost by now."""
     with contextlib.suppress(OSError), open_parent(repo.common_dir, _get_spent_path(session_id)) as (parent, name):
         os.unlink(name, dir_fd=parent)
 
@@ -514,10 +508,10 @@ def _parse_line(line: str) -> Spent | None:
 
 
 def _get_spent_path(session_id: str) -> str:
-    """Return where a session is noted, below the directory that all work trees share.
+    """Return the file of a session's note, below the directory that all work trees share.
 
     Raises:
-        OSError: The id is none of relay's.
+        OSError: The id is not one of relay's.
     """
     if not _SESSION.fullmatch(session_id):
         raise OSError(errno.EINVAL, "not a session", session_id)

@@ -47,27 +47,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSource:
-    """The plan that is asked about, and how to read it as the file has it."""
+    """The plan, and how to read its file."""
 
     plan_name: str
-    """Relative to the repository's root; absolute for one outside of it."""
+    """Relative to the repository's root; absolute for a plan outside of it."""
     load: Callable[[], Plan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Where a plan stands, and what a run would do."""
+    """The state of a plan, and what a run would do."""
 
     edit: PlanEdit
     """The plan, and what a run does about its file."""
     kept: Kept
-    """What relay keeps for the branch. A leg of another plan is in the way when it holds work; else a run closes it."""
+    """What relay keeps for the branch. Another plan's leg blocks the run if it holds work; else a run closes it."""
     point: ResumePoint | None = None
-    """None when a run would be refused, or cannot be foreseen: `obstacle`, `kept`, `edit` or `running` says why."""
+    """None if a run would be refused, or cannot be foreseen: `obstacle`, `kept`, `edit` or `running` says why."""
     facts: LegFacts | None = None
-    """The open leg's, which `point` rests on."""
+    """The open leg's facts, on which `point` rests."""
     obstacle: str = ""
-    """What of git's has to be ended first, and how."""
+    """The git operation that must be ended first, and how."""
     running: str = ""
     """Who is at work here."""
 
@@ -83,7 +83,7 @@ class Situation:
 
     @property
     def plan(self) -> Plan:
-        """The plan as a run goes by it."""
+        """The plan that a run follows."""
         return self.edit.plan
 
     @property
@@ -94,11 +94,11 @@ class Situation:
 
 
 def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> Situation:
-    """Ask git and the work tree where the plan stands.
+    """Read the state of the plan from git and the work tree.
 
     Args:
         is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg uses the
-            private index, which belongs to the lock's holder; without it, the lock is taken here when it is free.
+            private index, which belongs to the lock's holder; without it, the lock is taken here if it is free.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
@@ -118,9 +118,9 @@ def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> Situation
 
 
 def find_done(source: PlanSource, repo: Repo) -> Plan | None:
-    """Return the plan where `ask` finds it done and nothing left to be done; the caller holds the work tree's lock.
+    """Return the plan if `ask` finds it done and nothing left to do; the caller holds the work tree's lock.
 
-    An open leg says no by itself: the work tree is not compared with it.
+    With an open leg the answer is None: the work tree is not compared with it.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
@@ -187,7 +187,7 @@ def _has_work(repo: Repo, leg: "OpenLeg", plan_name: str) -> bool:
 
 
 def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
-    """Say that a run finishes a move of the branch before anything else, when there is one."""
+    """Add that a run finishes an interrupted move of the branch before anything else, if there is one."""
     if move is None:
         return point
 
@@ -197,9 +197,9 @@ def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
 
 
 def find_obstacle(situation: Situation, plan_name: str) -> RelayError | None:
-    """Return what has to be ended, undone or written before a run can go on; None where nothing has.
+    """Return what must be ended, undone or written before a run can go on; None if nothing must.
 
-    Another relay at work is none: it is waited for.
+    Another relay at work is no obstacle: a run waits for it.
     """
     if situation.obstacle:
         return RepoError(situation.obstacle)
@@ -219,10 +219,10 @@ def find_obstacle(situation: Situation, plan_name: str) -> RelayError | None:
 
 
 def find_disorder(plan: Plan, plan_name: str, phase: Phase | None = None) -> PlanError | None:
-    """Return why phases can never have their turn, as `relay check` says it; None where all can have it.
+    """Return why phases can never have their turn, as `relay check` says it; None if all can.
 
     Args:
-        phase: The one that is asked about; None for the first that cannot.
+        phase: Ask about this phase only; None for the first phase that cannot.
     """
     from relay.plan.check import check_order
 
@@ -231,7 +231,7 @@ def find_disorder(plan: Plan, plan_name: str, phase: Phase | None = None) -> Pla
 
 
 def make_refusal(plan_name: str, violations: tuple[Violation, ...]) -> PlanError:
-    """Return that the plan was edited in a way that relay does not commit."""
+    """Return the error for a plan that was edited in a way that relay does not commit."""
     places = (f"{plan_name}:{violation.line}" if violation.line else plan_name for violation in violations)
     words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
     return PlanError(
@@ -245,7 +245,7 @@ _BRANCHES = "refs/heads/"
 
 
 def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
-    """Say of each open leg that a run takes along, or that no branch leads to any more, and how to give that up.
+    """Return a sentence for each open leg that a run would take along, or whose branch is gone, with how to give it up.
 
     Args:
         here: HEAD's branch; None when HEAD is detached.
@@ -276,18 +276,18 @@ def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCost:
-    """What the current plan has cost, the open leg of HEAD's branch aside."""
+    """The cost of the current plan, without the open leg of HEAD's branch."""
 
     commits: tuple[RelayCommit, ...]
-    """The plan's on this branch, newest first."""
+    """The plan's commits on this branch, newest first."""
     spent: Spent
-    """By all its commits, rewound ones too, by planning that no commit has yet, and by sessions that left none."""
+    """Cost of all its commits, rewound ones too, of planning without a commit, and of sessions without one."""
     rewound: Spent = Spent()
     """The part of it that `relay rewind` left on another branch."""
 
 
 def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
-    """Read what the plan has cost."""
+    """Return the cost of the plan, and its commits."""
     own = read_plan_commits(repo, plan_path)
     if not has_kept_refs(repo):
         return PlanCost(commits=own, spent=add_spent(own))
@@ -301,24 +301,24 @@ def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseStanding:
-    """What the branch says of one phase."""
+    """The state of one phase on the branch."""
 
     phase_id: str
     spent: Spent
-    """Of its commits, and of its open leg."""
+    """Cost of its commits, and of its open leg."""
     commits: tuple[str, ...]
-    """Commit ids, oldest first; not those that a revert has undone, whose cost is spent all the same."""
+    """Commit ids, oldest first, without commits that a revert has undone; their cost is spent all the same."""
     claimed: tuple[str, ...] = ()
     """Items that the open leg claims and no commit has."""
     is_open: bool = False
     """Whether it has an open leg."""
     doubts: tuple[str, ...] = ()
-    """What its commits say against boxes that they tick."""
+    """The ``Relay-Doubt`` sentences of its commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a plan stands."""
+    """The state of a plan."""
 
     plan_name: str
     branch: str | None
@@ -328,22 +328,22 @@ class Standing:
     phases: tuple[PhaseStanding, ...]
     """One for each phase of the plan, in its order."""
     spent: Spent
-    """Of everything, planning and what was rewound included."""
+    """Cost of everything, with planning and rewound commits."""
     rewound: Spent
     """The part of it that `relay rewind` left on another branch."""
     questions: tuple[str, ...] = ()
-    """What sessions left the user to answer, and what they assumed: a line each."""
+    """Questions that sessions left for the user, and what they assumed: a line each."""
     orphans: tuple[str, ...] = ()
     """A sentence for each phase that is open on a branch that is gone."""
 
     @property
     def plan(self) -> Plan:
-        """The plan as a run goes by it."""
+        """The plan that a run follows."""
         return self.situation.plan
 
     @property
     def obstacle(self) -> Hint:
-        """What has to be ended before a run can go on, and how; empty when nothing has."""
+        """What must be ended before a run can go on, and how; empty if nothing must."""
         error = find_obstacle(self.situation, self.plan_name)
         if error is None:
             return ""
@@ -351,7 +351,7 @@ class Standing:
 
 
 def gather_standing(source: PlanSource, repo: Repo) -> Standing:
-    """Gather where the plan stands, and what it has cost.
+    """Return the state of the plan, and its cost.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
@@ -374,7 +374,7 @@ def gather_standing(source: PlanSource, repo: Repo) -> Standing:
 
 
 def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
-    """Return what sessions left the user to answer, at the end of a run; nothing where the plan cannot be read."""
+    """Return the questions that sessions left for the user; none if the plan cannot be read."""
     from relay.store.legs import read_leg
 
     try:
@@ -386,7 +386,7 @@ def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
 def _stand_phases(
     source: PlanSource, repo: Repo, situation: Situation, commits: tuple[RelayCommit, ...], leg: "OpenLeg | None"
 ) -> Iterator[PhaseStanding]:
-    """Say of each phase what was done and spent for it, whatever its number was then."""
+    """Yield the state of each phase, whatever its number was when the work was done."""
     plan, plan_path = situation.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
     gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)

@@ -1,7 +1,7 @@
-"""The plan's file compared with the plan at HEAD: which plan a run goes by, and what it commits of the file first.
+"""Versions of the plan's file: which plan a run follows, and what it commits of the file first.
 
-The user may change everything that is still open, and where it stands. What relay ticked stays: whoever wants to take a
-tick back commits that himself, and relay then reads it from HEAD like any other state.
+The user may change everything that is still open, and its order. Boxes that relay ticked stay: a user who takes a tick
+back commits that change, and relay then reads it from HEAD like any other state.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from relay.base.errors import within
 from relay.base.values import dataclass
-from relay.git.message import CommitText, read_texts, walk_texts
-from relay.git.trees import find_entries
 from relay.plan.edit import list_questions
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.text import encode_text
 from relay.store import trailers
-from relay.store.history import find_text
+from relay.store.history import find_text, walk_changes
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -26,19 +24,15 @@ if TYPE_CHECKING:
     from relay.store.legs import OpenLeg
 
 
-_MOST_READ = 32
-"""Commits that are read one by one, down from HEAD; for more git is asked."""
-
-
 def find_phases(
     repo: "Repo", plan_path: str, plan: Plan, commits: "Sequence[RelayCommit]", *, before: Plan | None = None
 ) -> Mapping[str, str]:
-    """Return the phase of each of a plan's commits, as the plan calls it now; missing where that phase is gone.
+    """Return the phase of each of a plan's commits, by its present id; a commit whose phase is gone is missing.
 
     Args:
         plan: As it is now.
-        commits: All of the plan's on the branch, newest first.
-        before: The plan at HEAD; None where it has the same phases as `plan`.
+        commits: All of the plan's commits on the branch, newest first.
+        before: The plan at HEAD; None if it has the same phases as `plan`.
     """
     if not any(commit.phase for commit in commits):
         return {}
@@ -48,7 +42,7 @@ def find_phases(
     names = tuple(dict.fromkeys((plan_path, *(commit.plan for commit in commits))))
     found: dict[str, str | None] = {}
     oldest = commits[-1]
-    for text in _read_changes(repo, names, oldest):
+    for text in walk_changes(repo, repo.head() or "", names, last=oldest.commit, below=oldest.parents):
         if text.get(trailers.PLAN) and text.get(trailers.STATUS) in {*trailers.LEG_STATUSES, trailers.REWOUND}:
             found[text.commit] = way.find(text.get(trailers.PHASE))
         elif text.commit != oldest.commit and text.parents and (earlier := _find_plan(repo, text.parents[0], names)):
@@ -59,7 +53,7 @@ def find_phases(
 
 
 class _Way:
-    """The way back from the plan as it is now. Mutable: goes from one version of the plan to an earlier one."""
+    """The way back through the plan's versions. Mutable: goes from one version to an earlier one."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -72,32 +66,18 @@ class _Way:
         self._names = {old: self._names[new] for old, new in phases.items() if new in self._names}
 
     def find(self, phase_id: str) -> str | None:
-        """Return what a phase of this version is called now; None when it is gone."""
+        """Return the present id of a phase of this version; None if it is gone."""
         return self._names.get(phase_id)
 
 
-def _read_changes(repo: "Repo", names: tuple[str, ...], oldest: "RelayCommit") -> tuple[CommitText, ...]:
-    """Return the commits that changed the plan's file, newest first, back to the oldest of relay's."""
-    found = []
-    for text in walk_texts(repo, repo.head() or "", _MOST_READ):
-        parent = next(iter(text.parents), repo.empty_tree)
-        now, before = (find_entries(repo, commit, names) for commit in (text.commit, parent))
-        if now != before:
-            found.append(text)
-        if text.commit == oldest.commit:
-            return tuple(found)
-    below = tuple(f"^{parent}" for parent in oldest.parents)
-    return read_texts(repo.git, "--topo-order", "HEAD", *below, "--", *names)
-
-
 def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None:
-    """Return the plan as a commit has it, under the first of its names; None when there is none that can be read."""
+    """Return the plan in a commit, under the first of its names; None if there is none that can be read."""
     text = next((text for name in names if (text := find_text(repo, commit, name)) is not None), None)
     return None if text is None else find_plan_in(text)
 
 
 def find_leg_phase(repo: "Repo", leg: "OpenLeg", plan: Plan) -> str:
-    """Return the phase that an open leg works on, as the plan calls it now; empty when it is gone."""
+    """Return the present id of the phase that an open leg works on; empty if it is gone."""
     text = find_text(repo, leg.base_head, leg.plan_path)
     before = None if text in {None, plan.text} else find_plan_in(text or "")
     if before is None or before.find_phase(leg.phase_id) is None:
@@ -106,7 +86,7 @@ def find_leg_phase(repo: "Repo", leg: "OpenLeg", plan: Plan) -> str:
 
 
 def find_claims(repo: "Repo", leg: "OpenLeg", plan_path: str, plan: Plan) -> tuple[str, ...]:
-    """Return the items that the open leg claims, as the plan calls them now: those that are as they were, and open."""
+    """Return the items that the open leg claims, by their present ids: those that are unchanged and open."""
     saved = _find_plan(repo, leg.last_wip.commit, (leg.plan_path, plan_path)) if leg.items and leg.last_wip else None
     phase = plan.find_phase(find_leg_phase(repo, leg, plan))
     if saved is None or phase is None:
@@ -117,9 +97,9 @@ def find_claims(repo: "Repo", leg: "OpenLeg", plan_path: str, plan: Plan) -> tup
 
 
 def find_ticks_of_leg(repo: "Repo", leg: "OpenLeg", saved: Plan) -> frozenset[str]:
-    """Return what the plan in a leg's snapshot has ticked and its start had not, as the snapshot calls it.
+    """Return the items that are ticked in a leg's snapshot and were not at its start, by the snapshot's ids.
 
-    The boxes say it, not the ids that the snapshot lists: an earlier relay called items otherwise.
+    The boxes count, not the ids that the snapshot lists: an older relay had other ids.
     """
     start = _find_plan(repo, leg.base_head, (leg.plan_path,)) if leg.base_head else None
     heirs = find_lineage(start, saved).items if start else {}
@@ -127,7 +107,7 @@ def find_ticks_of_leg(repo: "Repo", leg: "OpenLeg", saved: Plan) -> frozenset[st
 
 
 def find_questions(repo: "Repo", leg: "OpenLeg | None", plan_path: str, plan: Plan) -> tuple[str, ...]:
-    """Return what sessions left the user to answer: in the plan's notes, and in those that the open leg is to add."""
+    """Return the questions that sessions left for the user, in the plan's notes and in the open leg's new notes."""
     asked = [question.text for question in list_questions(plan)]
     if leg is not None and leg.last_wip is not None and leg.plan_path == plan_path:
         start, saved = (_find_plan(repo, at, (plan_path,)) for at in (leg.base_head or "", leg.last_wip.commit))
@@ -140,13 +120,13 @@ class EditKind(StrEnum):
     """What a run does about the plan's file."""
 
     NONE = "none"
-    """HEAD has it as it is: nothing."""
+    """The file is as in HEAD: nothing."""
     NEW = "new"
-    """HEAD has no plan there, or one that this one takes the place of: it is committed."""
+    """HEAD has no plan there, or one that this one replaces: a run commits the file."""
     AMENDED = "amended"
-    """The user changed what is open: it is committed."""
+    """The user changed what is open: a run commits the file."""
     REFUSED = "refused"
-    """What relay ticked was changed: the user has to undo or to commit that himself."""
+    """What relay ticked was changed: the user must undo or commit that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +135,15 @@ class PlanEdit:
 
     kind: EditKind
     plan: Plan
-    """As a run goes by it."""
+    """The plan that a run follows."""
     before: Plan | None = None
-    """As HEAD has it, where the file says something else."""
+    """HEAD's plan, if the file differs from it."""
     violations: tuple[Violation, ...] = ()
-    """Of a refused edit."""
+    """Why an edit is refused."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether a run makes a commit of it."""
+        """Whether a run commits the edit."""
         return self.kind in {EditKind.NEW, EditKind.AMENDED}
 
 
@@ -171,12 +151,12 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[s
     """Compare the plan's file with HEAD's; nothing is changed.
 
     Args:
-        plan_path: Relative to the root; an absolute one is of no commit.
+        plan_path: Relative to the root; no commit has an absolute one.
         shown: The file as it is.
-        ticked: Ids of items whose ticks are still to be put into the file: the commit that made them is not finished.
+        ticked: Ids of items whose ticks the file still lacks: the commit that made them is unfinished.
 
     Raises:
-        PlanError: What HEAD has is no plan.
+        PlanError: HEAD's text is no plan.
     """
     committed = find_text(repo, "HEAD", plan_path)
     if committed is None:
@@ -194,7 +174,7 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[s
 
 
 def put_ticks(committed: Plan, shown: Plan, ticked: Collection[str]) -> Plan:
-    """Return a plan that was edited meanwhile with ticks that a commit made; `ticked` are its ids."""
+    """Return a plan that was edited meanwhile with the ticks that a commit made; `ticked` are that commit's ids."""
     if not ticked:
         return shown
     from relay.plan.lineage import find_lineage
@@ -204,7 +184,7 @@ def put_ticks(committed: Plan, shown: Plan, ticked: Collection[str]) -> Plan:
 
 
 def parse_at(text: str, plan_path: str) -> Plan:
-    """Parse a plan whose path an error names.
+    """Parse a plan; an error names its path.
 
     Raises:
         PlanError: The plan cannot be used.
@@ -214,21 +194,21 @@ def parse_at(text: str, plan_path: str) -> Plan:
 
 
 def _is_unchanged(repo: "Repo", plan_path: str) -> bool:
-    """Return whether git takes the file for the one at HEAD: line endings may differ from the blob's."""
+    """Return whether git takes the file for HEAD's: line endings may differ from the blob's."""
     from relay.git.status import read_status
 
     return plan_path not in read_status(repo, (plan_path,)).changed
 
 
 def _is_another(committed: Plan, shown: Plan) -> bool:
-    """Say whether a plan is another one, for the most part: one whose boxes were opened again is the same plan."""
+    """Return whether most of the plan is new. A plan whose boxes were opened again is the same plan."""
     known = {item.text for item in committed.items}
     same = [item for item in shown.items if item.text in known]
     return not any(item.done for item in same) and len(same) * 2 < max(len(committed.items), len(shown.items))
 
 
 def _replaces(repo: "Repo", plan_path: str, committed: Plan, shown: Plan) -> bool:
-    """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
+    """Return whether the file holds another plan: the old one is done, or relay itself wrote this one."""
     if committed.done and _is_another(committed, shown):
         return True
     from relay.store.spend import read_written_plan

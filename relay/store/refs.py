@@ -1,6 +1,6 @@
 """The names of relay's refs, and which kinds of them a repository has.
 
-`relay status` asks here first: the modules that read the refs load far more.
+`relay status` asks here first: the modules that read the refs take far longer to load.
 """
 
 from urllib.parse import unquote
@@ -12,21 +12,21 @@ from relay.git.repository import Repo
 LEGS = "refs/relay/leg/"
 """The open leg of each branch."""
 PLANS = "refs/relay/plan/"
-"""A written plan that no commit has yet, of each branch."""
+"""The written plan of each branch that no commit has yet."""
 SPENT = "refs/relay/spent/"
-"""What sessions cost that no commit tells of."""
+"""Cost of sessions that no commit records."""
 REWOUND = "refs/relay/rewound/"
-"""What `relay rewind` left."""
+"""Commits that `relay rewind` left."""
 _JOBS = f"refs/heads/{JOB_BRANCHES}"
 SEEN_CLAIMS = "refs/relay/remote/"
-"""Below it: claims of many machines, as this clone's remote had them when it was last asked."""
+"""Below it are the phase claims of many machines, as of the last look at the remote."""
 
 
 def has_kept_refs(repo: Repo) -> bool:
-    """Say whether there is a leg, a written plan, a rewound past, a cost, a job's branch or a move that was cut off."""
+    """Return whether there is a leg, a written plan, a rewound past, a cost, a job's branch or an interrupted move."""
     if (repo.relay_dir / "pending").exists():
         return True
-    # Of every branch: what they cost may be this plan's.
+    # Look at those of every branch: their cost may belong to this plan.
     kept = (LEGS, PLANS, REWOUND, SPENT, _JOBS)
     return bool(repo.list_refs(*kept))
 
@@ -37,12 +37,12 @@ def has_jobs(repo: Repo) -> bool:
 
 
 def has_seen_claims(repo: Repo) -> bool:
-    """Return whether this clone has ever asked its remote what is claimed."""
+    """Return whether this clone has ever asked its remote for phase claims."""
     return bool(repo.list_refs(SEEN_CLAIMS))
 
 
 def list_beside(repo: Repo) -> frozenset[str]:
-    """Return the phases that have a branch of their own beside this one's, which land on the same branch or on this."""
+    """Return the other phases with a branch of their own that land on the same branch as this one, or on this one."""
     branch = repo.branch or ""
     others = repo.list_refs(f"refs/heads/{name_jobs(find_plan_branch(branch))}")
     refs = (ref for ref in others if ref != f"refs/heads/{branch}")
@@ -67,7 +67,7 @@ def find_leg_ref(branch: str) -> str:
 
 
 def next_ref(repo: Repo, kind: str, branch: str) -> str:
-    """Return the name of a ref that does not exist yet: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
+    """Return the name of a new ref: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
     prefix = f"refs/relay/{kind}/{render_ref_part(branch)}/"
     numbers = [int(tail) for name in repo.list_refs(prefix) if (tail := name.removeprefix(prefix)).isdecimal()]
     return f"{prefix}{max(numbers, default=0) + 1:06d}"

@@ -1,6 +1,6 @@
-"""Where a run goes on, from what git says and nothing else.
+"""Where a run goes on, from git's facts alone.
 
-`find_resume_point` is pure: the same facts give the same case, the same words and the same deed, whether
+`find_resume_point` is pure: the same facts give the same case, the same words and the same action, whether
 `relay status --why` asks or `relay run` acts.
 """
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What relay keeps for the branch, and what a killed run left to be done."""
+    """What relay keeps for the branch, and what a killed run left unfinished."""
 
     leg: "OpenLeg | None" = None
-    """The open leg of the plan that is asked about, or of whichever plan when its commit is on the branch."""
+    """The open leg of the plan that is asked about; or of any plan if its commit is on the branch."""
     foreign: "OpenLeg | None" = None
     """The open leg of another plan, whose commit is not on the branch."""
     leg_commit: "RelayCommit | None" = None
-    """The commit of `leg`, when it is on the branch: only what follows a commit is missing."""
+    """The commit of `leg`, if it is on the branch: only the steps after a commit are missing."""
     move: "CommitText | None" = None
-    """A revert of this plan's, or what others have made, that the files do not follow yet; they are at its parent."""
+    """A revert of this plan's, or commits of others, that the files do not follow yet; they are at its parent."""
     unfinished: "CommitText | RelayCommit | None" = None
     """The commit from which a run updates the plan's file before it reads the file."""
 
 
 class ResumeCase(StrEnum):
-    """Which line of the table of resume cases applies."""
+    """The line of the table of resume cases that applies."""
 
     NOTHING_OPEN = "nothing open"
     """No leg is open: the next open phase begins."""
@@ -46,65 +46,67 @@ class ResumeCase(StrEnum):
     POWER_LOSS = "power loss"
     """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
     AFTER_COMMIT = "after the commit point"
-    """The leg's commit is on the branch; only the tidying up after it is missing."""
+    """The leg's commit is on the branch; only the cleanup after it is missing."""
     MOVED_ON = "moved on"
-    """The branch is, or will be, somewhere else than where the leg began: by a commit, a reset, a rebase, or an edit
-    of the plan, which relay commits."""
+    """The branch is, or will be, somewhere else than where the leg began.
+
+    By a commit, a reset, a rebase, or an edit of the plan, which relay commits.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegFacts:
-    """What the open leg's ref and its snapshots say."""
+    """The facts from the open leg's ref and its snapshots."""
 
     session_id: str
     phase_id: str
-    """As the plan calls it now, wherever it was moved to; empty when it is gone."""
+    """Its present id, wherever it was moved to; empty if it is gone."""
     base_head: str | None
     """HEAD when the leg began; None on an unborn branch."""
     boot_id: str
     elsewhere: bool
-    """It worked in another clone or work tree: nothing that it did not commit can be in this one."""
+    """It worked in another clone or work tree: this one has none of its uncommitted work."""
     claims: tuple[str, ...]
     handed_over: bool
-    """Its newest snapshot carries a baton: the session ended in order."""
+    """Its newest snapshot carries a baton (the handoff note): the session ended in order."""
     touched: bool
-    """The work tree, or its newest snapshot, differs from how the leg began."""
+    """The work tree, or its newest snapshot, differs from the leg's start."""
     saved: bool
-    """The work tree is as the newest snapshot has it."""
+    """The work tree is as in the newest snapshot."""
     committed: bool = False
-    """The commit of its session is on the branch, whatever was committed on top of it."""
+    """The commit of its session is on the branch, also below later commits."""
     began_as: str = ""
-    """What the phase was called when the leg began, where that may be something else."""
+    """The phase's id when the leg began, where that may differ."""
     proposed: bool = False
-    """Its newest snapshot is a finished phase but for the commit."""
+    """Its newest snapshot is a finished phase that lacks only the commit."""
     faults: int = 0
-    """So many did the newest review of the phase confirm."""
+    """Number of faults that the newest review of the phase confirmed."""
     merges: str = ""
-    """The phase's own commit, where it is done and only brought onto what others landed; empty where it is not."""
+    """The phase's own commit, if it is done and only merged onto what others landed; else empty."""
     discarded: tuple[str, ...] = ()
-    """Files of its newest snapshot that the user undid: the work tree has them as before the leg, or not at all."""
+    """Files of its newest snapshot that the user undid: they are as before the leg, or gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything that decides."""
+    """All facts that decide."""
 
     plan: Plan
-    """As a run goes by it."""
+    """The plan that a run follows."""
     head: str | None
     boot_id: str
     leg: LegFacts | None
     is_edited: bool = False
-    """The user edited the plan's file, and a run commits that first: the branch moves by it."""
+    """The user edited the plan's file, and a run commits that first, which moves the branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePoint:
-    """What applies and what `relay run` will do."""
+    """The case that applies and what `relay run` will do."""
 
     case: ResumeCase
     phase_id: str
-    """The phase to work on next; empty when there is none."""
+    """The phase to work on next; empty without one."""
     why: str
     """What was found and what it means, one or two sentences."""
     then: str
@@ -124,7 +126,7 @@ def find_resume_point(facts: Facts) -> ResumePoint:
             f"Session {facts.leg.session_id} was opened and left nothing.",
             "opens it again",
         )
-    # A session that ended in order synced what it wrote: what differs since then is the user's.
+    # A session that ended in order synced its files: later differences are the user's.
     may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
     if not facts.leg.saved and facts.leg.merges and facts.leg.elsewhere:
         return _go_on(
@@ -171,7 +173,7 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
 
 
 def _describe_claims(leg: LegFacts) -> str:
-    """Name the claims; they do not count any more when work was taken out of the work tree."""
+    """Return a sentence on the claims; they do not count any more when work was removed from the work tree."""
     if not leg.claims:
         return ""
     if leg.discarded:
@@ -200,7 +202,7 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
 
 
 def _name_phase(leg: LegFacts) -> str:
-    """Name a phase that may have another number, or none, since its leg began."""
+    """Return the phase's name; it may have another number, or none, since its leg began."""
     if leg.began_as in {"", leg.phase_id}:
         return leg.phase_id
     return f"{leg.began_as}, {f'now {leg.phase_id}' if leg.phase_id else 'which is not in the plan any more'},"
@@ -229,5 +231,5 @@ def _explain_wait(plan: Plan) -> str:
 
 
 def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:
-    """Return the ids that `phase` comes after and that are not done."""
+    """Return the ids of the phases that `phase` comes after and that are not done."""
     return tuple(a for a in phase.after if (other := plan.find_phase(a)) is None or not other.done)

@@ -55,7 +55,7 @@ MAX_UNTRACKED_BYTES = 10_000_000
 MAX_UNTRACKED_FILES = 5_000
 """Directories with more untracked files are left out."""
 MAX_KNOWN_PATHS = 50
-"""With more known paths than this everything is scanned.
+"""With more known paths than this, relay scans the whole work tree.
 
 Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy cores. With 100,000 files a snapshot of
 50 known paths took 0.60 of a full scan's time, of 100 0.70, of 200 1.18, and ``benchmarks/results/large_repo.md`` has
@@ -64,10 +64,14 @@ Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy
 HIDDEN = "hidden from sessions"
 """Why a file that may hold secrets is left out."""
 NESTED = "a repository of its own"
-"""Why a directory is."""
+"""Why a directory is left out."""
 ATTEMPTS = 3
-"""A file may vanish between being listed and being read; the scan is repeated then, since it may have a new name. The
-last scan takes what is there: a command in the background may make and remove files all the time."""
+"""How often the work tree is scanned at most.
+
+A file may vanish between being listed and being read. The scan is repeated then, since the file may have a new name.
+The
+last scan takes what is there: a command in the background may make and remove files all the time.
+"""
 _numbers = count(1)
 _newest: dict[Path, int] = {}
 """Number of the last snapshot of each work tree, by git directory."""
@@ -91,16 +95,16 @@ class TreeSnapshot:
     replaced: tuple[str, ...] = ()
     """Paths whose bytes in the tree were given by the caller and are not the work tree's."""
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Blob ids of those bytes; empty when the snapshot was read back."""
+    """Blob ids of those bytes; empty if the snapshot was read back."""
     number: int = field(default=0, compare=False)
-    """Of this process's snapshots, counting from 1; 0 when it was read back."""
+    """Among this process's snapshots, from 1; 0 if it was read back."""
     seen: Mapping[str, Look] = field(default_factory=dict, compare=False)
-    """What each path looked like that differed from HEAD; empty when it was read back."""
+    """Size and times of each path that differed from HEAD; empty if it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(TreeSnapshot):
-    """The same as a commit."""
+    """A snapshot as a commit."""
 
     commit: str
 
@@ -112,11 +116,11 @@ class Snapshot(TreeSnapshot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPaths:
-    """What is known to have changed since the last snapshot."""
+    """The paths that may have changed since the last snapshot."""
 
     previous: TreeSnapshot
     paths: tuple[str, ...] | None
-    """The only ones that can have; None when all can."""
+    """The only paths that can have changed; None if all can."""
 
 
 def write_snapshot_tree(
@@ -126,8 +130,9 @@ def write_snapshot_tree(
 
     Args:
         replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
-        known: What changed since an earlier snapshot. Taken as advice: when that one is not the last that was taken
-            of this work tree, everything is scanned.
+        known: Changes since an earlier snapshot. If that is not the last snapshot of this work tree, relay scans the
+            whole
+            work tree.
 
     Raises:
         RepoError: Something cannot be read or stored.
@@ -136,7 +141,7 @@ def write_snapshot_tree(
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(GitError), repo.storing_together() as together:
             return _write_tree(together, guarded, replace or {}, known)
-        known = None  # what was known may be what is wrong
+        known = None  # the known paths may be wrong
     with repo.storing_together() as together:
         return _write_tree(together, guarded, replace or {}, None, settled=False)
 
@@ -147,7 +152,7 @@ def _is_current(repo: Repo, known: KnownPaths) -> bool:
 
 
 def is_newest(repo: Repo, snapshot: TreeSnapshot) -> bool:
-    """Return whether no other snapshot of this work tree was taken since, by this process."""
+    """Return whether this process has taken no other snapshot of this work tree since."""
     return snapshot.number == _newest.get(repo.git_dir, -1)
 
 
@@ -163,7 +168,7 @@ def _write_tree(
         known is not None
         and known.paths is not None
         and _is_current(repo, known)
-        and not any(entry.path in known.paths for entry in read_flagged(repo))  # git's status is blind to those
+        and not any(entry.path in known.paths for entry in read_flagged(repo))  # git's status does not see those
     ):
         start, index = known.previous.tree, ""
         changes = _find_known(repo, guarded, known, replace)
@@ -176,7 +181,7 @@ def _write_tree(
     given = _store_given(repo, replace, known.previous.given if known else {})
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
     entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
-    # Removals first: where a file became a directory, one tree cannot hold both.
+    # Remove entries first: where a directory replaced a file, one tree cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     tree = _make_tree(repo, guarded, entries, start=start, index=index)
     number = _newest[repo.git_dir] = next(_numbers)
@@ -186,13 +191,14 @@ def _write_tree(
 def read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
     """Return the tree that a snapshot starts from and git's status against it.
 
-    The tree is HEAD's where HEAD says all; else it is empty, and the second value names a private index file.
+    The tree is HEAD's if the index says no more than HEAD; else it is empty, and the second value names a private index
+    file.
     """
     return begin_whole_status(repo, guarded)()
 
 
 def begin_whole_status(repo: Repo, guarded: Guarded) -> Callable[[], tuple[str, str, Status]]:
-    """Have git begin with it; what is returned has to be called once, and waits for the end."""
+    """Start git's status and return a function to call once, which waits for its result."""
     hidden = find_hidden(repo, guarded)
     begun = None if hidden else begin_guarded_status(guarded)
 
@@ -221,7 +227,7 @@ def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, s
 
 
 def _store_given(repo: Repo, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:
-    """Store what the last snapshot does not have yet: from one tool call to the next it is mostly the same."""
+    """Store bytes that the last snapshot does not have: from one tool call to the next they are mostly the same."""
     blobs = {path: objects.find_blob_id(repo, data) for path, data in given.items()}
     objects.store_blobs(repo, [given[path] for path, blob in blobs.items() if blob not in stored.values()])
     return blobs
@@ -237,10 +243,10 @@ def _find_file_mode(repo: Repo, path: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Changes:
-    """What a snapshot has to put into the tree that it starts from. Mutable: filled path by path."""
+    """The changes to the tree that a snapshot starts from. Mutable: filled path by path."""
 
     entries: list[tuple[str, str, str]] = field(default_factory=list)
-    """Known already: deletions, and blobs of HEAD."""
+    """Deletions, and blobs of HEAD."""
     files: list[tuple[str, str]] = field(default_factory=list)
     """``(path, mode)`` of regular files to hash."""
     links: list[str] = field(default_factory=list)
@@ -270,7 +276,7 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
     crowded = find_crowded(status.untracked)
     changes.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
     trust_mode = guarded.flag("core.filemode", default=True)
-    # Before a file is read: what is saved meanwhile looks new afterwards.
+    # Take them before a file is read: files that are saved meanwhile look new afterwards.
     changes.seen = take_looks(repo, status, crowded)
     hidden = [entry for entry in status.entries if repo.hidden.covers(entry.path)]
     _leave_out(repo, changes, hidden, status.head)
@@ -285,13 +291,13 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
 
 
 def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str, Look]:
-    """Return what each path looks like that a status lists, but for submodules and directories with too many files."""
+    """Return size and times of each path of a status, without submodules and directories with too many files."""
     entries = (e for e in status.entries if e.mode != GITLINK and not (e.untracked and _is_below(e.path, crowded)))
     return {entry.path: take_look(repo.root, entry.path) for entry in entries}
 
 
 def _leave_out(repo: Repo, changes: _Changes, hidden: Sequence[StatusEntry], head: str | None) -> None:
-    """Keep bytes that no session is shown out of the objects, which it can read; what git tracks stays as in HEAD."""
+    """Keep bytes that sessions may not see out of the objects, which they can read; tracked files stay as in HEAD."""
     changes.dropped += [Skipped(path=entry.path, reason=HIDDEN) for entry in hidden]
     tracked = [entry.path for entry in hidden if not entry.untracked]
     at_head = objects.read_entries(repo, head, tracked) if head and tracked else {}
@@ -312,7 +318,7 @@ def _add_tracked(repo: Repo, changes: _Changes, entry: StatusEntry) -> None:
 
 
 def _is_regular(repo: Repo, path: str) -> bool:
-    """Return whether a file can be read without waiting: git calls a FIFO in a file's place a changed file."""
+    """Return whether a file can be read without waiting: git reports a FIFO in a file's place as a changed file."""
     found = find_stat(repo.root, path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
@@ -348,16 +354,17 @@ def _find_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collecti
     left_out = set(filter(is_left_out, status.untracked))
     changes.files = [(path, mode) for path, mode in changes.files if path not in left_out]
     changes.links = [path for path in changes.links if path not in left_out]
-    # A path that git does not list is as in HEAD; one that HEAD does not have either is ignored or gone.
+    # A path that git does not list is as in HEAD; if HEAD does not have it, it is ignored or gone.
     changes.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
     return changes
 
 
 def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> dict[str, int]:
-    """Return the directories whose untracked files are too many, deepest ones first, with their number.
+    """Return the directories with too many untracked files, deepest ones first, with their number.
 
-    A directory counts what is below it, except for what a crowded one below it has been left out for already. The
-    root counts only its own files: a session may well write many files in many places.
+    A directory counts the files below it, except those that a crowded directory below it left out already. The root
+    counts
+    only its own files: a session may well write many files in many places.
     """
     own: Counter[str] = Counter(str(PurePosixPath(path).parent) for path in untracked)
     total: Counter[str] = Counter(own)
@@ -372,7 +379,7 @@ def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> 
 
 
 def make_filter(*groups: Sequence[Skipped]) -> Callable[[str], bool]:
-    """Return a test for whether a path is among what snapshots left out, or below it."""
+    """Return a test for whether snapshots left out a path or a directory above it."""
     names = {entry.path for group in groups for entry in group}
 
     def is_left_out(path: str) -> bool:
@@ -388,7 +395,7 @@ def find_unheld(repo: Repo, head: str | None, paths: Collection[str], *groups: S
 
     Args:
         head: The commit that the snapshots were taken over; None on an unborn branch.
-        groups: What each of the snapshots names as left out.
+        groups: The left-out paths of each snapshot.
     """
     names = {entry.path for group in groups for entry in group}
     below = [path for path in paths if path not in names and _is_below(path, names)]
@@ -403,10 +410,10 @@ def _is_below(path: str, directories: Collection[str]) -> bool:
 
 
 def begin_find_newer(repo: Repo, since: TreeSnapshot) -> Callable[[], tuple[str, ...]]:
-    """Begin to look for what does not look as a snapshot of this process saw it.
+    """Start to look for paths that have changed since a snapshot of this process.
 
     Returns:
-        What has to be called once, waits for git, and returns the paths.
+        A function to call once, which waits for git and returns the paths.
 
     Raises:
         RepoError: Git cannot tell.
@@ -423,9 +430,9 @@ def begin_find_newer(repo: Repo, since: TreeSnapshot) -> Callable[[], tuple[str,
 
 
 def is_newer(repo: Repo, since: TreeSnapshot, path: str) -> bool:
-    """Return whether a path does not look as a snapshot saw it; git status is asked where that is not enough.
+    """Return whether a path has changed since a snapshot; relay asks git status where size and times are not enough.
 
-    Also where no snapshot holds it: git ignores it, or it is too large.
+    Also true for a path that no snapshot holds: git ignores it, or it is too large.
 
     Raises:
         RepoError: Git cannot tell.
@@ -436,8 +443,8 @@ def is_newer(repo: Repo, since: TreeSnapshot, path: str) -> bool:
 
 
 def _is_as_in_head(repo: Repo, guarded: Guarded, path: str) -> bool:
-    """Return whether a path that no snapshot had to store still needs none: tracked, and as committed."""
+    """Return whether a path is tracked and as committed, so that no snapshot had to store it."""
     if any(entry.path == path for entry in read_flagged(repo)):
-        return False  # git's status is blind to it
+        return False  # git's status does not see it
     args = ("--porcelain", "-z", "--untracked-files=all", "--ignored=traditional", "--no-renames")
     return not guarded.git.run("status", *args, "--", path)

@@ -1,16 +1,19 @@
-"""What a plan has cost: the one reader of every place that says so, and the writers of the two that only cost needs.
+"""Cost that no commit on this branch records: planning, and sessions that are open or were given up.
 
 ===================================== ============================================================================
-commits' trailers                     what the sessions behind a commit cost: on the branch, on jobs' branches that
-                                      have not landed, and in what `relay rewind` left (``refs/relay/rewound/``)
+commits' trailers                     cost of the sessions behind a commit: on the branch, on jobs' branches that
+                                      have not landed, and in commits that `relay rewind` left
+                                      (``refs/relay/rewound/``)
 ``refs/relay/leg/``, ``…/wip/``       an open leg and its checkpoints (`relay.store.legs`)
 ``refs/relay/plan/<branch>``          a written plan that no commit has yet; the ``planned`` commit takes it over
 ``refs/relay/spent/<branch>/<n>``     a leg that was closed without a commit: its phase was finished by hand, or is gone
 ``.git/relay/spent/<session>``        an open session, request by request (`relay.store.legs`)
 ===================================== ============================================================================
 
-A plan's cost counts each session once, so a leg whose commit arrives later is not counted twice. The planning record is
-there from the moment a planning session begins: what a killed one has cost is noted with each of its requests.
+`relay.store.plan_state.read_plan_cost` adds them up and counts each session once, so a leg whose commit arrives later
+is not counted twice. The refs travel with a fetch and survive the loss of ``.git/relay``. The file of a session is written
+with each request, without the git processes that moving a ref takes. The planning record is there from the moment a
+planning session begins: a kill loses none of its cost.
 """
 
 import re
@@ -42,10 +45,15 @@ from relay.store.trailers import BASE
 def read_uncommitted(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> Iterator[Spent]:
-    """Yield what legs cost that are open elsewhere or were given up, and a plan that is not committed."""
+    """Yield the cost of legs that are open elsewhere or were given up, and of a plan that is not committed.
+
+    Args:
+        own: The plan's commits on the branch, from `relay.store.history.read_plan_commits`.
+        others: Its commits elsewhere.
+    """
     yield from _read_unrecorded(repo, plan_path, own, others)
     planning = read_plan_usage(repo)
-    # A run that was killed right behind the plan's commit has both.
+    # A run that was killed right after the plan's commit has both.
     recorded = {commit.session for commit in (*own, *others)}
     if planning is not None and planning.plan_path == plan_path and planning.session_id not in recorded:
         yield planning.spend
@@ -59,13 +67,13 @@ class PlanningRecord:
     session_id: str
     spend: Spent
     is_open: bool = False
-    """Whether the session has begun and not ended: `spend` is what was spent before it; when read back, all of it."""
+    """Whether the session has begun and not ended. `spend` is then the cost before it; when read back, all of it."""
     trailers: tuple[tuple[str, str], ...] = ()
-    """Further ones, kept and handed back."""
+    """Further trailers, kept and returned."""
 
 
 def read_plan_usage(repo: Repo) -> PlanningRecord | None:
-    """Return what is kept for the written plan of HEAD's branch; None when nothing is."""
+    """Return the record of the written plan of HEAD's branch; None without one."""
     found = find_plan_record(repo)
     if found is None:
         return None
@@ -77,8 +85,9 @@ def read_plan_usage(repo: Repo) -> PlanningRecord | None:
 def find_plan_record(repo: Repo) -> tuple[str, str] | None:
     """Return the ref and the commit that keep the branch's written plan; None without one.
 
-    A plan that was written on another branch waits here when HEAD is where it was then: the user took the file along
-    with ``git switch -c``.
+    A plan that was written on another branch counts here if HEAD is where it was then: the user took the file along
+    with
+    ``git switch -c``.
     """
     branch = repo.branch
     if branch is None:
@@ -108,18 +117,13 @@ def parse_planning(text: CommitText) -> PlanningRecord:
 
 _ID = re.compile(r"[0-9a-f]{40,64}")
 _Entry = tuple[str, str, str, Spent]
-"""Session, plan, the commit where its leg began, and what it has cost."""
+"""Session, plan, the commit where its leg began, and its cost."""
 
 
 def _read_unrecorded(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> tuple[Spent, ...]:
-    """Return what sessions of the plan have cost that is neither in a commit nor in the open leg of HEAD's branch.
-
-    Args:
-        own: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says.
-        others: Its commits elsewhere.
-    """
+    """Return the cost of the plan's sessions that is neither in a commit nor in the open leg of HEAD's branch."""
     listed = repo.list_refs(LEGS, SPENT)
     here = read_leg(repo)
     if not listed or (here is not None and len(listed) == 1):
@@ -136,18 +140,18 @@ def _read_unrecorded(
 
 
 def read_kept_spent(repo: Repo, place: str = SPENT) -> Iterator[_Entry]:
-    """Yield what is kept of sessions that no commit tells of; of a killed one, what was noted request by request."""
+    """Yield the cost of sessions that no commit records; for a killed session, as noted with its last request."""
     for commit in repo.list_refs(place).values():
         text = read_text(repo, commit)
-        noted = find_spent(repo, text.get(trailers.SESSION))  # of a session that was killed
+        noted = find_spent(repo, text.get(trailers.SESSION))  # for a killed session
         spent = noted or trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
 
 
 def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent:
-    """Return what sessions of a branch have cost, by commits of it and by its open leg.
+    """Return the cost of a branch's sessions, by its commits and its open leg.
 
-    The leg of a run that was killed right behind its commit stands for what the commit says.
+    The leg of a run that was killed right after its commit is in that commit already.
     """
     made, leg = tuple(commits), read_leg(repo, branch)
     is_made = leg is None or any(leg.session_id == commit.session for commit in made)
@@ -155,7 +159,7 @@ def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent
 
 
 def read_given_up(repo: Repo, branch: str) -> Spent:
-    """Return what the sessions of a branch have cost whose legs were given up."""
+    """Return the cost of a branch's sessions whose legs were given up."""
     return sum((spent for _, _, _, spent in read_kept_spent(repo, f"{SPENT}{render_ref_part(branch)}/")), start=Spent())
 
 
@@ -166,7 +170,7 @@ def _read_legs(repo: Repo) -> Iterator[_Entry]:
 
 
 def _is_of_plan(repo: Repo, origin: str, plan_path: str, base: str) -> bool:
-    """Return whether a leg that began at `base` worked on the plan that `origin` brought, or brought when rewritten."""
+    """Return whether a leg that began at `base` worked on the plan that `origin` brought, or rewrote."""
     if not (origin and _ID.fullmatch(base)):
         return False
     if objects.is_ancestor(repo, origin, base):
@@ -176,7 +180,7 @@ def _is_of_plan(repo: Repo, origin: str, plan_path: str, base: str) -> bool:
 
 
 def begin_planning(repo: Repo, plan_path: str, session_id: str) -> PlanningRecord:
-    """Note that a session begins to plan, with what was spent before it; what is kept of the branch's plan stays."""
+    """Note that a session begins to plan, with the cost before it; the branch's kept plan stays."""
     earlier = read_plan_usage(repo)
     is_same = earlier is not None and earlier.plan_path == plan_path
     spent = earlier.spend if earlier is not None and is_same else Spent()
@@ -188,9 +192,9 @@ def begin_planning(repo: Repo, plan_path: str, session_id: str) -> PlanningRecor
 
 
 def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
-    """Keep what a written plan cost, with the plan's text; replaces what was kept for the branch before.
+    """Keep the cost of a written plan, with the plan's text; replaces the branch's earlier record.
 
-    The caller adds up what sessions before this one cost. What is replaced stays in the new commit's history.
+    The caller adds up the cost of sessions before this one. The replaced record stays in the new commit's history.
     """
     ref = f"{PLANS}{render_ref_part(get_branch(repo))}"
     for _ in range(3):
@@ -201,20 +205,20 @@ def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
 
 
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
-    """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
+    """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None without one."""
     found = find_plan_record(repo)
     return objects.read_blob(repo, found[1], plan_path) if found else None
 
 
 def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
-    """Forget a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
+    """Remove a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
     for ref, commit in repo.list_refs(PLANS).items():
         if parse_planning(read_text(repo, commit)).session_id == kept.session_id:
             refs.drop_ref(repo, ref, commit)
 
 
 def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
-    """Keep a plan that was turned down, with what it cost, and return the ref."""
+    """Keep a plan that was turned down, with its cost, and return the ref."""
     ref = next_ref(repo, "rejected", get_branch(repo))
     refs.move_ref(repo, ref, _write(repo, record, plan, ()), None)
     return ref
@@ -236,7 +240,7 @@ def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whose:
-    """Whose cost is kept."""
+    """The session whose cost is kept."""
 
     plan_path: str
     phase_id: str
@@ -246,8 +250,8 @@ class Whose:
 
 
 def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
-    """Close a leg that no commit will come from; its snapshots stay, and what it has cost."""
-    # Kept before the leg goes; a run that is killed in between does not keep it twice.
+    """Close a leg that no commit will come from; its snapshots stay, and so does its cost."""
+    # Keep the cost before the leg is dropped; a run that was killed in between does not keep it twice.
     if leg.spend != Spent() and all(entry[0] != leg.session_id for entry in read_kept_spent(repo)):
         own = Whose(plan_path=leg.plan_path, phase_id=leg.phase_id, session_id=leg.session_id, base=leg.base_head)
         keep_spent(repo, next_ref(repo, "spent", leg.branch), own, leg.spend)
@@ -256,11 +260,11 @@ def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
 
 @contextmanager
 def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Callable[[], Spent]) -> Iterator[None]:
-    """Keep what a session costs that no commit will tell of; after a kill, what is noted of it counts.
+    """Keep the cost of a session that no commit will record; after a kill, its note of each request counts.
 
     Args:
-        plan_path: Of the plan that it counts for.
-        read_spent: Says in the end what it has cost.
+        plan_path: The plan that it counts for.
+        read_spent: Returns its cost in the end.
     """
     own = Whose(plan_path=plan_path, phase_id="", session_id=session_id, base=repo.head())
     ref = next_ref(repo, "spent", repo.branch or "HEAD")
@@ -273,7 +277,7 @@ def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Calla
 
 
 def keep_spent(repo: Repo, ref: str, own: Whose, spent: Spent, *, before: str | None = None) -> str:
-    """Keep what no commit tells of under a ref, which is at `before` (None: not there yet); return the commit."""
+    """Keep cost that no commit records under a ref, which is at `before` (None: not there yet); return the commit."""
     kept = (
         (trailers.PLAN, render_path(own.plan_path)),
         (trailers.PHASE, own.phase_id),

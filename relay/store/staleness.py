@@ -1,4 +1,4 @@
-"""What has changed since it was written about: files that a phase names, and what claims of the ledger cite."""
+"""Changes since something was written: to files that a phase names, and to sources that claims of the ledger cite."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -18,22 +18,23 @@ from relay.ledger.citation import cite, find_change
 from relay.ledger.model import get_sources
 from relay.plan.model import Phase
 from relay.store import trailers
+from relay.store.history import walk_changes
 from relay.store.trailers import AMENDED
 
 MAX_COMMITS = 500
-"""Commits looked at; a plan that is older than that has other troubles."""
+"""The most commits that relay looks at."""
 
 _MOST_READ = 32
-"""Commits that are read one by one, down from HEAD; git is asked for those before them."""
+"""Up to this number relay reads commits one by one, down from HEAD; for older ones it asks git."""
 
 MAX_BLAMED = 50
-"""Commits of a file that are looked at for the one that changed what is cited."""
+"""The most commits of a file that are searched for the change of a cited source."""
 
 MAX_RENAMES = 5
-"""Of one file, that are followed."""
+"""The most renames of one file that are followed."""
 
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
-"""Larger files are not compared with what a claim says of them."""
+"""Larger files are not compared with a claim's source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,11 @@ class _Touched:
 
 
 def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
-    """Return a line for each file that the phase names and that commits not relay's have changed, made or removed.
+    """Return a line for each file that the phase names and that other commits than relay's changed, made or removed.
 
-    Counted from the commit that last wrote the phase: ``planned``, ``amended``, a session's amendment of this phase,
-    or a commit of the user's own that changed the plan file. What is not committed is not looked at.
+    Counted from the commit that last wrote the phase: ``planned``, ``amended``, a session's amendment of this phase, or
+    a
+    commit of the user's own that changed the plan file. Uncommitted changes do not count.
     """
     named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
     head = repo.head()
@@ -61,7 +63,7 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
 
 
 def has_moved(repo: Repo, plan_path: str, phase: Phase) -> bool:
-    """Return whether commits, whoever made them, have changed what items of a phase name since it was planned."""
+    """Return whether commits, whoever made them, have changed files that items of a phase name since it was planned."""
     named = tuple(path.rstrip("/") for item in phase.items for path in item.targets)
     head = repo.head()
     made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
@@ -74,7 +76,7 @@ def _find_below(changes: Iterable[PathChange], named: tuple[str, ...]) -> list[P
 
 
 def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> str | None:
-    for text in _list_changes(repo, head, plan_path):
+    for text in walk_changes(repo, head, (plan_path,)):
         by_relay = bool(text.get(trailers.PLAN))
         if not by_relay or text.get(trailers.STATUS) in {"planned", "amended"}:
             return text.commit
@@ -83,21 +85,8 @@ def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> s
     return None
 
 
-def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
-    """Yield the commits that changed a file, newest first: a plan's is near, and git would look at all of history."""
-    for text in walk_texts(repo, at, _MOST_READ):
-        parent = next(iter(text.parents), repo.empty_tree)
-        now, before = (read_entries(repo, commit, (path,)) for commit in (text.commit, parent))
-        if now != before:
-            yield text
-        if not text.parents:
-            return
-        at = parent
-    yield from read_texts(repo.git, f"--max-count={MAX_COMMITS}", at, "--", path)
-
-
 def _are_own(repo: Repo, made: str, head: str) -> bool:
-    """Return whether the commits from `made` to `head` are relay's, as those of phases before this one are."""
+    """Return whether all commits from `made` to `head` are relay's, as those of earlier phases are."""
     for text in walk_texts(repo, head, _MOST_READ):
         if text.commit == made or not text.get(trailers.PLAN):
             return text.commit == made
@@ -120,16 +109,16 @@ def _describe(path: str, touched: _Touched, *, is_there: bool) -> str:
 
 
 def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, str]:
-    """Say of what claims cite what has become of it in the work tree.
+    """Return how the sources of claims have changed in the work tree.
 
-    What still says the same is left out, under another name too, and what cannot be compared: its content then was not
-    written down, or it is hidden now, or too large.
+    Sources that still say the same are left out, also under another name. So are sources that cannot be compared: their
+    former content is unknown, or they are hidden now, or too large.
     """
     return {source: words for source, _, words in _iter_changed(repo, sources)}
 
 
 def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
-    """Return the same for a whole ledger, each with the commit that changed what is cited."""
+    """Return the same for a whole ledger, each with the commit that changed the source."""
     said: dict[Source, str] = {}
     for entry in ledger.entries:
         for source in get_sources(entry):
@@ -139,7 +128,7 @@ def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
 
 
 def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:
-    """Yield changed sources, what their files are called now, and what has become of them."""
+    """Yield changed sources, the present names of their files, and how they changed."""
     found: dict[str, str] = {}
     data: dict[str, bytes | None] = {}
     for source in sources:
@@ -155,7 +144,7 @@ def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Sourc
 
 
 def _find_moved(repo: Repo, path: str) -> str:
-    """Return what a file that is gone is called now; the path itself where nothing says."""
+    """Return the present name of a file that is gone; the path itself if it is unknown."""
     name: str | None = path
     if (head := repo.head()) and (entry := read_entries(repo, head, (path,)).get(path)):
         name = _find_copy(repo, entry[1])
@@ -178,9 +167,9 @@ def _find_copy(repo: Repo, blob: str) -> str | None:
 
 
 def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) -> tuple[Source, ...]:
-    """Return sources with what stands there now; one that is no file stays as it is, and so do relay's `own`.
+    """Return sources with their present content. Sources that are no file stay as they are, and so do relay's `own`.
 
-    A plan changes with every tick: that says nothing about what was read in it.
+    A plan changes with every tick: that says nothing about what a claim cites of it.
     """
     make_id = partial(find_blob_id, repo)
     found = ((s, None if s.path in own else read_file(repo.root, s.path)) for s in sources)
@@ -199,7 +188,7 @@ def _is_comparable(repo: Repo, path: str) -> bool:
 
 
 def _complete(repo: Repo, source: Source) -> Source:
-    """Return a source with the id of its lines, which older relays did not write down, where git has the file."""
+    """Return a source with the id of its lines, which older relays did not store, if git has the file."""
     if source.text or not (source.lines or source.symbol):
         return source
     try:
@@ -211,11 +200,11 @@ def _complete(repo: Repo, source: Source) -> Source:
 
 
 def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
-    """Say which commit changed what a source cites: the first since it said the same; empty where none is known.
+    """Return the commit that changed a source, in words; empty if it is unknown.
 
     Args:
-        now: What its file is called.
-        since: When it said so; empty when unknown.
+        now: The present name of its file.
+        since: When the source was cited; empty if unknown.
     """
     if not (head := repo.head()):
         return ""

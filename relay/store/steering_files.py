@@ -1,10 +1,10 @@
-"""Files that steer relay, git or another agent later: whose they are.
+"""Files that steer relay, git or another agent later, and who made them.
 
-Rules, settings, ledgers and git directories that stand there when a command starts are read-only for it. What did not
-exist no sandbox can protect: a session, a gate or a hook may have made what appears while one of them could run. Such a
-file is not obeyed, and nothing is committed beside it, until a person has staged or committed it: git's index is out of
-reach of every command. Which files stood there is noted before anything runs and looked at again when all is over; no
-clock decides, and neither does ``.gitignore``, which a session may write.
+Rules, settings, ledgers and git directories that exist when a command starts are read-only for it. No sandbox can
+protect files that did not exist: a session, a gate or a hook may have made a file that appears while one of them could
+run. relay does not obey such a file, and commits nothing beside it, until a person has staged or committed it: git's
+index is out of reach of every command. relay notes which files exist before anything runs and looks again when all is
+over; no clock decides, and neither does ``.gitignore``, which a session may write.
 """
 
 import hashlib
@@ -33,25 +33,25 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is known of the files that stand there."""
+    """The known steering files of a work tree."""
 
     strange: frozenset[str]
-    """Those that a command may have made."""
+    """Files that a command may have made."""
     known: frozenset[str] | None
-    """All that stood there when the run began that has not ended; None when none is on."""
+    """All files that existed when the present run began; None when no run is on."""
 
 
 def find_steering(root: Path) -> frozenset[str]:
-    """Return what stands in a work tree that steers something.
+    """Return the files in a work tree that steer something.
 
-    Paths; one of a git directory, or of a ``.git`` file, ends in ``/``. A file that relay shares with others is
+    A path of a git directory, or of a ``.git`` file, ends in ``/``. A file that relay shares with others is
     ``<path>#<digest of relay's part>``.
     """
     found = set(find_settings_files(root))
     for folder, entries in list_folders(Policy(root=root, env={}, protected_names=PROTECTED_NAMES)):
         here = os.path.relpath(folder, root)
         below, there = "" if here == "." else f"{here}/", frozenset(entry.name for entry in entries)
-        # What stands in a ledger goes into every session's first message, and the next run commits it as a person's.
+        # A ledger's text goes into every session's first message, and the next run would commit it as a person's.
         steering = there.intersection(PROTECTED_NAMES).union(name for name in there if name.endswith(LEDGER_SUFFIX))
         found |= {f"{below}{name}" for name in steering}
         if below and ".git" in there:
@@ -74,7 +74,7 @@ def find_settings_files(root: Path) -> frozenset[str]:
 
 
 def _read_table(file: Path) -> str:
-    """Return relay's table of a shared file, in one form for equal values; empty where it has none that can be read."""
+    """Return relay's table of a shared file, in one form for equal values; empty without a readable one."""
     try:
         data = read_start(file, _MOST_BYTES) or b""
         if b"relay" not in data:
@@ -82,14 +82,14 @@ def _read_table(file: Path) -> str:
         tool = parse_toml(data.decode("utf-8-sig")).get("tool", {})
         return json.dumps(tool["relay"], sort_keys=True, default=str)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return ""  # what is wrong with it the settings' own reader says
+        return ""  # the settings' own reader reports what is wrong
 
 
 def begin_watch(repo: Repo) -> None:
-    """Note what stands there before anything of a run starts; the caller holds the work tree's lock.
+    """Note the steering files before anything of a run starts; the caller holds the work tree's lock.
 
     Raises:
-        RepoError: Something stands there that a command of an earlier run may have made.
+        RepoError: There is a file that a command of an earlier run may have made.
     """
     present = find_steering(repo.root)
     strange = find_strange(repo, present)
@@ -98,15 +98,15 @@ def begin_watch(repo: Repo) -> None:
 
 
 def end_watch(repo: Repo) -> None:
-    """Note what appeared while a run was on: what a person makes from now on is a person's."""
+    """Note the files that appeared during a run; files that appear from now on are a person's."""
     _save(repo, _Record(strange=frozenset(find_strange(repo, find_steering(repo.root))), known=None))
 
 
 def require_known(strange: tuple[str, ...]) -> None:
-    """Stop where something of an unknown maker would be obeyed.
+    """Stop if relay would obey a file of an unknown maker.
 
     Raises:
-        RepoError: With its names, and how to say whose it is.
+        RepoError: It names the files, and how to say that they are the user's.
     """
     if strange:
         words, ways = describe_strange(strange)
@@ -123,7 +123,7 @@ def describe_strange(strange: tuple[str, ...]) -> tuple[str, Hint]:
 
 
 def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
-    """Return those of the files that stand there which a command may have made, and no person has taken over."""
+    """Return those of the present files that a command may have made, and that no person has staged or committed."""
     record = _read(repo)
     if record is None:
         return ()
@@ -134,7 +134,7 @@ def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
 
 
 def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:
-    """Yield what the index does not hold as it is; of git directories, which it never holds, those that are armed."""
+    """Yield the files that differ from the index, and the armed git directories, which the index never holds."""
     git_dirs = [path for path in candidates if path.endswith("/")]
     yield from (path for path in git_dirs if is_armed(repo, repo.root / path.rstrip("/")))
     files = {path: _find_path(path) for path in candidates if path not in git_dirs}
@@ -145,7 +145,7 @@ def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:
 
 
 def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
-    """Return those files, at or below paths, that the index does not hold as they are, ignored ones too."""
+    """Return the files, at or below paths, that differ from the index, ignored ones too."""
     wanted = sorted(paths)
     if not wanted:
         return frozenset()
@@ -154,9 +154,9 @@ def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
 
 
 def find_persons(paths: Iterable[str]) -> frozenset[str]:
-    """Return those of a leg's new paths that only a person writes: never relay's to commit.
+    """Return those of a leg's new paths that only a person writes: relay never commits them.
 
-    Whether a person made them `find_strange` says, and nothing is committed beside what a person did not make.
+    `find_strange` tells whether a person made them; nothing is committed beside a file that no person made.
     """
     return frozenset(
         path for path in paths if path == _SETTINGS or any(part in PROTECTED_NAMES for part in path.split("/"))
@@ -164,7 +164,7 @@ def find_persons(paths: Iterable[str]) -> frozenset[str]:
 
 
 def _read(repo: Repo) -> _Record | None:
-    """Return the record; None where relay has not been at work yet, or something else stands in its place."""
+    """Return the record; None if relay has not run here yet, or the note is not relay's."""
     text = read_note(repo, STEERING)
     if not text:
         return None

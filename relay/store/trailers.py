@@ -1,4 +1,4 @@
-"""The vocabulary of relay's trailers: every key with what it holds, and the values that need reading."""
+"""The vocabulary of relay's trailers: each key with its meaning, and the values that need parsing."""
 
 import contextlib
 import math
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from relay.session.usage import Spent, Usage
 
 PREFIX = "Relay-"
-"""Of every key; nobody but relay writes a trailer that begins so."""
+"""Begins every key; nobody but relay writes a trailer with it."""
 
-# Of commits on the branch, and where they fit of legs and snapshots.
+# Keys of commits on the branch, and where they apply of legs and snapshots.
 PLAN = "Relay-Plan"
 PHASE = "Relay-Phase"
 STATUS = "Relay-Status"
 LEG_STATUSES = frozenset({"done", "handoff"})
-"""Of a commit that a leg made."""
+"""Statuses of a commit that a leg made."""
 REWOUND = "rewound"
-"""Of a revert commit."""
+"""Status of a revert commit."""
 REWOUND_TO = "Relay-Rewound-To"
 """The commit whose tree a revert commit brings back."""
 ITEMS = "Relay-Items"
@@ -25,77 +25,77 @@ AMENDED = "Relay-Amended"
 """Phases that sessions changed beyond their boxes."""
 SESSION = "Relay-Session"
 LEG = "Relay-Leg"
-"""The number of the session within its phase; one that was cut off and the one after it have the same."""
+"""The number of the session within its phase; an interrupted session and the one after it have the same."""
 ATTEMPT = "Relay-Attempt"
 """The same, with every session counted."""
 GATE = "Relay-Gate"
 REVIEW = "Relay-Review"
-"""How many reviews there were, what they found, confirmed and left open, and a digest; or why there was none."""
+"""Number of reviews, findings, confirmed and open ones, and a digest; or why there was no review."""
 DOUBT = "Relay-Doubt"
-"""A sentence on what speaks against a box that was ticked: nothing was changed, or an item names what is not there."""
+"""A sentence that speaks against a ticked box: nothing was changed, or an item names a missing file."""
 SANDBOX = "Relay-Sandbox"
 HOOKS = "Relay-Hooks"
-"""Which commit hooks were run, where the user had left some out: their names, or ``skip``."""
+"""The commit hooks that ran, if the user had left some out: their names, or ``skip``."""
 MERGE = "Relay-Merge"
-"""The commit of a phase that this one brings onto what others landed, and the digests of its gate and of this one's."""
+"""The commit of a phase that this one merges onto what others landed, and the digests of both gates."""
 AGENT = "Relay-Agent"
-"""Name and version of the agent that worked; not there where relay's own loop did."""
+"""Name and version of the agent that worked; missing where relay's own loop did."""
 METERING = "Relay-Metering"
-"""Who counted what it used: ``gateway`` is relay."""
+"""Who counted the usage: ``gateway`` is relay."""
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
 
-# Of an open leg.
+# Keys of an open leg.
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"
 PLACE = "Relay-Place"
 ENVIRONMENT = "Relay-Environment"
-"""The commit that lists what git ignored when its first session began."""
+"""The commit that lists the ignored files when its first session began."""
 WIP = "Relay-Wip"
 NO_PROGRESS = "Relay-Barren"  # the name that repositories have on disk
-"""Sessions of the phase in a row that passed the line without ticking anything."""
+"""The phase's sessions in a row that crossed the reset line without ticking anything."""
 BASELINE = "Relay-Baseline"
-"""The gate as it was before the phase."""
+"""The gate's result before the phase."""
 CLAIMED = "Relay-Claimed"
-"""How many items were claimed when a session began."""
+"""The number of claimed items when a session began."""
 LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the leg's."""
 TRIAL = "Relay-Trial"
-"""The reset line that a trial gave the phase; of hand-off commits too."""
+"""The reset line that a trial gave the phase; also in hand-off commits."""
 SAID = "Relay-Said"
-"""A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
+"""A text from the user during the phase, as JSON; also in hand-off commits."""
 
 UNCHECKED = "Relay-Unchecked"
-"""The commit that a landing leg brings there, where it was not made and checked in this work tree."""
+"""The commit that a landing leg merges, if it was not made and checked in this work tree."""
 REVIEWED = "Relay-Reviewed"
-"""A review of the phase: its number, the tree that was reviewed, what was found and confirmed."""
+"""A review of the phase: its number, the reviewed tree, findings and confirmed ones."""
 FINDING = "Relay-Finding"
 """The number of a review and one of its findings, as JSON."""
 EVIDENCE = "Relay-Evidence"
-"""What a session gave as evidence for an item that is not committed yet: the item's text and that, as JSON."""
+"""A session's evidence for an item that is not committed yet: the item's text and the evidence, as JSON."""
 EVIDENCE_CHARS = 300
 CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE})
-"""What every further snapshot and session of a leg takes along."""
+"""Trailers that every further snapshot and session of a leg keeps."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
-"""What a leg that another session takes up keeps, as it was."""
+"""Trailers of a leg that stay as they were when another session takes it up."""
 
-# Of a leg's snapshots.
+# Keys of a leg's snapshots.
 SKIPPED = "Relay-Skipped"
 REPLACED = "Relay-Replaced"
 ENDED = "Relay-Ended"
-"""Of a session's last snapshot: its `SessionEnd`."""
+"""In a session's last snapshot: its `SessionEnd`."""
 ERROR = "Relay-Error"
-"""The item a session was at and the last error it saw and did not overcome."""
+"""The session's current item and its last error that it did not overcome."""
 PROPOSED = "Relay-Proposed"
-"""The phase is finished but for its commit, which was refused: the subject, or ``-`` for none."""
+"""The phase is finished but its commit was refused: the subject, or ``-`` for none."""
 DISCARDED = "Relay-Discarded"
-"""A file of the session's that was taken out of the work tree before the next session."""
+"""A file of the session's that was removed from the work tree before the next session."""
 WAIT_UNTIL = "Relay-Wait-Until"
-"""UTC time at which a limit resets, and the model it is a limit of."""
+"""UTC time at which a limit resets, and its model."""
 
-# Of a plan that waits for its commit.
+# Keys of a plan that waits for its commit.
 OPEN = "Relay-Open"
-"""Whether the session that plans has begun and not ended."""
+"""Whether the planning session has begun and not ended."""
 
 UNKNOWN = "unknown"
 
@@ -123,7 +123,7 @@ def render_usage(usage: Usage | None) -> str:
 
 
 def parse_usage(text: str) -> Usage | None:
-    """Undo `render_usage`; None when the value is missing, unknown or not relay's."""
+    """Undo `render_usage`; None if the value is missing, unknown or not relay's."""
     parts = {name: int(count) for name, count in _USAGE_PART.findall(text)}
     if not {"input", "output"} <= parts.keys():
         return None
@@ -139,7 +139,7 @@ def parse_usage(text: str) -> Usage | None:
 
 
 def render_cost(cost_usd: float | None) -> str:
-    """Return ``0.42 USD`` with two to six decimals; ``unknown`` for None and for what is not an amount."""
+    """Return ``0.42 USD`` with two to six decimals; ``unknown`` for None and for other values than amounts."""
     if cost_usd is None or not math.isfinite(cost_usd) or cost_usd < 0:
         return UNKNOWN
     whole, _, decimals = f"{cost_usd:.6f}".partition(".")
@@ -147,39 +147,39 @@ def render_cost(cost_usd: float | None) -> str:
 
 
 def parse_cost(text: str) -> float | None:
-    """Undo `render_cost`; None when the value is missing, unknown or not relay's."""
+    """Undo `render_cost`; None if the value is missing, unknown or not relay's."""
     match = _COST.fullmatch(text)
     return float(match[2]) if match else None
 
 
 def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the trailer that says which hooks were run; nothing where all were."""
+    """Return the trailer that lists the hooks which ran; nothing if all did."""
     from relay.config.model import COMMIT_HOOKS
 
     return () if names == COMMIT_HOOKS else ((HOOKS, " ".join(names) or "skip"),)
 
 
 def render_agent(agent: str, metering: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of work that an agent did, and of who counted it; nothing for an empty name."""
+    """Return the trailers of an agent's work, and of who counted its usage; nothing for an empty name."""
     return ((AGENT, agent), (METERING, metering)) if agent else ()
 
 
 def render_said(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return a trailer for each text that the user said."""
+    """Return a trailer for each text from the user."""
     import json
 
     return tuple((SAID, json.dumps(text, ensure_ascii=False)) for text in texts)
 
 
 def render_evidence(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return a trailer for each item's text and what was given as evidence for it."""
+    """Return a trailer for each item's text and its evidence."""
     import json
 
     return tuple((EVIDENCE, json.dumps(pair)) for pair in found)
 
 
 def parse_evidence(found: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Undo it: the last evidence for each item's text; a value that is not relay's is left out."""
+    """Undo it: the last evidence for each item's text. Values that are not relay's are left out."""
     import json
 
     evidence = {}
@@ -192,7 +192,7 @@ def parse_evidence(found: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def parse_said(found: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return what the user said, each text once, in the order it came; a value that is not relay's is left out."""
+    """Return the user's texts, each once, in order. Values that are not relay's are left out."""
     texts = (_parse_text(value) for key, value in found if key == SAID)
     return tuple(dict.fromkeys(text for text in texts if text))
 
@@ -208,7 +208,7 @@ def _parse_text(value: str) -> str:
 
 
 def render_spent(spent: Spent) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of what some work used and cost; ``~`` marks a cost that is at most so high."""
+    """Return the trailers of usage and cost; ``~`` marks a cost that is an upper bound."""
     cost = render_cost(spent.cost_usd)
     mark = _ESTIMATED if spent.estimated and cost != UNKNOWN else ""
     return (USAGE, render_usage(spent.usage)), (COST, f"{mark}{cost}")
@@ -220,5 +220,5 @@ def parse_spent(usage: str, cost: str) -> Spent:
 
 
 def parse_count(text: str, default: int) -> int:
-    """Read a counter such as that of `LEG`; the default when the value is missing or not relay's."""
+    """Read a counter such as that of `LEG`; the default if the value is missing or not relay's."""
     return int(text) if text.isdecimal() and len(text) < 9 else default  # noqa: PLR2004  # a sane counter

@@ -28,7 +28,7 @@ from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 
 STORE = "store"
-"""In each directory of those in which a fleet's worker keeps its clones: the repository, beside its work trees."""
+"""The name of the repository in each clone of a fleet worker, beside the clone's work trees."""
 _HOME = "home"
 _CHECKED = "checked"
 _JOBS = ".relay"
@@ -36,7 +36,7 @@ _CLONE = re.compile(r"[0-9a-f]{16}")
 
 
 def get_jobs_place(root: Path) -> Path:
-    """Return the directory that the work trees of a work tree's jobs are in: beside it."""
+    """Return the directory of the work trees of a work tree's jobs: beside it."""
     return root.parent / f"{root.name}{_JOBS}"
 
 
@@ -44,7 +44,7 @@ def find_other_trees(repo: Repo) -> tuple[Path, ...]:
     """Return the roots of the repository's other work trees.
 
     Raises:
-        GitError: See `list_roots`.
+        GitError: See `relay.git.worktrees.list_roots`.
     """
     from relay.git.worktrees import list_roots
 
@@ -55,7 +55,7 @@ def find_made_places(repo: Repo, others: Iterable[Path]) -> tuple[Path, ...]:
     """Return the directories in which relay has made work trees or clones, beside work trees of the repository.
 
     Args:
-        others: As `find_other_trees` gave them.
+        others: From `find_other_trees`.
     """
     beside = {place for root in (repo.root, *others) for place in root.parent.glob(f"*{_JOBS}")}
     jobs = [place for place in beside if os.path.lexists(place.with_suffix("") / ".git")]
@@ -69,7 +69,7 @@ def note_home(repo: Repo, home: Path) -> None:
 
 
 def find_home(repo: Repo) -> Path:
-    """Return the root of the work tree whose job this one is, where runs leave what is kept; its own without a note."""
+    """Return the root of the work tree whose job this one is, where its logs are kept; without a note its own root."""
     if repo.git_dir == repo.common_dir:
         return repo.root
     noted = Path(read_note(repo, _HOME) or repo.root)
@@ -79,15 +79,17 @@ def find_home(repo: Repo) -> Path:
 def note_checked(repo: Repo, *commits: str) -> None:
     """Note where a job's branch may land: the plan's branch has these commits, or relay checked and made them here.
 
-    Name the commit that the branch is about to move to and the one that it is at: a kill leaves it at either.
+    Name the commit that the branch is about to move to and the present one: a kill leaves the branch at either.
     """
-    write_note(repo, _CHECKED, " ".join(commits), synced=False)  # lost in a power cut, they are checked once more
+    write_note(
+        repo, _CHECKED, " ".join(commits), synced=False
+    )  # if a power cut loses the note, relay checks the commits once more
 
 
 def is_checked(repo: Repo, commit: str) -> bool:
-    """Whether a job's branch may land at a commit: it was checked in this work tree, with all below it.
+    """Return whether a job's branch may land at a commit: relay checked it in this work tree, with all below it.
 
-    What somebody else committed there, or a fetch brought, was not.
+    Commits that somebody else made there, or that a fetch brought, were not checked.
     """
     return commit in read_note(repo, _CHECKED).split()
 
@@ -97,22 +99,22 @@ _LONGEST_TIME = 12
 
 
 def read_clock() -> float:
-    """Return seconds on a clock of this machine alone, which goes on while it sleeps."""
+    """Return seconds on a clock of this machine alone, which goes on while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def write_claim_end(repo: Repo, ends_s: float) -> None:
-    """Say until when runs that this process starts in a work tree may ask a model, by `read_clock`."""
+    """Note until when runs that this process starts in a work tree may ask a model, by `read_clock`."""
     write_note(repo, _CLAIM, f"{os.getpid()} {ends_s:.0f}")
 
 
 def drop_claim_end(repo: Repo) -> None:
-    """Let runs in a work tree go on for as long as they like."""
+    """Remove that limit for runs in a work tree."""
     drop_note(repo, _CLAIM)
 
 
 def is_claim_over(repo: Repo) -> bool:
-    """Return whether this is the run of a worker whose claim has run out; what a dead one has left says nothing."""
+    """Return whether a worker started this run and its phase claim has expired; notes of a dead worker do not count."""
     worker, _, ends = read_note(repo, _CLAIM).partition(" ")
     if worker != str(os.getppid()) or not ends.isdecimal() or len(ends) > _LONGEST_TIME:
         return False
@@ -120,22 +122,22 @@ def is_claim_over(repo: Repo) -> bool:
 
 
 MAX_CHARS = 2_000
-"""Of one text: about 500 tokens, which every further session of the phase is told again."""
+"""Limit for one text: about 500 tokens, which every further session of the phase is told again."""
 _MAX_BYTES = 6 * MAX_CHARS + 1_000
-"""Of a file: each character may be escaped."""
+"""Limit for a file: each character may be escaped."""
 _FOLDER = ("relay", "said")
 _PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A text that somebody left."""
+    """A text from a person."""
 
     name: str
-    """Of its file."""
+    """The name of its file."""
     text: str
     phase_id: str
-    """For which phase only; empty for whichever session comes to it first."""
+    """The only phase that it is for; empty for the next session, whatever its phase."""
 
 
 def leave_words(repo: Repo, text: str, *, phase_id: str = "") -> None:
@@ -154,7 +156,7 @@ def leave_words(repo: Repo, text: str, *, phase_id: str = "") -> None:
 
 
 def read_words(repo: Repo, phase_id: str) -> tuple[Said, ...]:
-    """Return what waits for a session of this phase, in the order it came; what cannot be read is passed over."""
+    """Return the texts for a session of this phase, in the order they came; unreadable ones are skipped."""
     try:
         with open_folder(repo.git_dir, _FOLDER) as folder:
             with os.scandir(folder) as entries:
@@ -177,7 +179,7 @@ def _read(folder: int, name: str) -> Said | None:
 
 
 def drop_words(repo: Repo, names: tuple[str, ...]) -> None:
-    """Remove texts that are kept elsewhere by now; those that are gone already are passed over."""
+    """Remove texts that are kept elsewhere by now; texts that are gone already are skipped."""
     with contextlib.suppress(FileNotFoundError), open_folder(repo.git_dir, _FOLDER) as folder:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -216,25 +218,24 @@ class LastGate:
     """The gate that ran last."""
 
     at: float
-    """Seconds since the epoch, when it had run."""
+    """Seconds since the epoch, at its end."""
     phase_id: str
     passed: bool
     baseline: bool = False
     expected: str = ""
-    """As `relay.session.events.GateFinished` has it."""
+    """As in `relay.session.events.GateFinished`."""
     summary: str = ""
     checks: tuple[Mapping[str, Any], ...] = ()
-    """As the event has it."""
+    """As in the event."""
 
     @property
     def failed(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the commands that were not green."""
         return tuple(check for check in self.checks if check.get("status") != "passed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The run, or the planning, that was last."""
+    """The last run, or planning."""
 
     began: float
     command: str
@@ -242,25 +243,25 @@ class LastRun:
     plan_path: str
     branch: str
     ended: float | None = None
-    """None where nothing was said of its end: it is at work, was killed, or the power went."""
+    """None if its end was not noted: it is at work, was killed, or the power failed."""
     exit_code: int | None = None
     reason: str = ""
     next_command: str = ""
     waits_for: str = ""
-    """The phase that waits for a yes, of ``run --approve``."""
+    """The phase that waits for approval, with ``run --approve``."""
     gate: LastGate | None = None
-    """The last one of the run that was red and should not have been; None when there was none."""
+    """The run's last gate that was unexpectedly red; None without one."""
 
 
 def save_last_run(repo: Repo, run: LastRun, secret_values: tuple[str, ...] = ()) -> None:
-    """Keep it; what cannot be written is lost, and stops nothing."""
+    """Save it; if it cannot be written, it is lost and nothing stops."""
     gate = _pack(run.gate) if run.gate else None
     body = {name: getattr(run, name) for name in LastRun.__slots__ if name != "gate"} | {"gate": gate}
     _save(repo, _RUN, body, secret_values)
 
 
 def save_last_gate(repo: Repo, gate: LastGate, secret_values: tuple[str, ...] = ()) -> None:
-    """Keep it, in the same way."""
+    """Save it, in the same way."""
     _save(repo, _GATE, _pack(gate), secret_values)
 
 
@@ -279,7 +280,7 @@ def _save(repo: Repo, name: str, body: Mapping[str, Any], secret_values: tuple[s
 
 
 def read_last_run(repo: Repo) -> LastRun | None:
-    """Return the last run; None when there was none, or nothing that relay wrote can be read."""
+    """Return the last run; None without a note that relay wrote."""
     body = _load(repo, _RUN)
     try:
         gate = body.pop("gate", None)

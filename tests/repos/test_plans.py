@@ -7,7 +7,7 @@ from relay.base.hints import AT_ROOT
 from relay.git.message import read_texts
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, _read_snapshots, open_leg, read_leg
+from relay.store.legs import LegStart, open_leg, read_leg
 
 HELLO = """
   - turns:
@@ -182,17 +182,3 @@ def test_where_a_plan_stands_is_the_same_in_a_packed_repository(stage, finish):
     assert told.returncode == 0, told.stderr
     stage.git("gc", "-q", "--prune=now")
     assert stage.relay("status").stdout == told.stdout
-
-
-def test_the_snapshots_of_a_leg_are_listed_as_git_lists_them(stage):
-    stage.run(HALF)
-    repo = open_repo(stage.root)
-    leg = read_leg(repo)
-    assert leg is not None
-    assert leg.last_wip is not None
-    newest, base = leg.last_wip.commit, leg.base_head
-    listed = read_texts(repo.git, "--first-parent", newest, f"^{base}", "--")
-    assert len(listed) > 1
-    assert _read_snapshots(repo, newest, base) == listed
-    stage.git("gc", "-q", "--prune=now")
-    assert _read_snapshots(repo, newest, base) == listed
