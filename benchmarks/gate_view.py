@@ -23,8 +23,8 @@ from relay.store.environment import (
     Intent,
     SessionChanges,
     SessionSpan,
-    Surplus,
-    find_surplus,
+    TreeDifference,
+    find_tree_difference,
     read_committed,
     read_environment,
 )
@@ -52,12 +52,12 @@ def measure(root: Path, rounds: int) -> dict[str, float]:
         (root / f"d{number:04d}" / "f000.txt").write_text("changed\n", encoding="utf-8")
     now, environment = write_snapshot_tree(repo), read_environment(repo)
     intent = Intent(head=repo.head(), paths=(), drafts=())
-    found = find_surplus(repo, intent, now, environment)
+    found = find_tree_difference(repo, intent, now, environment)
     spans = (SessionSpan(start=time.time_ns()),)
     steps: dict[str, Callable[[], object]] = {
         "git status": lambda: git(root, "status", "--porcelain"),
         "list": lambda: read_environment(repo),
-        "compare": lambda: find_surplus(repo, intent, now, environment),
+        "compare": lambda: find_tree_difference(repo, intent, now, environment),
         "packages": lambda: SessionChanges(root=str(root), spans=spans).look("node_modules"),
         "lay out": lambda: lay_out(repo, found),
     }
@@ -70,7 +70,7 @@ def measure(root: Path, rounds: int) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def lay_out(repo: Repo, found: Surplus) -> None:
+def lay_out(repo: Repo, found: TreeDifference) -> None:
     """Lay out a stage and remove it."""
     with tempfile.TemporaryDirectory() as folder:
         files = read_committed(repo, found)

@@ -21,7 +21,7 @@ from relay.cli.screen import say
 from relay.git.message import disarm
 from relay.plan.text import find_code_spans
 from relay.setup.place import find_source
-from relay.store.plan_state import PhaseStanding, Standing, gather_standing
+from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     relay pushes nothing unless you type --push.
     """
     place = note_place(plan)
-    standing = gather_standing(find_source(place), place.repo)
+    summary = summarize_plan(find_source(place), place.repo)
     from relay.store.history import read_plan_commits
 
     commits = read_plan_commits(place.repo, place.plan_name)
     if not any(commit.status == "done" for commit in commits):
         raise RelayError("no phase of the plan is committed yet: a request would be empty", hint=RUN)
-    title, body = render_title(standing), render_body(standing, commits)
+    title, body = render_title(summary), render_body(summary, commits)
     if only_text:
         _print(title, body)
         return
@@ -199,34 +199,34 @@ def _read_number(program: _Program, text: str, branch: str) -> str:
         return ""
 
 
-def render_title(standing: Standing) -> str:
+def render_title(summary: PlanSummary) -> str:
     """Return the plan's title as one line."""
-    return " ".join((standing.plan.title or f"Work through {standing.plan_name}").split())[:200]
+    return " ".join((summary.plan.title or f"Work through {summary.plan_name}").split())[:200]
 
 
-def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
+def render_body(summary: PlanSummary, commits: "tuple[RelayCommit, ...]") -> str:
     """Return the text as Markdown. It mentions nobody, and closes no issue that the plan does not name."""
-    plan = standing.plan
+    plan = summary.plan
     by_id = {commit.commit: commit for commit in commits}
     heading, _, rest = plan.preamble.strip().partition("\n")
     own = rest if heading.removeprefix("# ") == plan.title else plan.preamble
     parts = ["\n".join(_map_words(line, _name_nobody) for line in own.strip().splitlines())]
-    if standing.questions:
-        asked = "\n".join(f"- {_clean(question)}" for question in standing.questions)
-        parts += [f"## Assumptions to check\n\n{count_questions(standing.questions)}:\n\n{asked}"]
+    if summary.questions:
+        asked = "\n".join(f"- {_clean(question)}" for question in summary.questions)
+        parts += [f"## Assumptions to check\n\n{count_questions(summary.questions)}:\n\n{asked}"]
     parts.append("## What was done")
     parts += [
         _render_phase(phase, known, [by_id[one] for one in known.commits if one in by_id])
-        for phase, known in zip(plan.phases, standing.phases, strict=True)
+        for phase, known in zip(plan.phases, summary.phases, strict=True)
     ]
     done = sum(phase.done for phase in plan.phases)
-    cost = render_usd(standing.spent.cost_usd, estimated=standing.spent.estimated)
+    cost = render_usd(summary.spent.cost_usd, estimated=summary.spent.estimated)
     parts.append(f"{done} of {count(len(plan.phases), 'phase')} done. The sessions have cost {cost}.")
     text = disarm("\n\n".join(filter(None, parts)), given=plan.text)
     return text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
 
 
-def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayCommit]") -> str:
+def _render_phase(phase: "Phase", known: PhaseSummary, commits: "list[RelayCommit]") -> str:
     lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
     evidence = {item: words for commit in commits for item, words in find_evidence(commit.body).items()}
     for item in phase.items:

@@ -276,24 +276,24 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     jobs = get_job_count(options, phase, request.settings.jobs)
     if options["dry_run"]:
         return show_dry_run(request, place, selection, jobs=jobs)
-    situation = ask(find_source(place), request.repo)
-    if end := end_without_session(request, situation, selection):
+    plan_state = ask(find_source(place), request.repo)
+    if end := end_without_session(request, plan_state, selection):
         tidy_jobs(request)
         return show_end(end, request, place.caller, as_json=as_json)
-    request = require_phases(request, situation.plan, selection)
+    request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
         from relay.store.branches import begin_branch, name_branch
 
-        begin_branch(place.repo, name_branch(situation.plan.title, place.plan_name))
-    if get_beginning(request, situation, selection, jobs=jobs).side_by_side:
+        begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
+    if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
         return run_with_jobs(request, place, options, hours)
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
             warn_of_claims(ctx)
-            if words := describe_choice(situation.plan, selection.phase_id):
+            if words := describe_choice(plan_state.plan, selection.phase_id):
                 ctx.observe(Noticed(text=words, warning=True))
         return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
 
@@ -317,32 +317,32 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     Raises:
         RelayError: A run could not start.
     """
-    from relay.cli.status import Near, show_standing
+    from relay.cli.status import Near, show_summary
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
     from relay.run.selection import describe_choice
     from relay.setup.place import find_source
     from relay.setup.preconditions import check_all, require_all
-    from relay.store.plan_state import gather_standing
+    from relay.store.plan_state import summarize_plan
 
-    standing = gather_standing(find_source(place), request.repo)
-    situation, begins = standing.situation, Beginning()
-    if needs_session(situation, selection, request.plan_path):
-        request = require_phases(request, situation.plan, selection)
-        begins = get_beginning(request, situation, selection, jobs=jobs)
+    summary = summarize_plan(find_source(place), request.repo)
+    plan_state, begins = summary.plan_state, Beginning()
+    if needs_session(plan_state, selection, request.plan_path):
+        request = require_phases(request, plan_state.plan, selection)
+        begins = get_beginning(request, plan_state, selection, jobs=jobs)
         require_all(check_all(request))
-        if not situation.running:
-            require_point(situation, request.plan_path)
-    show_standing(standing, place.caller, Near(), why=True)
-    if words := describe_choice(situation.plan, selection.phase_id):
+        if not plan_state.running:
+            require_point(plan_state, request.plan_path)
+    show_summary(summary, place.caller, Near(), why=True)
+    if words := describe_choice(plan_state.plan, selection.phase_id):
         say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
         phases = ()
         say(f"jobs   {', '.join(begins.open_jobs)} first, where their work is")
-    elif begins.side_by_side and not situation.running and not situation.goes_on:
-        phases = show_waves(situation.plan, jobs)
+    elif begins.side_by_side and not plan_state.running and not plan_state.goes_on:
+        phases = show_waves(plan_state.plan, jobs)
     show_next(phases, request.settings)
     return ExitCode.DONE
 

@@ -32,7 +32,7 @@ from relay.plan.model import Item, Phase
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
 from relay.setup.place import find_source
-from relay.store.plan_state import PhaseStanding, Standing, gather_standing
+from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.refs import has_jobs, has_seen_claims
 from relay.store.resume import ResumeCase, ResumePoint
 
@@ -70,27 +70,27 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     relay reads them from the work tree, the branch's commits and refs/relay/; it asks no model.
     """
     place = note_place(plan)
-    standing = gather_standing(find_source(place), place.repo)
-    jobs, is_busy = _find_jobs(place.repo, standing), is_locked(place.repo)
+    summary = summarize_plan(find_source(place), place.repo)
+    jobs, is_busy = _find_jobs(place.repo, summary), is_locked(place.repo)
     if jobs:
         from relay.cli.sessions import find_left_questions
         from relay.setup.context import PlanFiles
 
         files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
-        standing = replace(standing, questions=find_left_questions(files))
-    last, work = find_last_run(place.repo, standing), None
+        summary = replace(summary, questions=find_left_questions(files))
+    last, work = find_last_run(place.repo, summary), None
     if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the newest log is a job's
         from relay.cli.views.last_run import find_work
 
         work = find_work(place.root)
-        running = standing.situation.running or "a relay is at work here"
-        standing = replace(standing, situation=replace(standing.situation, running=running))
-    claims = () if standing.plan.done else _find_claims(place.repo, standing)
-    near = Near(last=last, work=work, jobs=jobs, claims=claims, is_answered=_is_answered(place.repo, standing, last))
+        running = summary.plan_state.running or "a relay is at work here"
+        summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
+    claims = () if summary.plan.done else _find_claims(place.repo, summary)
+    near = Near(last=last, work=work, jobs=jobs, claims=claims, is_answered=_is_answered(place.repo, summary, last))
     if as_json:
-        say_document(render_json(standing, place.caller, near, place.root))
+        say_document(render_json(summary, place.caller, near, place.root))
         return
-    show_standing(standing, place.caller, near, why=why)
+    show_summary(summary, place.caller, near, why=why)
     if claims:
         from relay.cli.views.job_lines import tell_claims
 
@@ -103,20 +103,20 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
             say(line)
 
 
-def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
+def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[JobStanding, ...]":
     if not has_jobs(repo):
         return ()
     from relay.cli.views.job_lines import find_job_standings, find_told
 
-    return find_job_standings(repo, standing.plan_name, standing.plan, find_told(repo))
+    return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo))
 
 
-def _find_claims(repo: "Repo", standing: Standing) -> "tuple[PhaseClaim, ...]":
+def _find_claims(repo: "Repo", summary: PlanSummary) -> "tuple[PhaseClaim, ...]":
     if not has_seen_claims(repo):
         return ()
     from relay.cli.views.job_lines import find_seen_claims
 
-    return find_seen_claims(repo, standing.plan_name)
+    return find_seen_claims(repo, summary.plan_name)
 
 
 def _render_claims(claims: "tuple[PhaseClaim, ...]") -> list[dict[str, Any]]:
@@ -135,38 +135,38 @@ def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, 
     return render_jobs(root, jobs)
 
 
-def _is_answered(repo: "Repo", standing: Standing, last: "LastRun | None") -> bool:
+def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
     if last is None or not last.next_command.startswith("relay say "):
         return False
     from relay.store.worktree_notes import read_words
 
-    return bool(read_words(repo, _find_next(standing) or ""))
+    return bool(read_words(repo, _find_next(summary) or ""))
 
 
-def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
+def find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
     """Return how the last run of this plan on this branch ended; None if no work is left, or a run is at work."""
     from relay.store.worktree_notes import read_last_run
 
-    last = None if standing.plan.done else read_last_run(repo)
-    if last is None or (last.plan_path, last.branch) != (standing.plan_name, standing.branch):
+    last = None if summary.plan.done else read_last_run(repo)
+    if last is None or (last.plan_path, last.branch) != (summary.plan_name, summary.branch):
         return None
     return None if last.ended is None and is_locked(repo) else last
 
 
-def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) -> None:
+def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool) -> None:
     """Print where the plan stands."""
-    where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
-    states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
+    where = f"{summary.plan_name} on {summary.branch}" if summary.branch else f"{summary.plan_name}, HEAD detached"
+    states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(summary)]
     say(f"{where}: {count_plan(states)}", style="bold")
-    _show_questions(standing)
+    _show_questions(summary)
     say()
-    _show_phases(standing)
+    _show_phases(summary)
     say()
-    say(f"spent  {_render_cost(standing.spent)}")
-    _show_limit(standing)
-    if standing.rewound != Spent():
-        say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
-    for words in standing.orphans:
+    say(f"spent  {_render_cost(summary.spent)}")
+    _show_limit(summary)
+    if summary.rewound != Spent():
+        say(f"       {_render_usd(summary.rewound)} of it on work that was rewound")
+    for words in summary.orphans:
         say(f"stray  {words}", style="yellow")
     if near.last is not None:
         _show_last(near.last, why=why)
@@ -176,27 +176,27 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
         say(f"now    {who} at work; relay watch shows it live", style="bold")
     elif near.work is not None:
         _show_work(near.work)
-    elif near.claims and not (standing.obstacle or standing.situation.running):
+    elif near.claims and not (summary.obstacle or summary.plan_state.running):
         words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
         say(f"next   {words}", style="bold")
     else:
-        said = find_other_way(standing, caller, near)
-        _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
+        said = find_other_way(summary, caller, near)
+        _show_next(summary, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
 
 
-def _show_questions(standing: Standing) -> None:
-    if standing.questions:
+def _show_questions(summary: PlanSummary) -> None:
+    if summary.questions:
         say(
-            f"look   {count_questions(standing.questions)}; the plan's notes have them until you take them out",
+            f"look   {count_questions(summary.questions)}; the plan's notes have them until you take them out",
             style="bold yellow",
         )
-    for question in standing.questions:
+    for question in summary.questions:
         say(f"       {question}", style="yellow")
 
 
-def find_other_way(standing: Standing, caller: Caller, near: Near) -> str:
+def find_other_way(summary: PlanSummary, caller: Caller, near: Near) -> str:
     """Return the command that the last run recommended, if another run would stop for the same reason; else ""."""
-    point, last, shown = standing.situation.point, near.last, {caller.write(RUN), caller.write(WHY)}
+    point, last, shown = summary.plan_state.point, near.last, {caller.write(RUN), caller.write(WHY)}
     if last is None or point is None or not last.next_command.startswith("relay ") or last.next_command in shown:
         return ""
     cases = {ResumeCase.NOTHING_OPEN, ResumeCase.UNTOUCHED, ResumeCase.MID_LEG}
@@ -204,22 +204,22 @@ def find_other_way(standing: Standing, caller: Caller, near: Near) -> str:
     return last.next_command if last.waits_for or meets_it else ""
 
 
-def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
-    if left and standing.situation.point is not None:
+def _show_next(summary: PlanSummary, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
+    if left and summary.plan_state.point is not None:
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
         say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
         return
-    if standing.obstacle:
-        say(f"now    {caller.write(standing.obstacle)}", style="bold")
+    if summary.obstacle:
+        say(f"now    {caller.write(summary.obstacle)}", style="bold")
         say(f"next   {caller.write(RUN)}, after that", style="bold")
         return
-    if standing.situation.running or standing.situation.point is None:
-        say(f"now    {standing.situation.running}", style="bold")
+    if summary.plan_state.running or summary.plan_state.point is None:
+        say(f"now    {summary.plan_state.running}", style="bold")
         return
     if why:
-        say(f"found  {standing.situation.point.why}")
-    nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
-    then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
+        say(f"found  {summary.plan_state.point.why}")
+    nothing_left = summary.plan.done and summary.plan_state.point.case is ResumeCase.NOTHING_OPEN
+    then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {summary.plan_state.point.then}"
     say(f"next   {said or then}", style="bold")
     if said:
         say(f"       without it {then}", style="dim")
@@ -241,51 +241,51 @@ def _show_last(last: "LastRun", *, why: bool) -> None:
     say_lines(tell_last_run(last, now=time.time(), why=why))
 
 
-def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
+def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that stopped the open leg resets, and its model; None without a limit to come."""
-    if standing.situation.kept.leg is None:
+    if summary.plan_state.kept.leg is None:
         return None
     from relay.store.legs import find_wait_until
 
-    found = find_wait_until(standing.situation.kept.leg)
+    found = find_wait_until(summary.plan_state.kept.leg)
     return found if found is not None and found[0] > now else None
 
 
-def _show_limit(standing: Standing) -> None:
+def _show_limit(summary: PlanSummary) -> None:
     now = time.time()
-    if found := _find_limit(standing, now):
+    if found := _find_limit(summary, now):
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
         say(f"limit  {words}", style="yellow")
 
 
-def _render_limit(standing: Standing) -> dict[str, object] | None:
+def _render_limit(summary: PlanSummary) -> dict[str, object] | None:
     """Return the usage limit as JSON; ``resets_at`` is in seconds since the epoch."""
-    found = _find_limit(standing, time.time())
+    found = _find_limit(summary, time.time())
     return {"model": found[1], "resets_at": found[0]} if found else None
 
 
-def _find_next(standing: Standing) -> str | None:
+def _find_next(summary: PlanSummary) -> str | None:
     """Return the id of the present or next phase; None if there is none."""
-    if standing.situation.point is not None:
-        return standing.situation.point.phase_id or None
-    return next((known.phase_id for known in standing.phases if known.is_open), None)
+    if summary.plan_state.point is not None:
+        return summary.plan_state.point.phase_id or None
+    return next((known.phase_id for known in summary.phases if known.is_open), None)
 
 
-def _pair(standing: Standing) -> "list[tuple[Phase, PhaseStanding]]":
-    return list(zip(standing.plan.phases, standing.phases, strict=True))
+def _pair(summary: PlanSummary) -> "list[tuple[Phase, PhaseSummary]]":
+    return list(zip(summary.plan.phases, summary.phases, strict=True))
 
 
-def find_state(item: Item, known: PhaseStanding) -> str:
+def find_state(item: Item, known: PhaseSummary) -> str:
     """Return ``open``, ``optional``, ``claimed`` or ``done``."""
     if item.done:
         return "done"
     return "claimed" if item.id in known.claimed else "optional" if item.optional else "open"
 
 
-def _show_phases(standing: Standing) -> None:
+def _show_phases(summary: PlanSummary) -> None:
     """Print a line for each phase, cut to the terminal's width, and the items of the next phase."""
-    next_id, pairs = _find_next(standing), _pair(standing)
+    next_id, pairs = _find_next(summary), _pair(summary)
     facts = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
     digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
     if width := find_width():
@@ -305,7 +305,7 @@ def _show_phases(standing: Standing) -> None:
             say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
 
 
-def _list_facts(phase: Phase, known: PhaseStanding) -> list[str]:
+def _list_facts(phase: Phase, known: PhaseSummary) -> list[str]:
     states = [find_state(item, known) for item in phase.items]
     facts = [count_boxes(states)]
     if known.commits or known.claimed or known.spent != Spent():
@@ -329,7 +329,9 @@ def _render_cost(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing, caller: Caller, near: Near | None = None, root: Path = Path()) -> dict[str, object]:
+def render_json(
+    summary: PlanSummary, caller: Caller, near: Near | None = None, root: Path = Path()
+) -> dict[str, object]:
     """Return the plan's state as JSON.
 
     Args:
@@ -339,22 +341,22 @@ def render_json(standing: Standing, caller: Caller, near: Near | None = None, ro
 
     near = near or Near()
     return {
-        "plan": standing.plan_name,
-        "branch": standing.branch,
-        "done": standing.plan.done,
-        "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
-        "questions": list(standing.questions),
-        "spent": _render_spent(standing.spent),
-        "rewound": _render_spent(standing.rewound),
-        "running": standing.situation.running or None,
+        "plan": summary.plan_name,
+        "branch": summary.branch,
+        "done": summary.plan.done,
+        "phases": [_render_phase(phase, known) for phase, known in _pair(summary)],
+        "questions": list(summary.questions),
+        "spent": _render_spent(summary.spent),
+        "rewound": _render_spent(summary.rewound),
+        "running": summary.plan_state.running or None,
         "at_work": render_work(near.work),
         "jobs": _render_jobs(root, near.jobs),
         "claims": _render_claims(near.claims),
-        "limit": _render_limit(standing),
+        "limit": _render_limit(summary),
         "last_run": render_last_run(near.last),
-        "obstacle": caller.write(standing.obstacle) or None,
-        "next": None if standing.situation.point is None else _render_point(standing.situation.point),
-        "said": find_other_way(standing, caller, near) or None,
+        "obstacle": caller.write(summary.obstacle) or None,
+        "next": None if summary.plan_state.point is None else _render_point(summary.plan_state.point),
+        "said": find_other_way(summary, caller, near) or None,
     }
 
 
@@ -362,7 +364,7 @@ def _render_point(point: ResumePoint) -> dict[str, object]:
     return {"phase": point.phase_id or None, "row": point.case.value, "why": point.why, "then": point.then}
 
 
-def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
+def _render_phase(phase: Phase, known: PhaseSummary) -> dict[str, object]:
     items = [{"id": item.id, "text": item.text, "state": find_state(item, known)} for item in phase.items]
     return {
         "id": phase.id,

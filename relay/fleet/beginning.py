@@ -14,7 +14,7 @@ from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.selection import Selection, choose_phase
 from relay.setup.context import RunRequest
-from relay.store.plan_state import Situation
+from relay.store.plan_state import PlanState
 from relay.store.refs import has_jobs
 
 
@@ -43,7 +43,7 @@ def require_phases(request: RunRequest, plan: Plan, selection: Selection) -> Run
     return replace(request, phases=phases)
 
 
-def get_beginning(request: RunRequest, situation: Situation, selection: Selection, *, jobs: int) -> Beginning:
+def get_beginning(request: RunRequest, plan_state: PlanState, selection: Selection, *, jobs: int) -> Beginning:
     """Return how a run begins.
 
     Args:
@@ -53,8 +53,8 @@ def get_beginning(request: RunRequest, situation: Situation, selection: Selectio
         PlanError: The requested phase cannot be run.
         RepoError: It has work elsewhere that has not landed.
     """
-    open_jobs = _find_open_jobs(request.repo, request.plan_path, situation.plan)
-    phase = choose_phase(situation, selection, request.plan_path) if situation.point is not None else None
+    open_jobs = _find_open_jobs(request.repo, request.plan_path, plan_state.plan)
+    phase = choose_phase(plan_state, selection, request.plan_path) if plan_state.point is not None else None
     side_by_side = jobs > 1 or (bool(open_jobs) and selection.all)
     if phase is not None and not side_by_side and (place := open_jobs.get(phase.id)):
         words = f"phase {phase.id} has work in {place} that has not landed"

@@ -85,13 +85,13 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         RelayError: Something that the user has to change first.
     """
     end_pause(ctx.repo)
-    situation = settle(ctx)
-    if situation.kept.leg is not None:  # begun here by a run without jobs: it ends here
-        selection = Selection(phase_id=situation.get_point().phase_id, all=False, unchecked=order.unchecked)
+    plan_state = settle(ctx)
+    if plan_state.kept.leg is not None:  # begun here by a run without jobs: it ends here
+        selection = Selection(phase_id=plan_state.get_point().phase_id, all=False, unchecked=order.unchecked)
         end = run(ctx, selection)
         if end.exit_code is not ExitCode.DONE:
             return end
-    ctx.observe(render_plan(situation.plan, committed=situation.plan))
+    ctx.observe(render_plan(plan_state.plan, committed=plan_state.plan))
     # Somebody may check out another branch meanwhile: nothing must begin or land there.
     files = replace(ctx.files, repo=replace(ctx.repo, on=ctx.repo.branch or ""))
     parent = _Parent(replace(ctx, files=files), order, tell)

@@ -40,7 +40,7 @@ from relay.store.completion import finish_pending
 from relay.store.environment import end_span, watch_sessions
 from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.legs import OpenLeg, find_repeated_error, find_reset, read_leg
-from relay.store.plan_state import Situation, find_done, read_plan_cost
+from relay.store.plan_state import PlanState, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
@@ -52,7 +52,7 @@ from relay.tools.toolbox import build_runner_tools, refuse_secrets
 _SHOWN_DOUBTS = 3
 
 
-def needs_session(situation: Situation, selection: Selection, plan_path: str) -> bool:
+def needs_session(plan_state: PlanState, selection: Selection, plan_path: str) -> bool:
     """Return whether a run needs a session, or has something to settle first.
 
     Args:
@@ -61,16 +61,16 @@ def needs_session(situation: Situation, selection: Selection, plan_path: str) ->
     Raises:
         PlanError: The requested phase cannot be run, or no phase can begin.
     """
-    if situation.point is None:
+    if plan_state.point is None:
         return True
     if selection.phase_id:
-        get_phase(situation.plan, selection.phase_id)
-    if situation.point.case is not ResumeCase.NOTHING_OPEN:
+        get_phase(plan_state.plan, selection.phase_id)
+    if plan_state.point.case is not ResumeCase.NOTHING_OPEN:
         return True
-    return choose_phase(situation, selection, plan_path) is not None or situation.edit.kind is not EditKind.NONE
+    return choose_phase(plan_state, selection, plan_path) is not None or plan_state.edit.kind is not EditKind.NONE
 
 
-def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
+def end_without_session(request: RunRequest, plan_state: PlanState, selection: Selection) -> RunEnd | None:
     """Return the end of a run that needs no session; None if it needs one, or has something to settle first.
 
     This needs no key and no sandbox. It removes what a killed relay left.
@@ -78,13 +78,13 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
     Raises:
         PlanError: The requested phase cannot be run, or no phase can begin.
     """
-    if needs_session(situation, selection, request.plan_path):
+    if needs_session(plan_state, selection, request.plan_path):
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
     spent = read_plan_cost(request.repo, request.plan_path).spent
-    return finish_run(request.files, situation, spent)
+    return finish_run(request.files, plan_state, spent)
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
@@ -95,10 +95,10 @@ def find_done_plan(files: PlanFiles) -> Plan | None:
         return None  # somebody is editing the plan; the next command reports the error
 
 
-def finish_run(files: PlanFiles, situation: Situation, spent: Spent) -> RunEnd:
+def finish_run(files: PlanFiles, plan_state: PlanState, spent: Spent) -> RunEnd:
     """Return the end of a run in which nothing requested is left."""
-    if situation.plan.done:
-        return end_done(files, situation.plan, spent)
+    if plan_state.plan.done:
+        return end_done(files, plan_state.plan, spent)
     return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
 
 
@@ -141,11 +141,11 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
         require_branch(ctx.repo, branch)
-        situation = settle(ctx)
-        phase = choose_phase(situation, selection, ctx.plan_path)
+        plan_state = settle(ctx)
+        phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
-            return finish_run(ctx.files, situation, ctx.meter.total)
-        if end := _wait_for_reset(ctx, situation.kept.leg) or _work_on(ctx, selection, phase, situation):
+            return finish_run(ctx.files, plan_state, ctx.meter.total)
+        if end := _wait_for_reset(ctx, plan_state.kept.leg) or _work_on(ctx, selection, phase, plan_state):
             return end
 
 
@@ -160,10 +160,10 @@ def require_branch(repo: Repo, branch: str | None) -> None:
         raise BranchError(now or "", branch)
 
 
-def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Situation) -> RunEnd | None:
+def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: PlanState) -> RunEnd | None:
     """Commit finished work, or run a session; return the end of the run, None to go on."""
-    situation = _prepare_landing(ctx, situation)
-    plan, leg = situation.plan, situation.kept.leg
+    plan_state = _prepare_landing(ctx, plan_state)
+    plan, leg = plan_state.plan, plan_state.kept.leg
     made = commit_proposed(ctx, plan, leg) if leg else None
     if isinstance(made, PhaseCommit):
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
@@ -178,7 +178,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit of the plan may have named a new runner
     served = ask_for_tools(ctx, phase)
-    handover = _begin(ctx, phase, situation)
+    handover = _begin(ctx, phase, plan_state)
     if handover is None:
         return None
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
@@ -188,14 +188,14 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     return _decide(ctx, selection, result, handover)
 
 
-def _prepare_landing(ctx: RunContext, situation: Situation) -> Situation:
+def _prepare_landing(ctx: RunContext, plan_state: PlanState) -> PlanState:
     """Prepare a landing leg for its gate: install packages in a new work tree, and run the gate on landed phases."""
-    leg = situation.kept.leg
+    leg = plan_state.kept.leg
     if leg is None or not leg.merges:
-        return situation
+        return plan_state
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
-    leg = ensure_baseline(ctx, situation.plan, leg)
-    return replace(situation, kept=replace(situation.kept, leg=leg))
+    leg = ensure_baseline(ctx, plan_state.plan, leg)
+    return replace(plan_state, kept=replace(plan_state.kept, leg=leg))
 
 
 def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
@@ -216,9 +216,9 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     return None
 
 
-def _begin(ctx: RunContext, phase: Phase, situation: Situation) -> Handover | None:
+def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | None:
     """Return the start of the next session; None if a stop was requested."""
-    plan, leg, point = situation.plan, situation.kept.leg, situation.get_point()
+    plan, leg, point = plan_state.plan, plan_state.kept.leg, plan_state.get_point()
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
     if ctx.workspace.should_stop():
         return None

@@ -37,7 +37,7 @@ from relay.store.completion import finish_commit
 from relay.store.environment import find_owned_paths, watch_sessions
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_proposal, has_ended_with
-from relay.store.plan_state import Situation, ask, find_obstacle
+from relay.store.plan_state import PlanState, ask, find_obstacle
 from relay.store.plan_versions import find_claims, find_leg_phase, find_ticks_of_leg
 from relay.store.refs import find_leg_ref
 from relay.store.resume import LegFacts, ResumeCase, ResumePoint
@@ -177,7 +177,7 @@ def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) ->
     return bool(theirs & still_open & set(paths) - {files.plan_path, files.ledger_path})
 
 
-def settle(ctx: RunContext) -> Situation:
+def settle(ctx: RunContext) -> PlanState:
     """Settle everything before a session; ask git again after a commit or the end of a leg.
 
     `relay.setup.open.hold_worktree` has settled the rest when it took the lock, for planning and landing too: processes
@@ -189,8 +189,8 @@ def settle(ctx: RunContext) -> Situation:
     Raises:
         RelayError: The user has to change something first.
     """
-    situation = ask(make_source(ctx.files), ctx.repo, is_locked=True)
-    kept, point = situation.kept, require_point(situation, ctx.plan_path)
+    plan_state = ask(make_source(ctx.files), ctx.repo, is_locked=True)
+    kept, point = plan_state.kept, require_point(plan_state, ctx.plan_path)
     # First: until that commit is finished, outdated files and index look like the user's changes.
     if kept.leg is not None and kept.leg_commit is not None:
         _finish(ctx, kept.leg, kept.leg_commit)
@@ -198,28 +198,28 @@ def settle(ctx: RunContext) -> Situation:
     if kept.foreign is not None:
         give_up_leg(ctx.repo, kept.foreign)
         return settle(ctx)
-    if ensure_plan_committed(ctx).text != situation.plan.text:
+    if ensure_plan_committed(ctx).text != plan_state.plan.text:
         return settle(ctx)  # the user edited the plan a moment ago
     if commit_ledger_edit(ctx):
         return settle(ctx)
-    if kept.leg is None or situation.facts is None:
-        return situation
-    if point.case is ResumeCase.MOVED_ON and not situation.goes_on:
+    if kept.leg is None or plan_state.facts is None:
+        return plan_state
+    if point.case is ResumeCase.MOVED_ON and not plan_state.goes_on:
         _give_up(ctx, kept.leg, point)
         return settle(ctx)
-    leg = _take_up(ctx, situation.plan, kept.leg, situation.facts, point)
-    return replace(situation, kept=replace(kept, leg=leg))
+    leg = _take_up(ctx, plan_state.plan, kept.leg, plan_state.facts, point)
+    return replace(plan_state, kept=replace(kept, leg=leg))
 
 
-def require_point(situation: Situation, plan_path: str) -> ResumePoint:
+def require_point(plan_state: PlanState, plan_path: str) -> ResumePoint:
     """Return the point where a run goes on.
 
     Raises:
         RelayError: There is none until the user has changed something.
     """
-    if situation.point is not None:
-        return situation.point
-    raise find_obstacle(situation, plan_path) or RepoError(situation.running)
+    if plan_state.point is not None:
+        return plan_state.point
+    raise find_obstacle(plan_state, plan_path) or RepoError(plan_state.running)
 
 
 def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: ResumePoint) -> OpenLeg:

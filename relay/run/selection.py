@@ -5,7 +5,7 @@ from relay.base.hints import RUN, WHY, Command
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.plan.model import Phase, Plan
-from relay.store.plan_state import Situation, find_disorder
+from relay.store.plan_state import PlanState, find_disorder
 from relay.store.resume import ResumeCase, find_blocked_by
 
 _SHOWN_CHARS = 60
@@ -33,18 +33,18 @@ class Selection:
         return (phase,) if phase else ()
 
 
-def choose_phase(situation: Situation, selection: Selection, plan_path: str) -> Phase | None:
+def choose_phase(plan_state: PlanState, selection: Selection, plan_path: str) -> Phase | None:
     """Return the phase to work on; None if nothing of the request is left.
 
     Args:
-        situation: The state of the plan; a run can go on from it.
+        plan_state: The state of the plan; a run can go on from it.
         plan_path: The plan's path in error messages.
 
     Raises:
         PlanError: The requested phase does not exist, waits for others, or another phase is open; or no phase can
             begin.
     """
-    plan, point = situation.plan, situation.get_point()
+    plan, point = plan_state.plan, plan_state.get_point()
     if not selection.phase_id:
         # An open leg is settled first.
         is_stuck = not (point.phase_id or plan.done) and point.case is ResumeCase.NOTHING_OPEN
@@ -58,7 +58,7 @@ def choose_phase(situation: Situation, selection: Selection, plan_path: str) -> 
         if error := find_disorder(plan, plan_path, phase):
             raise error
         raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=RUN)
-    if situation.goes_on and point.phase_id != phase.id:
+    if plan_state.goes_on and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
         raise PlanError(words, hint=(Command(words=("run", "--phase", point.phase_id)), ", or ", WHY))
     return phase

@@ -439,7 +439,7 @@ _NO_NAMES: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surplus:
+class TreeDifference:
     """How the work tree differs from a commit and the environment beside it."""
 
     extra: tuple[str, ...] = ()
@@ -469,7 +469,7 @@ class Intent:
     """The plan and its ledger: relay has their new bytes, and shows the work tree's to a gate."""
 
 
-def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> Surplus:
+def find_tree_difference(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> TreeDifference:
     """Compare the work tree with a commit that is about to be made of it.
 
     Args:
@@ -487,7 +487,7 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     )
     walk.look()
     other_kinds = [path for path in walk.other_kinds if path not in own]
-    return Surplus(
+    return TreeDifference(
         extra=tuple(sorted((*walk.extra, *by_sessions.hidden))),
         changed={**changed, **objects.read_entries(repo, parent, other_kinds)},
         modes={path: mode for path, mode in walk.other_modes.items() if path not in changed},
@@ -495,7 +495,7 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     )
 
 
-def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]:
+def read_committed(repo: Repo, difference: TreeDifference) -> dict[str, tuple[str, bytes]]:
     """Return ``path: (mode, bytes)`` of files that the commit has in another form, bytes as a checkout writes them.
 
     Raises:
@@ -509,7 +509,7 @@ def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]
             if mode == SYMLINK
             else git.run("cat-file", "--filters", f"--path={path}", blob),
         )
-        for path, (mode, blob) in surplus.changed.items()
+        for path, (mode, blob) in difference.changed.items()
     }
 
 

@@ -55,7 +55,7 @@ class PlanSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class PlanState:
     """The state of a plan, and what a run would do."""
 
     edit: PlanEdit
@@ -93,7 +93,7 @@ class Situation:
         return bool(point and leg and not self.kept.leg_commit and leg.phase_id and point.phase_id == leg.phase_id)
 
 
-def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> Situation:
+def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> PlanState:
     """Read the state of the plan from git and the work tree.
 
     Args:
@@ -112,7 +112,7 @@ def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> Situation
                 stack.enter_context(lock_worktree(repo))
             except LockedError as error:
                 edit = PlanEdit(kind=EditKind.NONE, plan=source.load())
-                return Situation(edit=edit, kept=kept, running=str(error))
+                return PlanState(edit=edit, kept=kept, running=str(error))
             kept = _read_kept(repo, source, is_locked=True)  # as whoever held the lock left it
         return _answer(source, repo, kept)
 
@@ -140,11 +140,11 @@ def _read_kept(repo: Repo, source: PlanSource, *, is_locked: bool) -> Kept:
     return read_kept(repo, source.plan_name)
 
 
-def _answer(source: PlanSource, repo: Repo, kept: Kept) -> Situation:
+def _answer(source: PlanSource, repo: Repo, kept: Kept) -> PlanState:
     edit = _read_edit(source, repo, kept)
     if edit.plan.done and edit.kind is EditKind.NONE:
         kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's leg
-    refused = Situation(edit=edit, kept=kept, obstacle=_find_obstacle(repo))
+    refused = PlanState(edit=edit, kept=kept, obstacle=_find_obstacle(repo))
     if refused.obstacle or (edit.kind is EditKind.REFUSED and not kept.leg_commit):
         return refused
     if kept.foreign is not None and _has_work(repo, kept.foreign, source.plan_name):
@@ -196,21 +196,21 @@ def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
     return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")
 
 
-def find_obstacle(situation: Situation, plan_name: str) -> RelayError | None:
+def find_obstacle(plan_state: PlanState, plan_name: str) -> RelayError | None:
     """Return what must be ended, undone or written before a run can go on; None if nothing must.
 
     Another relay at work is no obstacle: a run waits for it.
     """
-    if situation.obstacle:
-        return RepoError(situation.obstacle)
-    if is_example(situation.plan):
+    if plan_state.obstacle:
+        return RepoError(plan_state.obstacle)
+    if is_example(plan_state.plan):
         return PlanError(EXAMPLE, path=plan_name, hint=INSTEAD)
-    if (point := situation.point) is not None:
-        stands = point.phase_id or situation.plan.done
-        return None if stands else find_disorder(situation.plan, plan_name)
-    if situation.edit.violations:
-        return make_refusal(plan_name, situation.edit.violations)
-    if (leg := situation.kept.foreign) is None:
+    if (point := plan_state.point) is not None:
+        stands = point.phase_id or plan_state.plan.done
+        return None if stands else find_disorder(plan_state.plan, plan_name)
+    if plan_state.edit.violations:
+        return make_refusal(plan_name, plan_state.edit.violations)
+    if (leg := plan_state.kept.foreign) is None:
         return None
     return RepoError(
         f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
@@ -300,7 +300,7 @@ def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseStanding:
+class PhaseSummary:
     """The state of one phase on the branch."""
 
     phase_id: str
@@ -317,15 +317,15 @@ class PhaseStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PlanSummary:
     """The state of a plan."""
 
     plan_name: str
     branch: str | None
     """None when HEAD is detached."""
-    situation: Situation
+    plan_state: PlanState
     """What a run would do."""
-    phases: tuple[PhaseStanding, ...]
+    phases: tuple[PhaseSummary, ...]
     """One for each phase of the plan, in its order."""
     spent: Spent
     """Cost of everything, with planning and rewound commits."""
@@ -339,36 +339,36 @@ class Standing:
     @property
     def plan(self) -> Plan:
         """The plan that a run follows."""
-        return self.situation.plan
+        return self.plan_state.plan
 
     @property
     def obstacle(self) -> Hint:
         """What must be ended before a run can go on, and how; empty if nothing must."""
-        error = find_obstacle(self.situation, self.plan_name)
+        error = find_obstacle(self.plan_state, self.plan_name)
         if error is None:
             return ""
         return (str(error), "; ", error.hint) if error.hint else str(error)
 
 
-def gather_standing(source: PlanSource, repo: Repo) -> Standing:
+def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
     """Return the state of the plan, and its cost.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
     branch = repo.branch
-    situation = ask(source, repo)
-    kept = situation.kept
+    plan_state = ask(source, repo)
+    kept = plan_state.kept
     leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
     cost = read_plan_cost(repo, source.plan_name)
-    return Standing(
+    return PlanSummary(
         plan_name=source.plan_name,
         branch=branch,
-        situation=situation,
-        phases=tuple(_stand_phases(source, repo, situation, cost.commits, leg)),
+        plan_state=plan_state,
+        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, leg)),
         spent=cost.spent + leg.spend if leg else cost.spent,
         rewound=cost.rewound,
-        questions=find_questions(repo, leg, source.plan_name, situation.plan),
+        questions=find_questions(repo, leg, source.plan_name, plan_state.plan),
         orphans=describe_orphans(repo, branch),
     )
 
@@ -383,18 +383,18 @@ def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
         return ()
 
 
-def _stand_phases(
-    source: PlanSource, repo: Repo, situation: Situation, commits: tuple[RelayCommit, ...], leg: "OpenLeg | None"
-) -> Iterator[PhaseStanding]:
+def _summarize_phases(
+    source: PlanSource, repo: Repo, plan_state: PlanState, commits: tuple[RelayCommit, ...], leg: "OpenLeg | None"
+) -> Iterator[PhaseSummary]:
     """Yield the state of each phase, whatever its number was when the work was done."""
-    plan, plan_path = situation.plan, source.plan_name
-    phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
+    plan, plan_path = plan_state.plan, source.plan_name
+    phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
     gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)
     open_id = find_leg_phase(repo, leg, plan) if leg else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
         spent, is_open = add_spent(own), phase.id == open_id
-        yield PhaseStanding(
+        yield PhaseSummary(
             phase_id=phase.id,
             spent=spent + leg.spend if leg is not None and is_open else spent,
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),

@@ -11,9 +11,9 @@ commits' trailers                     cost of the sessions behind a commit: on t
 ===================================== ============================================================================
 
 `relay.store.plan_state.read_plan_cost` adds them up and counts each session once, so a leg whose commit arrives later
-is not counted twice. The refs travel with a fetch and survive the loss of ``.git/relay``. The file of a session is written
-with each request, without the git processes that moving a ref takes. The planning record is there from the moment a
-planning session begins: a kill loses none of its cost.
+is not counted twice. The refs travel with a fetch and survive the loss of ``.git/relay``. The file of a session is
+written with each request, without the git processes that moving a ref takes. The planning record is there from the
+moment a planning session begins: a kill loses none of its cost.
 """
 
 import re

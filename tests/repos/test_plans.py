@@ -4,10 +4,9 @@ import pytest
 
 from relay.base.errors import ExitCode, RepoError
 from relay.base.hints import AT_ROOT
-from relay.git.message import read_texts
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, open_leg, read_leg
+from relay.store.legs import LegStart, open_leg
 
 HELLO = """
   - turns:

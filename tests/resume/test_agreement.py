@@ -13,7 +13,7 @@ from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.session.events import LegStarted, RunEnded
 from relay.store.legs import LegStart, open_leg
-from relay.store.plan_state import PlanSource, find_done, gather_standing
+from relay.store.plan_state import PlanSource, find_done, summarize_plan
 from relay.store.resume import ResumeCase
 from tests.conftest import PLAN
 from tests.resume.conftest import LUNCH
@@ -186,7 +186,7 @@ def make_source(stage):
 
 def ask_status(stage):
     """Ask as `relay status --json` does."""
-    return json.loads(json.dumps(render_json(gather_standing(make_source(stage), open_repo(stage.root)), AT_ROOT)))
+    return json.loads(json.dumps(render_json(summarize_plan(make_source(stage), open_repo(stage.root)), AT_ROOT)))
 
 
 def is_done(stage):

@@ -32,7 +32,7 @@ from relay.session.events import CheckResult, GateFinished, GateStarted
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
-from relay.store.environment import Environment, Intent, Surplus, find_surplus, read_committed
+from relay.store.environment import Environment, Intent, TreeDifference, find_tree_difference, read_committed
 from relay.store.snapshot import TreeSnapshot
 from relay.tools.workspace import Workspace
 
@@ -68,7 +68,7 @@ class GateRun:
 
     result: GateResult
     verdict: Verdict
-    surplus: Surplus = field(default_factory=Surplus)
+    difference: TreeDifference = field(default_factory=TreeDifference)
     """Files of the work tree that differ from the commit."""
     is_hidden: bool = False
     """Whether the commands saw the commit's version of them; false if nothing differed."""
@@ -87,13 +87,13 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     if not task.commands:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
         return GateRun(result=GateResult(commands=()), verdict=verdict)
-    surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
+    difference = find_tree_difference(ctx.repo, task.intent, task.now, task.environment)
     known = _recall(ctx.repo, ctx.memory, task)
     commands = tuple(command for command in task.commands if command not in known)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
     with ctx.workspace.sandbox.renew() as renewed:
         fresh = reveal(ctx.repo, ctx.settings, renewed)
-        laid, sandbox = _lay_out(ctx.repo, fresh, surplus, shown=ctx.settings.env_file)
+        laid, sandbox = _lay_out(ctx.repo, fresh, difference, shown=ctx.settings.env_file)
         result = run_gate(
             commands,
             sandbox=sandbox,
@@ -121,7 +121,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     return GateRun(
         result=result,
         verdict=verdict,
-        surplus=surplus,
+        difference=difference,
         is_hidden=laid is not None,
         is_fresh=bool(commands),
         rewritten=rewritten,
@@ -201,17 +201,19 @@ def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> t
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
-def _lay_out(repo: Repo, fresh: Sandbox, surplus: Surplus, *, shown: str | None) -> tuple[LaidOut | None, Sandbox]:
+def _lay_out(
+    repo: Repo, fresh: Sandbox, difference: TreeDifference, *, shown: str | None
+) -> tuple[LaidOut | None, Sandbox]:
     """Show the commit's files in the repository's place if the work tree differs and the sandbox can do so."""
     place = fresh.private.path / "stage"
-    if not surplus.paths or fresh.show(StandIn(place=place, shown=())) is None:
+    if not difference.paths or fresh.show(StandIn(place=place, shown=())) is None:
         return None, fresh
     is_hidden = make_hiding(fresh.policy)
     layout = Layout(
         root=repo.root,
-        extra=frozenset(surplus.extra),
-        files=read_committed(repo, surplus),
-        modes=surplus.modes,
+        extra=frozenset(difference.extra),
+        files=read_committed(repo, difference),
+        modes=difference.modes,
         is_hidden=lambda path: path != shown and is_hidden(path),
     )
     try:
@@ -234,7 +236,7 @@ def find_moved(
     if not ctx.workspace.sandbox.mechanism.confines:
         return mine, ()
     kept = {*owned, ctx.plan_path, ctx.ledger_path}
-    hidden = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()
+    hidden = frozenset(run.difference.paths) if run.is_hidden else frozenset[str]()
     others = tuple(
         change.path
         for change in changes

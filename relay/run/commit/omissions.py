@@ -22,7 +22,7 @@ from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
-from relay.store.environment import Surplus
+from relay.store.environment import TreeDifference
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
 
@@ -225,24 +225,24 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
 
-def describe_surplus(repo: Repo, surplus: Surplus, user: frozenset[str], now: TreeSnapshot) -> str:
+def describe_surplus(repo: Repo, difference: TreeDifference, user: frozenset[str], now: TreeSnapshot) -> str:
     """Return the paths of the work tree that differ from a commit, with the reasons why it would lack them.
 
     Args:
-        surplus: At least one path.
+        difference: At least one path.
         user: Paths that differed from HEAD when the leg began.
         now: The work tree, with its skipped paths.
     """
-    ignored = frozenset(find_ignored(repo, surplus.extra))
+    ignored = frozenset(find_ignored(repo, difference.extra))
     reasons = {entry.path: entry.reason for entry in now.skipped}
     users = with_parents(user)
     groups: dict[str, list[str]] = {}
-    for path in surplus.paths:
+    for path in difference.paths:
         if path in users:
             reason = str(Cause.USER)
         elif path in ignored:
             reason = str(Cause.IGNORED)
-        elif path in surplus.modes:
+        elif path in difference.modes:
             reason = "executable or not, where core.fileMode tells git not to look"
         else:
             reason = reasons.get(path) or _find_reason(repo, path)

@@ -180,7 +180,7 @@ def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
 
 def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     """Refuse a gate that misses a file which exists here and in no commit."""
-    unseen = frozenset(run.surplus.extra) if run.is_hidden else frozenset[str]()
+    unseen = frozenset(run.difference.extra) if run.is_hidden else frozenset[str]()
     for check in run.result.commands:
         if not unseen or check.status is Outcome.PASSED:
             continue

@@ -142,7 +142,7 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     if refusal := _check_left_out(ctx, candidate, work):
         return refusal
     users = work.user | {entry.path for entry in candidate.leg.skipped}
-    left = describe_surplus(ctx.repo, run.surplus, users, work.after)
+    left = describe_surplus(ctx.repo, run.difference, users, work.after)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
     return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
@@ -172,7 +172,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
-    said = filter(None, (*doubts.sentences, work.run.surplus.shown))
+    said = filter(None, (*doubts.sentences, work.run.difference.shown))
     marks = tuple((trailers.DOUBT, words) for words in said) + reviewed.trailers
     outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
@@ -295,11 +295,11 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
-    if work.run.surplus.paths and not work.run.is_hidden:
-        words = describe_surplus(ctx.repo, work.run.surplus, work.user, work.after)
+    if work.run.difference.paths and not work.run.is_hidden:
+        words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after)
         ctx.observe(Noticed(text=f"the gate could see what the commit does not hold: {words}", warning=True))
-    if work.run.surplus.shown:
-        ctx.observe(Noticed(text=work.run.surplus.shown, warning=True))
+    if work.run.difference.shown:
+        ctx.observe(Noticed(text=work.run.difference.shown, warning=True))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if persons := find_persons(mixed):
         words = f"not committed, because only you write such a file: {list_paths(sorted(persons))}"
@@ -483,7 +483,7 @@ def _render_gate(run: GateRun) -> str:
     if not gate.commands:
         return "none"
     red = sum(check.status is not Outcome.PASSED for check in gate.commands)
-    seen = 0 if run.is_hidden else len(run.surplus.paths)
+    seen = 0 if run.is_hidden else len(run.difference.paths)
     word = "none" if run.verdict.is_unproven else "pass"
     return f"{word} {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
 

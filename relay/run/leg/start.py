@@ -201,7 +201,7 @@ def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
     if any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return leg
     # Without a sandbox that can show the commit, the gate saw the merge: it says nothing about before.
-    baseline = render_baseline(gate.result) if gate.is_hidden or not gate.surplus.paths else UNKNOWN
+    baseline = render_baseline(gate.result) if gate.is_hidden or not gate.difference.paths else UNKNOWN
     start = LegStart(
         session_id=leg.session_id,
         phase_id=leg.phase_id,

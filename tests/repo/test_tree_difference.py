@@ -1,6 +1,6 @@
 """What a commit is compared with."""
 
-from relay.store.environment import Environment, Intent, find_surplus, watch_sessions
+from relay.store.environment import Environment, Intent, find_tree_difference, watch_sessions
 from relay.store.snapshot import write_snapshot_tree
 
 
@@ -9,7 +9,7 @@ def test_each_commit_is_compared_with_the_work_tree(box):
 
     def look():
         intent = Intent(head=repo.head(), paths=(), drafts=())
-        found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment())
+        found = find_tree_difference(repo, intent, write_snapshot_tree(repo), Environment())
         return found.paths
 
     box.write("a/b/c", "1\n")
@@ -47,7 +47,7 @@ def test_what_sessions_change_where_a_commit_has_files_too(box):
             box.write(path, "2\n")
 
     intent = Intent(head=repo.head(), paths=("node_modules/dep/x.js",), drafts=())
-    found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment(roots=frozenset({"build/new"})))
+    found = find_tree_difference(repo, intent, write_snapshot_tree(repo), Environment(roots=frozenset({"build/new"})))
 
     assert found.paths == ("build/new", "node_modules/.cache/x", "node_modules/dep/new.js")
     assert found.shown == "the gate saw what sessions changed and no commit has: sub (1 change: sub/a/x)"
