@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from processes import git, make_environ, make_repository
 
@@ -37,8 +37,8 @@ from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
 from relay.runners.messages.endpoint import open_client
+from relay.sandbox.child import Answered, Question, Wire
 from relay.sandbox.supervisor import find_descendants
-from relay.sandbox.wire import Answered, Question, Wire
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS, LIMITS, Agent, install
@@ -237,7 +237,7 @@ def work_bare(agent: Agent, root: Path) -> None:
 def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, n: int) -> None:
     """Have the agent do one phase, and end it."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    wire = Wire(_Child(process=process), inbox.put)
+    wire = Wire(cast("Any", _Child(process=process)), inbox.put)
 
     def ask(method: str, params: dict[str, Any]) -> Any:
         number = wire.ask(method, params)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.base.errors import SandboxError
-from relay.sandbox.confined_run import Standby
+from relay.sandbox.command import Standby
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 

@@ -1,6 +1,6 @@
 """The base of all rooms: errors, words, values, safe files, and the search for secrets. It imports no other room.
 
-errors, hints, interrupts and words serve people; values makes value classes. walk, tree and replacement handle files:
-no link leads a path astray and no crash leaves a file half written. secrecy knows the files that hold credentials,
-redaction finds secrets in text. toml_text and yaml_events read with limits.
+errors, hints, interrupts and words serve people; values makes value classes. walk and tree handle files: no link leads
+a path astray and no crash leaves a file half written. secrecy knows the files that hold credentials,
+redaction finds secrets in text. documents reads YAML and TOML with limits.
 """

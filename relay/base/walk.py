@@ -3,15 +3,13 @@
 Every walk goes down one component at a time over directory descriptors opened with ``O_NOFOLLOW``. The kernel
 therefore never resolves a name that relay has not checked, and a link swapped in meanwhile fails to open. `locate` may
 follow links: it reads them as text and walks their target, and ``..`` steps back on relay's own stack. ``openat2`` does
-the same in one call, but has no binding in the standard library and does not exist on macOS.
+the same in one call, but has no binding in the standard library.
 """
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
-import sys
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -63,11 +61,7 @@ class Location:
 def sync_fd(fd: int) -> None:
     """Wait until the file or directory is on the disk; a file system without sync is left alone."""
     try:
-        if sys.platform == "darwin":
-            # On macOS fsync stops at the drive's cache, which a power cut empties.
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fsync(fd)
+        os.fsync(fd)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise

@@ -1,5 +1,6 @@
 """Write figures and lists for people: one wording everywhere. An unknown figure is "unknown", never 0."""
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
@@ -138,3 +139,24 @@ def list_some(words: Sequence[str], shown: int = 10, *, joint: str = ", ") -> st
 def shorten(text: str, most_chars: int) -> str:
     """Cut a text to `most_chars`; the last of them is "…" then."""
     return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"
+
+
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def render_output(data: bytes) -> str:
+    """Return a command's output as text, without escape sequences and control characters except tabs and line feeds.
+
+    Bytes that are not UTF-8 become U+FFFD. Of a line that was overwritten with carriage returns (progress bars) only
+    the last state is kept.
+    """
+    text = _ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROLS.sub("", text)

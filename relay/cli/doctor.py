@@ -221,7 +221,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
 def _run_trial(agent: "AgentFound", settings: "Settings") -> "tuple[Finding, ...]":
     from relay.runners.registry import list_runners
     from relay.sandbox.bwrap import find_bwrap
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.setup.trials import try_agent
 
     prepare_process()

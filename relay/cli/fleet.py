@@ -111,7 +111,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     """
     from relay.cli.views.shapes import make_view
     from relay.fleet.queue_worker import QueueWorker
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
 
     prepare_process()
     engine = open_engine(database)
@@ -318,7 +318,7 @@ def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_
     from relay.base.interrupts import Interrupts
     from relay.cli.run import make_job_words
     from relay.cli.views.shapes import make_view
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.preconditions import check_repository, require
     from relay.store.plan_state import read_plan_cost

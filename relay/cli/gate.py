@@ -72,7 +72,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     from relay.cli.views.shapes import make_view
     from relay.git.notes import lock_worktree
     from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
@@ -102,7 +102,7 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     """Try a command as a gate; None if the gate cannot run here, which a run explains in full."""
     from relay.base.errors import RelayError
     from relay.run.commit.hooks import try_gate
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.setup.observers import make_last_gate
     from relay.setup.workspace import open_own_workspace
 

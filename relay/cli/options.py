@@ -54,7 +54,7 @@ def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 def _list_named(key: str) -> Iterable[str]:
     """Yield the names of the tables below a key of the repository's settings and the user's own."""
-    from relay.base.toml_text import parse_toml
+    from relay.base.documents import parse_toml
     from relay.config.sources import find_user_dir
 
     own = find_user_dir(os.environ)

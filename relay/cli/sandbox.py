@@ -30,8 +30,8 @@ from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
-    from relay.sandbox.inventory import Inventory
-    from relay.sandbox.process import CommandResult
+    from relay.sandbox.command import CommandResult
+    from relay.sandbox.visibility import Inventory
     from relay.tools.workspace import Workspace
 
 
@@ -125,7 +125,7 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
     It works on your real files, starts at the root of the repository and has no time limit. bash runs a COMMAND of one
     word, as it runs a session's commands: relay sandbox -- 'make test | tail'. The exit status is the command's.
     """
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     if words and (show or as_json):
@@ -162,7 +162,7 @@ def _run(workspace: "Workspace", argv: Sequence[str], streams: tuple[int, int, i
 
 def _tell(result: "CommandResult") -> int:
     """Print the sandbox's notes, which are no output of the command; return the exit code."""
-    from relay.sandbox.output import render_output
+    from relay.base.words import render_output
 
     for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
         if words:
@@ -172,7 +172,7 @@ def _tell(result: "CommandResult") -> int:
 
 def show_inventory(workspace: "Workspace", *, as_json: bool) -> int:
     """Print the resources that a command sees."""
-    from relay.sandbox.inventory import take_inventory
+    from relay.sandbox.visibility import take_inventory
 
     found = take_inventory(workspace.sandbox)
     if as_json:

@@ -148,7 +148,7 @@ def run_sessions(
     from relay.base.interrupts import Interrupts
     from relay.cli.views.base import find_asker
     from relay.cli.views.shapes import make_view
-    from relay.sandbox.memory import prepare_process
+    from relay.sandbox.process import prepare_process
     from relay.setup.observers import note_refusal
     from relay.setup.open import open_run
 

@@ -8,8 +8,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from relay.base.documents import TomlError, parse_toml
 from relay.base.errors import ConfigError, FlagError
-from relay.base.toml_text import TomlError, parse_toml
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten

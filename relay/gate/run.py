@@ -16,17 +16,16 @@ from secrets import token_hex
 from relay.base.redaction import hide_values
 from relay.base.values import dataclass
 from relay.base.walk import open_ignored
-from relay.base.words import list_some, shorten
+from relay.base.words import list_some, render_output, shorten
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.needs import find_missing_program
 from relay.gate.shell_line import may_run_nothing, names_tests, swallows_exit
-from relay.sandbox.output import keep_output, render_output
+from relay.sandbox.command import CommandResult, keep_output
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
 from relay.sandbox.toolchains import FIXED, find_hosts
-from relay.sandbox.veil import Veil, lift_veil
+from relay.sandbox.visibility import Restrictions, find_restrictions
 
 TAIL_CHARS = 4_000
 """About a thousand tokens for each command that failed."""
@@ -131,8 +130,8 @@ def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
         missing=find_missing_program(check),
         timeout_s=gate.limits.timeout_s,
     )
-    veil = lift_veil(gate.sandbox)
-    return replace(check, causes=find_causes(failure, veil), hindrance=find_hindrance(failure, veil))
+    restrictions = find_restrictions(gate.sandbox)
+    return replace(check, causes=find_causes(failure, restrictions), hindrance=find_hindrance(failure, restrictions))
 
 
 def _reserve(gate: _Gate) -> Path | None:
@@ -209,119 +208,119 @@ class Failure:
     """Its time limit."""
 
 
-def find_causes(failure: Failure, veil: Veil | None) -> tuple[str, ...]:
+def find_causes(failure: Failure, restrictions: Restrictions | None) -> tuple[str, ...]:
     """Return one sentence per file, service or program that the sandbox hides and the command's output names.
 
     Args:
-        veil: What its sandbox hides; None if nothing is hidden.
+        restrictions: What its sandbox hides; None if nothing is hidden.
     """
     if failure.status in {Outcome.PASSED, Outcome.INTERRUPTED}:
         return ()
     causes = [] if failure.status is not Outcome.TIMED_OUT else [_name_time(failure.timeout_s)]
-    if veil is not None:
+    if restrictions is not None:
         text = f"{failure.command}\n{failure.output[-_LOOKED_AT_CHARS:]}"
-        causes += [words for look in _LOOKS for words in look(failure, text, veil)]
+        causes += [words for look in _LOOKS for words in look(failure, text, restrictions)]
     return tuple(dict.fromkeys(causes))[:MAX_CAUSES]
 
 
-def find_hindrance(failure: Failure, veil: Veil | None) -> str:
+def find_hindrance(failure: Failure, restrictions: Restrictions | None) -> str:
     """Return the first of these that certainly makes the command red; empty without one.
 
     A program may name a path, a variable or a module that is hidden from it without needing it.
     """
-    if failure.status is not Outcome.FAILED or veil is None:
+    if failure.status is not Outcome.FAILED or restrictions is None:
         return ""
     text = f"{failure.command}\n{failure.output[-_LOOKED_AT_CHARS:]}"
-    return next((words for look in _HINDRANCES for words in look(failure, text, veil)), "")
+    return next((words for look in _HINDRANCES for words in look(failure, text, restrictions)), "")
 
 
 def _name_time(timeout_s: float) -> str:
     return f"gate_timeout_s gives verify commands more time than {timeout_s:.0f} s"
 
 
-def _look_for_program(failure: Failure, _text: str, veil: Veil) -> Iterator[str]:
+def _look_for_program(failure: Failure, _text: str, restrictions: Restrictions) -> Iterator[str]:
     if not failure.missing:
         return
-    found = veil.find_program(failure.missing)
+    found = restrictions.find_program(failure.missing)
     if not found:
         return
-    if veil.find_hidden(found):
+    if restrictions.find_hidden(found):
         words = f"{found} is on this machine and hidden from commands: activate its environment before relay run"
         yield f"{words}, or name its directory in writable_dirs ({USER_FILE})"
     else:
         yield f"{found} is there and not on PATH: activate its environment before relay run, or write {found}"
 
 
-def _look_for_sockets(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
+def _look_for_sockets(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     for place in _find_paths(text):
-        if veil.is_socket(place):
+        if restrictions.is_socket(place):
             words = f"{place} is a Unix socket of this machine, and closed to commands"
             yield f'{words}; sockets = ["{place}"] in {USER_FILE} opens it'
 
 
-def _look_for_paths(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
-    found = [place for place in _find_paths(text) if not veil.is_socket(place)]
-    hidden = list(dict.fromkeys(filter(None, map(veil.find_hidden, found))))
+def _look_for_paths(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+    found = [place for place in _find_paths(text) if not restrictions.is_socket(place)]
+    hidden = list(dict.fromkeys(filter(None, map(restrictions.find_hidden, found))))
     if hidden:
         words = f"{list_some([shorten(place, _SHOWN_CHARS) for place in hidden], _SHOWN)} on this machine"
         yield f"hidden from commands: {words}; writable_dirs in {USER_FILE} shows a directory, and lets them write it"
 
 
-def _look_for_links(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
+def _look_for_links(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     for name in dict.fromkeys(islice((found[1] for found in _MODULE.finditer(text)), _MAX_FOUND)):
-        if hidden := veil.find_linked(name):
+        if hidden := restrictions.find_linked(name):
             words = f"an installed package is really in {hidden}, which is hidden from commands"
             yield f"{words}; writable_dirs in {USER_FILE} shows it, and lets them write it"
             return
 
 
-def _look_for_secrets(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
+def _look_for_secrets(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     named = dict.fromkeys(islice((found[0] for found in _FILE.finditer(text)), _MAX_FOUND))
-    if masked := [path for path in named if veil.is_masked(path)]:
+    if masked := [path for path in named if restrictions.is_masked(path)]:
         words = f"{list_some(masked, _SHOWN)} may hold secrets and is hidden from commands"
         yield f'{words}; env_file = "{masked[0]}" in {USER_FILE} shows it to verify commands'
 
 
-def _look_for_variables(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
+def _look_for_variables(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     named = dict.fromkeys(islice((found[0] for found in _NAME.finditer(text)), _MAX_FOUND))
-    dropped = [name for name in named if name in veil.dropped and name not in _SHELL_OWN]
-    if given := [name for name in dropped if name not in veil.barred][:_SHOWN]:
+    dropped = [name for name in named if name in restrictions.dropped and name not in _SHELL_OWN]
+    if given := [name for name in dropped if name not in restrictions.refused][:_SHOWN]:
         listed = ", ".join(f'"{name}"' for name in given)
         one = "it" if len(given) == 1 else "them"
         words = f"{', '.join(given)}: set here and not given to commands"
         yield f"{words}; env = [{listed}] in {USER_FILE} gives {one} (or RELAY_ENV={','.join(given)})"
-    if barred := [name for name in dropped if name in veil.barred][:_SHOWN]:
+    if barred := [name for name in dropped if name in restrictions.refused][:_SHOWN]:
         yield f"{', '.join(barred)}: set here and never given to commands, because it may hold a key or start code"
     if made := [f"{name}={FIXED[name]}" for name in named if name in FIXED][:_SHOWN]:
         without = " ".join(f"-u {words.partition('=')[0]}" for words in made)
         yield f"{', '.join(made)}: set by relay for commands; `env {without} COMMAND` runs one without"
-    absent = [name for name in named if name not in veil.dropped]
-    if absent and (masked := veil.find_masked_names().intersection(absent)):
+    absent = [name for name in named if name not in restrictions.dropped]
+    if absent and (masked := restrictions.find_masked_names().intersection(absent)):
         listed = ", ".join(sorted(masked)[:_SHOWN])
         words = f"{listed}: set in .env, which is hidden from commands"
         yield f'{words}; env_file = ".env" in {USER_FILE} shows it to verify commands'
 
 
-def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
-    if veil.network or not _REFUSED.search(text):
+def _look_for_services(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+    if restrictions.network or not _REFUSED.search(text):
         return
     ports = dict.fromkeys(islice((int(found[1]) for found in _PORT.finditer(text)), _MAX_FOUND))
-    if there := [str(port) for port in ports if veil.find_listener(port)][:_SHOWN]:
+    if there := [str(port) for port in ports if restrictions.find_listener(port)][:_SHOWN]:
         words = f"a service of this machine listens on port {', '.join(there)}, and commands do not reach it"
         yield f"{words}; localhost = [{', '.join(there)}] in {USER_FILE} lets them"
 
 
-def _look_for_network(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
-    if not veil.network and (found := NO_NETWORK.search(text)):
+def _look_for_network(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+    if not restrictions.network and (found := NO_NETWORK.search(text)):
         listed = ", ".join(f'"{host}"' for host in find_hosts(text)) or '"…"'
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
         yield f"{words}, or network = {{ hosts = [{listed}] }} ({USER_FILE}); --network opens all of it"
 
 
-def _look_for_writes(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
+def _look_for_writes(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     lines = [line for line in text.split("\n") if _READ_ONLY.search(line)]
     paths = [place for line in lines for place in _find_paths(line)]
-    outside = [place for place in dict.fromkeys(paths) if not f"{place}/".startswith(f"{veil.root}/")]
+    outside = [place for place in dict.fromkeys(paths) if not f"{place}/".startswith(f"{restrictions.root}/")]
     if outside:
         words = f"only read by commands: {list_some(outside, _SHOWN)}"
         yield f"{words}; writable_dirs in {USER_FILE} lets them write a directory"
@@ -330,7 +329,7 @@ def _look_for_writes(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
         yield f"{kept} are only read by commands"
 
 
-def _look_for_tracing(_failure: Failure, text: str, _veil: Veil) -> Iterator[str]:
+def _look_for_tracing(_failure: Failure, text: str, _veil: Restrictions) -> Iterator[str]:
     if _TRACED.search(text):
         yield "commands cannot trace processes (ptrace); no setting lets them"
 
@@ -340,7 +339,7 @@ def _find_paths(text: str) -> Sequence[str]:
     return tuple(dict.fromkeys(place for place in found if len(place) > 1))
 
 
-_LOOKS: tuple[Callable[[Failure, str, Veil], Iterator[str]], ...] = (
+_LOOKS: tuple[Callable[[Failure, str, Restrictions], Iterator[str]], ...] = (
     _look_for_program,
     _look_for_sockets,
     _look_for_links,

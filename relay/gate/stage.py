@@ -17,7 +17,7 @@ from relay.base.values import dataclass
 from relay.git.names import with_parents
 from relay.git.trees import EXECUTABLE, FILE, SYMLINK, find_mode
 from relay.plan.text import STATE_DIR
-from relay.sandbox.links import is_cache_of_packages
+from relay.sandbox.places import is_cache_of_packages
 
 MAX_COPIED_FILES = 200
 """Limit for one directory; a larger one is shown as it is."""

@@ -27,8 +27,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from relay.base.replacement import is_temporary, replace_unsynced
-from relay.base.tree import read_start, remove_file
+from relay.base.tree import is_temporary, read_start, remove_file, replace_unsynced
 from relay.base.walk import list_names, open_folder
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, is_locked, read_note, write_note

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relay.base.errors import LockedError, RepoError
-from relay.base.replacement import replace_unsynced, replace_with_file
+from relay.base.tree import replace_unsynced, replace_with_file
 from relay.base.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from relay.base.documents import YamlFault, YamlLimits, YamlTextError, get_line, read_events
 from relay.base.errors import LedgerError
-from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, get_line, read_events
 from relay.ledger.citation import SYMBOL
 from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
 

@@ -309,7 +309,7 @@ def _find_kept(base: Side, tip: Side) -> dict[int, int]:
 
 
 def _find_place(change: Run, kept: Mapping[int, int]) -> range | None:
-    """Return where the changed parts stand in the tip; None if the tip changed one of them."""
+    """Return the places of the changed parts in the tip; None if the tip changed one of them."""
     before = change.before
     if not before:
         at = kept.get(before.start - 1, kept.get(before.start, 0) - 1) + 1

@@ -20,9 +20,9 @@ from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Self
 
+from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, construct
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
-from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
 
 MAX_PLAN_BYTES = 8 * 1024 * 1024
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -101,9 +101,9 @@ from typing import Any
 
 import yaml
 
+from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
-from relay.base.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.rehearsal.checks import REFUSABLE
 from relay.rehearsal.turns import (
     BEFORE,

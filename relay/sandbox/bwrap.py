@@ -15,7 +15,6 @@ import platform
 import re
 import shutil
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +24,8 @@ from relay.base.errors import SandboxError
 from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.sandbox.inside import LEAST_ABI, find_abi
-from relay.sandbox.links import render_links
-from relay.sandbox.places import Found, find_real, scan_repository
-from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
+from relay.sandbox.places import Found, find_real, render_links, scan_repository
+from relay.sandbox.policy import Level, Opening, Policy, Stage, WritableCopy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.toolchains import build_env
@@ -162,13 +160,13 @@ _AF_UNIX, _AF_ALG, _AF_VSOCK = 1, 38, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a program denies beyond its fixed list."""
+    """The calls that a seccomp program denies beyond its fixed list."""
 
     metadata: bool = False
-    """Also chmod, chown, utime, xattr."""
+    """Deny chmod, chown, utime, xattr."""
     unix_sockets: bool = False
-    """Also `socket(AF_UNIX)`. Needed when the network namespace is shared, because abstract sockets of the host
-    (X11, D-Bus) live in it; `socketpair` still works."""
+    """Deny `socket(AF_UNIX)`. Needed in the host's network namespace, which holds the host's abstract sockets (X11,
+    D-Bus); `socketpair` still works."""
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -180,7 +178,7 @@ def _answer(number: int, action: int) -> bytes:
 
 
 def _answer_argument(number: int, argument: int, test: int, value: int) -> bytes:
-    """Deny `number` when its argument passes the test; the low half is all the kernel reads of these arguments."""
+    """Deny `number` if its argument passes the test; the kernel reads only the low half of these arguments."""
     return (
         _instruction(_IF_EQUAL, number, 0, 4)
         + _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
@@ -203,12 +201,12 @@ def _argument_rules(which: int) -> bytes:
     # Both put characters into the input of a terminal, where the user's shell would run them.
     rules += _answer_argument(_IOCTL[which], 1, _IF_EQUAL, _TIOCSTI)
     rules += _answer_argument(_IOCTL[which], 1, _IF_EQUAL, _TIOCLINUX)
-    # A set-user-id file made in here would keep its power outside.
+    # A set-user-id file that a command makes would keep its power outside.
     for *numbers, argument in _MODE_ARGUMENTS:
         number = numbers[which]
         if number is not None:
             rules += _answer_argument(number, argument, _IF_ANY_BIT, _SET_ID_BITS)
-    # Their arguments lie in memory, where a filter cannot look.
+    # The arguments of these calls lie in memory, where a filter cannot look.
     return rules + _answer(_CLONE3[which], _MISSING) + _answer(_OPENAT2[which], _MISSING)
 
 
@@ -217,7 +215,7 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
     """Return the program as an array of `struct sock_filter`.
 
     Args:
-        wanted: What to deny beyond the fixed list.
+        wanted: The calls to deny beyond the fixed list.
         machine: `x86_64` or `aarch64`; None for this one.
 
     Raises:
@@ -249,8 +247,8 @@ PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user
 namespaces to the system's bwrap only."""
 
-MOST_LENT = 10 * 1024 * 1024
-"""Bytes of a protected file that gates and hooks have a copy of."""
+MOST_COPIED_BYTES = 10 * 1024 * 1024
+"""Largest protected file, in bytes, of which gates and hooks get a copy."""
 
 CLOSED_UNIX = (
     "this kernel (before Linux 6.12, or without Landlock) cannot keep abstract sockets of the host apart: commands "
@@ -258,15 +256,15 @@ CLOSED_UNIX = (
 )
 
 _CGROUPS_1 = Path("/sys/fs/cgroup/memory")
-"""Is there where cgroups are of version 1. Seen from a namespace of its own such a tree begins at ``/..``, and Java 17
-ends with a NullPointerException when it asks for its memory, gradle with it. What is in it is only read anyway."""
+"""Exists on machines with cgroups of version 1. Seen from a namespace of its own such a tree begins at ``/..``, and
+Java 17, and gradle with it, fails with a NullPointerException when it asks for its memory. Commands only read it."""
 
 BASE = (
-    # When relay is killed bwrap is too, and the kernel ends the process namespace with its init.
+    # If relay is killed so is bwrap, and the kernel ends the process namespace with its init.
     "--die-with-parent",
     # Without the user's terminal nothing can be typed into it.
     "--new-session",
-    # --unshare-all only tries to make a user namespace; this fails where none can be made.
+    # --unshare-all only tries to make a user namespace; this option fails if none can be made.
     "--unshare-user",
     "--unshare-ipc",
     "--unshare-pid",
@@ -283,7 +281,8 @@ BASE = (
     "--proc",
     "/proc",
 )
-"""Fixed and first. As uid 0 bwrap keeps all capabilities unless told, and with them a read-only bind is unmounted."""
+"""The fixed first arguments. As uid 0 bwrap keeps all capabilities unless told otherwise, and with them a command
+unmounts a read-only bind."""
 
 
 def find_bwrap(places: Sequence[str] = PLACES) -> Path | None:
@@ -300,7 +299,7 @@ def render_argv(
         bwrap: The program.
         mounts: The view, in order.
         network: Keep the host's network.
-        cwd: Where the command starts.
+        cwd: Working directory of the command.
         fds: The seccomp program and the status pipe.
     """
     seccomp_fd, status_fd = fds
@@ -322,78 +321,62 @@ def render_argv(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
-    """A namespace of its own for each command: file system view, processes, network, users."""
+    """Gives each command namespaces of its own: file system view, processes, network, users."""
 
     policy: Policy
     level: Level
-    private: PrivateDir
     program: Path
     view: MountView
     found: Found
-    stage: StandIn | None = None
-    """What commands see in the place of the repository; None for itself."""
-    lent: tuple[Lent, ...] = ()
-
-    mechanism = Mechanism.BWRAP
+    stage: Stage | None = None
+    """Directory that commands see in the place of the repository; None: they see the repository."""
+    copies: tuple[WritableCopy, ...] = ()
 
     @property
-    def tmp(self) -> Path:
-        """The private directory where it is mounted."""
-        return self.view.tmp
-
-    @property
-    def counts_user(self) -> bool:
-        """Since Linux 5.14 the limit counts per user namespace."""
-        return _kernel() < (5, 14)
+    def shares_user(self) -> bool:
+        """Since Linux 5.14 the limit on processes counts per user namespace."""
+        return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) < (5, 14)
 
     @property
     def inside(self) -> Path:
-        """The program is mounted beside relay's doors."""
+        """`inside.py` is mounted beside the sockets of relay's openings."""
         return self.view.own / INSIDE_NAME
 
     @property
     def guarded(self) -> tuple[str, ...]:
-        """What is filled with hard links: it is only read, or has a layer."""
+        """Directories filled with hard links: commands only read them, or write to a layer."""
         return tuple(tree.relative_to(self.policy.root).as_posix() for tree in self.found.links.trees)
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the view cannot hold here, and what it holds against expectation."""
+        """Sentences about protections that the view lacks here, and about unexpected ones that it has."""
         closed = (CLOSED_UNIX,) if self.policy.network and not knows_abstract() else ()
         layered = self.view.layers.caches
         return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root, layered))
 
     def renew(self, private: PrivateDir) -> "Bwrap":
-        """Return the same with another private directory, and in it copies of the protected files to write.
+        """Return the same sandbox with another private directory, and in it writable copies of the protected files.
 
-        Formatters and the hooks of most repositories open each file for writing, also what they find well formed.
+        Formatters and the hooks of most repositories open each file for writing, even a well-formed one.
         """
         around = self.view.around if self.view.around.is_there() else look_around(self.policy)
         view = plan_view(self.policy, self.level, private, self.program, self.found.links.trees, around)
-        lent = lend_files((*self.policy.protected, *self.found.protected), private.path / "copies")
-        return replace(self, private=private, view=view, lent=lent)
-
-    def show(self, stage: StandIn) -> "Bwrap":
-        """Return the same on another stage."""
-        return replace(self, stage=stage)
+        copies = copy_files((*self.policy.protected, *self.found.protected), private.path / "copies")
+        return replace(self, view=view, copies=copies)
 
     def reveal(self, place: Path) -> "Bwrap":
-        """Return the same with a file shown that is hidden for its name only."""
+        """Return the same sandbox with a file shown that is hidden only for its name."""
         secrets = tuple(secret for secret in self.found.secrets if secret != place)
         return replace(self, found=replace(self.found, secrets=secrets))
 
-    def lend(self, lent: Lent) -> "Bwrap":
-        """Return the same with a copy to write."""
-        return replace(self, lent=(*self.lent, lent))
-
     def list_mounts(self) -> tuple[Mount, ...]:
-        """Return what a command that began now would see, each path checked.
+        """Return the mounts of a command that begins now, each path checked.
 
         Raises:
             SandboxError: The git directory cannot be protected.
         """
         mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
-        return functools.reduce(lay_over, self.lent, mounts)
+        return functools.reduce(lay_over, self.copies, mounts)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
@@ -403,25 +386,24 @@ class Bwrap:
         """
         policy = self.policy
         command = (*render_first(policy, self.view.own), *command)
-        # Each mount takes a sixth of a millisecond: what no word of the command names is not there.
+        # Each mount takes a sixth of a millisecond: `inside.py` is not mounted for a command that does not name it.
         unused = None if str(self.inside) in command else self.inside
         mounts = tuple(mount for mount in self.list_mounts() if mount.dest != unused)
         closes_unix = policy.network and not knows_abstract()
-        # An agent locks files of its own home by their times; the repository is a read-only mount, where nobody can.
+        # An agent sets the times of files in its own home as locks; the repository is a read-only mount for it.
         metadata = self.level is Level.READ_ONLY and not policy.for_agent
-        program = assemble(Filter(metadata=metadata, unix_sockets=closes_unix))
-        seccomp_fd = write_memfd(program)
+        seccomp_fd = write_memfd(assemble(Filter(metadata=metadata, unix_sockets=closes_unix)))
         status_fd, status_write_fd = os.pipe()
         fds = (seccomp_fd, status_write_fd)
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         last = {mount.dest: mount.op for mount in mounts}
         layers = self.view.layers.keep({mount.source for mount in mounts})
-        env |= {**dict(pair for door in find_open(policy) for pair in door.env), **extra_env}
+        env |= {**dict(pair for opening in find_open(policy) for pair in opening.env), **extra_env}
         return Launch(
             argv=layers.wrap(self.program, (*argv, *command)),
             env=env,
-            alike=(mounts, _identify_sources(mounts), command, cwd, env),
+            identity=(mounts, _identify_sources(mounts), command, cwd, env),
             points=tuple(last),
             pass_fds=fds,
             status_fd=status_fd,
@@ -430,7 +412,7 @@ class Bwrap:
 
 
 def _identify_sources(mounts: tuple[Mount, ...]) -> tuple[tuple[int, int] | None, ...]:
-    """Return which file or directory each mount shows; None where one is gone."""
+    """Return device and inode of each mount's source; None for a missing one."""
 
     def identify(place: Path) -> tuple[int, int] | None:
         try:
@@ -442,36 +424,35 @@ def _identify_sources(mounts: tuple[Mount, ...]) -> tuple[tuple[int, int] | None
     return tuple(identify(m.source) for m in mounts if m.source)
 
 
-def lend_files(places: Sequence[Path], folder: Path) -> tuple[Lent, ...]:
-    """Copy those of the places that are files into a new directory, to be written in their place."""
-    files = [p for p in dict.fromkeys(places) if find_real(p) == p and p.is_file() and p.stat().st_size <= MOST_LENT]
+def copy_files(places: Sequence[Path], folder: Path) -> tuple[WritableCopy, ...]:
+    """Copy the files among these paths, links excepted, into a new directory."""
+    files = (place for place in dict.fromkeys(places) if find_real(place) == place and place.is_file())
+    fitting = [place for place in files if place.stat().st_size <= MOST_COPIED_BYTES]
     folder.mkdir(mode=0o700)
-    copies = [(place, folder / str(number)) for number, place in enumerate(files)]
-    for place, copy in copies:
-        shutil.copy(place, copy)
-    return tuple(Lent(dest=place, place=copy, shown=()) for place, copy in copies)
+    copies = [(place, folder / str(number)) for number, place in enumerate(fitting)]
+    return tuple(WritableCopy(dest=place, place=Path(shutil.copy(place, copy))) for place, copy in copies)
 
 
 @functools.cache
 def knows_abstract() -> bool:
-    """Say whether this kernel can keep abstract sockets of the host apart in a network that is shared with it."""
+    """Return whether this kernel can close the host's abstract sockets to a command in the host's network."""
     return find_abi() >= LEAST_ABI
 
 
-def find_open(policy: Policy) -> tuple[Door, ...]:
-    """Return the doors that stand open: none has a port of its own in a network that is the host's."""
-    return tuple(door for door in policy.doors if door.port is None or not policy.network)
+def find_open(policy: Policy) -> tuple[Opening, ...]:
+    """Return the openings in force: in the host's network no port is forwarded."""
+    return tuple(opening for opening in policy.openings if opening.port is None or not policy.network)
 
 
 def render_first(policy: Policy, own: Path) -> tuple[str, ...]:
-    """Return what runs before the command and becomes it, see `inside.py`; empty where nothing has to be done."""
-    words = [f"{door.port}={own / door.name}" for door in find_open(policy) if door.port]
+    """Return the command line that opens ports and then becomes the command, see `inside.py`; empty without need."""
+    words = [f"{opening.port}={own / opening.name}" for opening in find_open(policy) if opening.port]
     words += ["abstract"] if policy.network and knows_abstract() else []
     return (sys.executable, "-I", "-S", str(own / INSIDE_NAME), *words, "--") if words else ()
 
 
 def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:
-    """Return the confinement, or None when bwrap is not installed.
+    """Return the sandbox's namespaces, or None if bwrap is not installed.
 
     Raises:
         SandboxError: The repository cannot be protected (see `scan_repository`).
@@ -481,30 +462,13 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
         return None
     found = scan_repository(policy, level)
     view = plan_view(policy, level, private, program, found.links.trees, look_around(policy))
-    return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
-
-
-def _kernel() -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
-
-
-def find_advice(program: Path) -> str | None:
-    """Return what `relay doctor` says about an old bwrap, or None.
-
-    relay never lets bwrap make a mount point below something that a command could have planted, so it does not
-    depend on the fix (CVE-2026-87766, fixed in 0.12.0); other programs on the machine may.
-    """
-    said = subprocess.run((str(program), "--version"), capture_output=True, text=True, check=False).stdout
-    version = tuple(int(part) for part in re.findall(r"\d+", said)[:2])
-    if not version or version >= (0, 12):
-        return None
-    return f"{said.strip()}: 0.12 or newer has the fix for CVE-2026-87766, which relay's own use does not need"
+    return Bwrap(policy=policy, level=level, program=program, view=view, found=found)
 
 
 def write_memfd(data: bytes) -> int:
-    """Return a descriptor of an anonymous file with this content, at its start."""
+    """Return a descriptor of an anonymous file with this content, positioned at its start."""
     fd = os.memfd_create("relay")
     os.write(fd, data)
-    # The reader shares the position, which is behind what was written.
+    # The reader shares the position, which is at the end now.
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -1,15 +1,16 @@
-"""Runs first in a sandbox that something leads out of, and becomes the command.
+"""Opens ports and streams inside a sandbox, and then becomes the command.
 
-Run as a program of its own, `python -I -S inside.py WORD… -- COMMAND…`, so it imports nothing but the standard library
-and little of that: each import is paid for by every command. The words:
+relay runs this file as a program, `python -I -S inside.py WORD… -- COMMAND…`. It imports little of the standard library
+and nothing else, because every command pays for each import. The words:
 
-PORT=SOCKET    listen on the loopback's PORT, and carry each connection to the Unix socket SOCKET
-abstract       reach no abstract Unix socket that was bound outside: they live in a network namespace, and this one is
-               the host's
+PORT=SOCKET    listen on the loopback's PORT, and forward each connection to the Unix socket SOCKET
+abstract       close abstract Unix sockets that were bound outside: they belong to a network namespace, and this command
+               is in the host's
 streams=I,O,E  take these descriptors for input, output and errors
 terminal       make standard input the controlling terminal
 
-What carries connections is no child of the command's: it would be waited for. It ends with the process namespace.
+The process that forwards connections is no child of the command's, which would wait for it. It ends with the process
+namespace.
 """
 
 import _socket
@@ -19,11 +20,11 @@ import struct
 import sys
 
 FAILED = 125
-"""Exit code when the command could not be started as asked; it did not run."""
+"""Exit code if the command could not be started as asked; it did not run."""
 MISSING = 127
-"""Exit code for a program that is not there, as shells use it."""
+"""Exit code for a missing program, as shells use it."""
 LEAST_ABI = 6
-"""Of Landlock, before which it does not know abstract sockets (Linux 6.12)."""
+"""First version of Landlock that knows abstract sockets (Linux 6.12)."""
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _VERSION_FLAG = 1
@@ -34,7 +35,7 @@ _WAITING = 64
 
 
 def find_abi() -> int:
-    """Return which Landlock this kernel has; 0 for none."""
+    """Return this kernel's version of Landlock; 0 for none."""
     import ctypes
 
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -58,13 +59,13 @@ def _leave_abstract_sockets() -> None:
 
 
 def _listen(port: int) -> list[_socket.socket]:
-    """Listen on both addresses that `localhost` stands for; only the older one has to be there."""
+    """Listen on both addresses of `localhost`; the IPv6 one may be missing."""
     found = []
     for family, address in ((_socket.AF_INET, "127.0.0.1"), (_socket.AF_INET6, "::1")):
         try:
             listener = _socket.socket(family, _socket.SOCK_STREAM)
             listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-            # What is accepted has it too. Without it the end of an answer waits 40 ms for its beginning's receipt.
+            # Accepted connections inherit it. Without it the end of an answer waits 40 ms for the receipt of its start.
             listener.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
             listener.bind((address, port))
             listener.listen(_WAITING)
@@ -77,7 +78,7 @@ def _listen(port: int) -> list[_socket.socket]:
 
 
 def _pump(source: _socket.socket, target: _socket.socket) -> None:
-    """Carry one direction to its end; the other may go on."""
+    """Forward one direction to its end; the other may go on."""
     try:
         while chunk := source.recv(_CHUNK_BYTES):
             target.sendall(chunk)
@@ -109,8 +110,8 @@ def _serve(listener: _socket.socket, path: str) -> None:
             continue  # the other side has gone, or there are too many: the next may do
 
 
-def _stand_aside(doors: list[tuple[_socket.socket, str]]) -> None:
-    """Carry connections in a process that the command neither waits for nor shares a stream with."""
+def _fork_forwarder(ports: list[tuple[_socket.socket, str]]) -> None:
+    """Forward connections in a process that is no child of the command's and shares no stream with it."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -122,18 +123,18 @@ def _stand_aside(doors: list[tuple[_socket.socket, str]]) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)
-        kept = {listener.fileno() for listener, _ in doors}
+        kept = {listener.fileno() for listener, _ in ports}
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # pathlib costs 5 ms of every start
             if (fd := int(name)) > 2 and fd not in kept:  # noqa: PLR2004  # the three streams
                 try:
                     os.close(fd)
                 except OSError:
                     continue  # the listing's own
-        for listener, path in doors[1:]:
+        for listener, path in ports[1:]:
             _thread.start_new_thread(_serve, (listener, path))
-        _serve(*doors[0])
+        _serve(*ports[0])
     finally:
-        # Never back into the code of the command's process, of which this is a copy.
+        # This process is a copy of the command's and must never return into its code.
         os._exit(FAILED)
 
 
@@ -147,24 +148,24 @@ def _take_streams(fds: list[int], *, terminal: bool) -> None:
         import termios
 
         if os.getsid(0) != os.getpid():
-            os.setsid()  # only who leads a session can have a terminal
+            os.setsid()  # only a session leader can have a controlling terminal
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def main(arguments: list[str]) -> None:
-    """Open what the words say and become the command.
+    """Do what the words say and become the command.
 
     Raises:
-        OSError: Something of it could not be done.
+        OSError: A word could not be carried out.
     """
     at = arguments.index("--")
     words, command = arguments[:at], arguments[at + 1 :]
     given = dict(word.split("=", 1) for word in words if "=" in word)
     streams = given.pop("streams", "")
-    doors = [(listener, path) for port, path in given.items() for listener in _listen(int(port))]
-    if doors:
-        _stand_aside(doors)
-    for listener, _ in doors:
+    ports = [(listener, path) for port, path in given.items() for listener in _listen(int(port))]
+    if ports:
+        _fork_forwarder(ports)
+    for listener, _ in ports:
         listener.close()
     if "abstract" in words:
         _leave_abstract_sockets()

@@ -1,13 +1,19 @@
-"""Paths that the sandbox hides, protects or shows.
+"""Finds the paths that the sandbox hides, protects or shows.
 
-Hidden are the user's secrets. Protected are nested git directories, rules files and files with secrets in the
-repository. Shown are virtual environments that PATH does not lead to.
+It hides the user's secrets. It protects nested git directories, rules files and files with secrets in the repository.
+It shows virtual environments that are not on PATH.
+
+Files with a hard link elsewhere are protected too: who writes one writes the other. uv and pnpm fill `.venv` and
+`node_modules` with hard links into a cache that all projects share, and an archive may hold a second name of the plan
+or of git's configuration.
 """
 
 import os
 import re
+import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -15,17 +21,177 @@ from pathlib import Path, PurePosixPath
 from relay.base.errors import SandboxError
 from relay.base.secrecy import is_secret_name
 from relay.base.values import dataclass
-from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
+from relay.base.words import count, list_some
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.toolchains import find_stores, list_kept
 
+INSTALLED = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", ".tox", ".nox"})
+TOOL_CACHES = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"})
+GENERATED = INSTALLED | TOOL_CACHES
+"""Trees that tools make and remove; a protected file in one would pin it in place."""
+
+MOST = 400
+"""Each protected path is a mount; bwrap takes 9,000 arguments and reads the mount table for each mount."""
+
+MOST_FILES = 20_000
+"""Files examined outside of generated trees: one system call each, 0.03 to 0.2 s together. The first files of a tree
+that was copied by hard links are enough to find it."""
+MOST_GENERATED = 2_000
+"""Files examined in each generated tree: a tool that links from a cache does so with nearly every file."""
+_BUILDS = frozenset({"target"})
+"""Cargo gives its products a second name beside the first, and has to replace both."""
+CACHES = (".cache", ".vite", ".vite-temp", ".vitest")
+"""Directories of node_modules that tests and builds write; they hold no package."""
+_IN_PACKAGES = tuple(f"/node_modules/{name}" for name in CACHES)
+
+_File = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Paths that commands may only read because their files have other names elsewhere (hard links)."""
+
+    trees: tuple[Path, ...] = ()
+    """Generated directories filled from a cache."""
+    files: tuple[Path, ...] = ()
+
+
+def list_entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []  # commands cannot read it either
+
+
+def find_links(root: Path, protected: Iterable[Path]) -> Links:
+    """Walk the repository; second names of protected files are found, the protected files themselves left out."""
+    kept = {place: found for place in protected if (found := _find_linked(place)) is not None}
+    left = MOST_FILES if not kept else None
+    names: dict[_File, list[Path]] = {}
+    counts = dict(kept.values())
+    trees: list[Path] = []
+    pending = [os.fspath(root)]
+    while pending and (left is None or left > 0):
+        for entry in list_entries(pending.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name in GENERATED:
+                    trees += [Path(entry.path)] if _holds_linked(entry.path, None if kept else MOST_GENERATED) else []
+                elif entry.name != ".git" and (kept or entry.name not in _BUILDS):
+                    pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                left = left - 1 if left is not None else None
+                found = _find_linked(entry)
+                if found is not None:
+                    counts[found[0]] = found[1]
+                    names.setdefault(found[0], []).append(Path(entry.path))
+    guarded = {file for file, _ in kept.values()}
+    elsewhere = (file for file in names if file in guarded or len(names[file]) < counts[file])
+    return Links(
+        trees=tuple(sorted(trees)),
+        files=tuple(sorted(place for file in elsewhere for place in names[file] if place not in kept)),
+    )
+
+
+def _find_linked(place: "os.DirEntry[str] | Path") -> tuple[_File, int] | None:
+    """Return device and inode of a regular file, and how many names it has; None for one name."""
+    try:
+        found = place.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    is_file = place.is_file() if isinstance(place, Path) else True
+    return ((found.st_dev, found.st_ino), found.st_nlink) if found.st_nlink > 1 and is_file else None
+
+
+def _holds_linked(top: str, most: int | None) -> bool:
+    """Return whether one of the first files of a tree has another name."""
+    pending = [top]
+    while pending and (most is None or most > 0):
+        for entry in list_entries(pending.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                most = most - 1 if most is not None else None
+                if _find_linked(entry) is not None:
+                    return True
+    return False
+
+
+def require_few(links: Links) -> Links:
+    """Return the links.
+
+    Raises:
+        SandboxError: A sandbox cannot hold so many.
+    """
+    if len(links.trees) + len(links.files) > MOST:
+        raise SandboxError(
+            f"{len(links.files)} files of the repository have another name outside of it (hard links), as "
+            f"{links.files[0] if links.files else links.trees[0]}: commands would change them there, too",
+            hint="a copy has files of its own (cp -a, git clone); writable_links = true in your own settings lets "
+            "commands write them",
+        )
+    return links
+
+
+def is_cache_of_packages(path: str) -> bool:
+    """Return whether a directory is a tool's cache in node_modules."""
+    return f"/{path}".endswith(_IN_PACKAGES)
+
+
+def find_caches(tree: Path) -> tuple[Path, ...]:
+    """Return the existing directories of a generated tree that tests and builds write."""
+    places = (tree / name for name in CACHES)
+    return tuple(place for place in places if place.is_dir() and not place.is_symlink())
+
+
+def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tuple[str, ...]:
+    """Return sentences about hard links that commands cannot write, except trees with a layer over them."""
+    said, way = [], "writable_links = true in your own settings lets commands write them"
+    if trees := [place.relative_to(root).as_posix() for place in links.trees if place not in layered]:
+        said.append(
+            f"commands can only read {list_some(trees, 3)}: pnpm's and uv's hard links share the files with other "
+            "projects, and this machine makes no layer over them; what writes there fails (vite, vitest, babel: "
+            "EROFS). pnpm install --package-import-method copy and uv sync --link-mode copy install files of your own; "
+            f"{way}"
+        )
+    if links.files:
+        said.append(
+            f"commands can only read {count(len(links.files), 'file')} of the repository: the same files have names "
+            f"elsewhere (hard links), and would change there too; {way}"
+        )
+    return tuple(said)
+
+
+def separate_tree(tree: Path) -> None:
+    """Replace each hard link in a tree by a copy with the same content and times.
+
+    Raises:
+        SandboxError: The disk is full, or something cannot be read.
+    """
+    pending = [os.fspath(tree)]
+    while pending:
+        folder = pending.pop()
+        for entry in list_entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False) and _find_linked(entry) is not None:
+                try:
+                    number, copy = tempfile.mkstemp(dir=folder)
+                    os.close(number)
+                    Path(shutil.copy2(entry.path, copy)).rename(entry.path)
+                except OSError as error:
+                    words = f"{entry.path} is shared with other projects, and cannot be copied: {error.strerror}"
+                    raise SandboxError(words, hint=f"remove {tree}, and setup makes it anew") from error
+
+
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
-"""Sockets, other programs' files and homes: replaced by empty directories."""
+"""Sockets, other programs' files and homes: commands see empty directories."""
 
 _NO_HOME = frozenset(
     map(Path, ("/", "/bin", "/sbin", "/usr", "/usr/bin", "/usr/sbin", "/etc", "/dev", "/proc", "/sys", "/lib", "/var"))
 )
-"""A home directory that is one of these (containers, service users) cannot be hidden without the system itself."""
+"""Homes of containers and service users that cannot be hidden without hiding the system."""
 
 _FIRST_PERSON_UID = 1000
 
@@ -96,7 +262,7 @@ SYSTEM_SECRETS = (
     "/var/spool/cron",
     "/var/backups",
 )
-"""Readable only for uid 0, and then hidden."""
+"""Only uid 0 can read these, and relay hides them from it."""
 
 _ABSOLUTE = re.compile(r"(?:^|(?<=[=:,]))/[^,;:=\s]+|(?<=unix://)/[^,;:=\s]+")
 """Paths in a variable: ``/run/agent``, ``unix:///run/docker.sock``, ``unix:path=/run/bus,guid=1``."""
@@ -105,7 +271,7 @@ _SSH_HOST_KEYS = Path("/etc/ssh")
 
 
 def find_home_directory(env: Mapping[str, str]) -> Path | None:
-    """Return the resolved home directory, or None when there is none that could be hidden."""
+    """Return the resolved home directory, or None if there is none that can be hidden."""
     home = Path(env.get("HOME", ""))
     if not home.is_absolute() or not is_dir(home):
         return None
@@ -114,11 +280,11 @@ def find_home_directory(env: Mapping[str, str]) -> Path | None:
 
 
 def find_emptied(home: Path | None, apart: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the directories that a command sees empty, resolved, parents before what is below them.
+    """Return the directories that commands see empty, resolved, parents first.
 
     Args:
         home: Home directory.
-        apart: Those of the policy.
+        apart: `Policy.apart`.
     """
     candidates = [*map(Path, SHARED_HIDDEN), *_find_homes_of_others(), *apart]
     real = {place.resolve() for place in candidates if is_dir(place)} - _NO_HOME
@@ -140,11 +306,11 @@ def _find_homes_of_others() -> Iterable[Path]:
 
 
 def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[str]) -> tuple[Path, ...]:
-    """Return directories that commands need although they lie below a hidden one.
+    """Return directories below hidden ones that commands need.
 
     Args:
         home: Home directory.
-        env: relay's environment; its PATH entries and VIRTUAL_ENV are where the user works.
+        env: relay's environment, with the user's PATH and VIRTUAL_ENV.
         python: Prefixes of the Python that runs relay.
     """
     places = list(list_kept(home, env))
@@ -157,12 +323,12 @@ def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[
 
 
 def is_environment(place: Path) -> bool:
-    """Say whether a directory is a virtual environment of Python's, or one of conda."""
+    """Return whether a directory is a virtual environment of Python or an environment of conda."""
     return is_there(place / "pyvenv.cfg") or is_there(place / "conda-meta")
 
 
 def find_credentials(home: Path | None) -> tuple[Path, ...]:
-    """Return the places of credentials that exist, links resolved."""
+    """Return the existing files and directories of credentials, links resolved."""
     places = [home / name for name in HOME_SECRETS] if home else []
     places += [Path(name) for name in SYSTEM_SECRETS]
     if _SSH_HOST_KEYS.is_dir():
@@ -171,7 +337,7 @@ def find_credentials(home: Path | None) -> tuple[Path, ...]:
 
 
 def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
-    """Return the path of every bound Unix socket of this network namespace that exists."""
+    """Return the existing paths of the Unix sockets bound in this network namespace."""
     try:
         lines = table.read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:
@@ -183,7 +349,7 @@ def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
 def find_named_sockets(env: Mapping[str, str], table: Path = Path("/proc/self/mountinfo")) -> tuple[Path, ...]:
     """Return the sockets that variables name (``SSH_AUTH_SOCK``, ``DOCKER_HOST``), and those mounted as files.
 
-    They may have been bound in another network namespace, in whose list they stand: a container has the host's so.
+    A socket of another network namespace is not in this one's list: a container can have the host's sockets.
     """
     named = [match for value in env.values() if "/" in value for match in _ABSOLUTE.findall(value)]
     try:
@@ -195,7 +361,7 @@ def find_named_sockets(env: Mapping[str, str], table: Path = Path("/proc/self/mo
 
 
 def is_socket(place: str) -> bool:
-    """Say whether a path leads to a Unix socket."""
+    """Return whether a path leads to a Unix socket."""
     try:
         return stat.S_ISSOCK(os.stat(place).st_mode)  # noqa: PTH116  # one call
     except (OSError, ValueError):
@@ -203,15 +369,15 @@ def is_socket(place: str) -> bool:
 
 
 def find_real(place: Path) -> Path:
-    """Return where a path leads; one that leads in a circle, for which pathlib raises, comes back as it is."""
+    """Return the real path; a circle of links, for which pathlib raises, is returned as it is."""
     return Path(os.path.realpath(place))
 
 
 def is_searchable(place: Path) -> bool:
-    """Say whether every directory above a path lets this user through without any capability.
+    """Return whether every directory above a path lets this user through without any capability.
 
-    uid 0 reaches everything, but not in the sandbox, where it has no capabilities: a mount point below a closed
-    directory cannot be made there, and what lies below it cannot be reached there either.
+    In the sandbox uid 0 has no capabilities: it cannot make a mount point below a closed directory, and commands cannot
+    reach the files below it either.
     """
     return all(_lets_through(parent) for parent in place.parents)
 
@@ -229,39 +395,39 @@ def _lets_through(directory: Path) -> bool:
 
 
 def is_there(place: Path) -> bool:
-    """Say whether a path can be reached; False also where a directory above it is closed to this user."""
+    """Return whether a path can be reached; False also if a directory above it is closed to this user."""
     return os.access(place, os.F_OK)
 
 
 def is_dir(place: Path) -> bool:
-    """Say whether a directory can be reached; pathlib raises where a directory above it is closed."""
+    """Return whether a directory can be reached; pathlib raises if a directory above it is closed."""
     return is_there(place) and place.is_dir()
 
 
 def is_below(path: Path, places: Iterable[Path]) -> bool:
-    """Say whether `path` is one of `places` or lies below one; all are absolute."""
+    """Return whether `path` is one of `places` or lies below one; all are absolute."""
     inner = f"{path}/"
     return any(inner.startswith(f"{place}/" if place.name else "/") for place in places)
 
 
 _NAMED = re.compile(r"(?<![\w~/.-])(~|\$HOME|\$\{HOME\})?(/[^\s`'\"|&;()<>]{1,300}?)/bin/")
 _USUAL = (".venv", "venv", "env")
-"""Names under which a repository holds a link to its environment."""
+"""Names of a repository's environment, or of a link to it."""
 _PARTS = ("pyvenv.cfg", "bin", "lib", "lib64", "include", "share", "etc", "conda-meta")
-"""What is shown of one: where somebody made an environment of a directory with other things, not those."""
+"""The parts of an environment that are shown: its directory may hold other files."""
 _MOST = 20
 
 
 def find_environments(
     text: str, root: Path, environ: Mapping[str, str], others: Iterable[Path] = ()
 ) -> tuple[Path, ...]:
-    """Return the parts of the environments that commands in a text name, that links at the root lead to, and of others.
+    """Return the parts of the environments that commands name, of linked ones, and of those of other work trees.
 
     Args:
-        text: A plan, and commands; anybody may have written it.
+        text: A plan and commands, by any author.
         root: The work tree.
-        environ: relay's environment; its HOME is meant by ``~``.
-        others: Other ones of the repository: a copy of an environment names the one that it was copied from.
+        environ: relay's environment; its HOME replaces ``~``.
+        others: Other work trees: a copied environment names the original.
     """
     found = dict.fromkeys(islice(_find(text, root, others, environ.get("HOME", "")), _MOST))
     return tuple(place / part for place in found for part in _PARTS if is_there(place / part))
@@ -280,15 +446,15 @@ def _find(text: str, root: Path, others: Iterable[Path], home: str) -> Iterator[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a scan of the repository found. Directories that are links are not walked."""
+    """The result of a scan of the repository. Linked directories are not walked."""
 
     protected: tuple[Path, ...]
     """Nested `.git` entries and files with a protected name."""
     secrets: tuple[Path, ...]
     sockets: tuple[Path, ...] = ()
-    """Unix sockets that somebody else made: no session was running yet."""
+    """Unix sockets that no session made: none was running yet."""
     links: Links = field(default_factory=Links)
-    """What has names elsewhere; empty where commands write nothing."""
+    """Hard links to other places; empty if commands write nothing."""
 
 
 def scan_repository(policy: Policy, level: Level) -> Found:
@@ -304,7 +470,7 @@ def scan_repository(policy: Policy, level: Level) -> Found:
 
 
 def _list_protected(policy: Policy, found: Found) -> tuple[Path, ...]:
-    """Return the files that must not be written by another name of theirs either."""
+    """Return the files that commands must not write by any other name either."""
     names = ("config", "config.worktree", "HEAD", "index", "packed-refs")
     git_files = [place / name for place in policy.git_dirs for name in names]
     git_files += [file for place in policy.git_dirs for file in (*place.glob("hooks/*"), *place.glob("info/*"))]
@@ -337,7 +503,7 @@ def _walk(policy: Policy) -> Found:
 
 
 def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Yield each directory with what is in it; not git's, nor those of agents, nor trees that tools generate."""
+    """Yield each directory with its entries, except git's and agents' directories and trees that tools generate."""
     pending, closed = [os.fspath(policy.root)], {".git", *policy.protected_names, *GENERATED}
     while pending:
         folder = pending.pop()
@@ -347,14 +513,14 @@ def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]
 
 
 def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
-    """A rules file or a secret that is a link is covered where its text is, as long as that is in the repository."""
+    """Return the real path of a rules file or secret, if that is in the repository."""
     place = Path(entry.path)
     real = find_real(place) if entry.is_symlink() else place
     return [real] if real != root and real.is_relative_to(root) and real.exists() else []
 
 
 def make_hiding(policy: Policy) -> Callable[[str], bool]:
-    """Return a test for whether commands may read nothing at a path of the repository, or below it."""
+    """Return a test for whether a path of the repository is hidden from commands."""
     places = [
         os.fspath(place)
         for place in (*find_credentials(find_home_directory(policy.env)), *map(find_real, policy.unreadable))

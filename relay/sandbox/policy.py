@@ -1,4 +1,4 @@
-"""What commands may read, write and reach, as values; and what is open, in words for the user."""
+"""The rules for commands as values: files, network, limits; and words for the user about what is open."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -22,7 +22,7 @@ PROTECTED_NAMES = (
     ".cursor",
     ".agents",
 )
-"""Names that steer a coding agent wherever they stand; files or directories."""
+"""Files and directories that steer a coding agent in any directory."""
 
 
 class Level(StrEnum):
@@ -33,17 +33,17 @@ class Level(StrEnum):
     WORKSPACE_WRITE = "workspace-write"
     """The repository without its protected paths, a private temporary directory, `Policy.writable`."""
     OFF = "off"
-    """Everything the user may. Only ever chosen by the user."""
+    """Everything that the user may write. Only the user chooses it."""
 
 
 class Mechanism(StrEnum):
-    """What enforces the level; written into the commit trailer."""
+    """Enforces the level; written into the commit trailer."""
 
     BWRAP = "bwrap"
     CONTAINER = "container"
-    """Nothing of relay's: the container that relay runs in is the wall. Only ever chosen by the user."""
+    """relay confines nothing: the container that it runs in is the wall. Only the user chooses it."""
     OFF = "off"
-    """Nothing. Only ever chosen by the user."""
+    """Nothing is confined. Only the user chooses it."""
 
     @property
     def confines(self) -> bool:
@@ -52,31 +52,31 @@ class Mechanism(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Opening:
     """A socket of relay's own that commands reach, whatever else is closed."""
 
     name: str
-    """Of the socket below the sandbox's own directory; a plain file name."""
+    """The socket's file name in relay's directory inside the sandbox."""
     socket: Path
-    """On the host, in a directory that only relay writes."""
+    """The socket on the host, in a directory that only relay writes."""
     port: int | None = None
-    """Of the sandbox's loopback, from where connections are carried to it; None: commands speak to the socket."""
+    """Port of the sandbox's loopback that is forwarded to the socket; None: commands connect to the socket itself."""
     env: tuple[tuple[str, str], ...] = ()
-    """Variables that tell programs of it."""
+    """Variables by which programs find it."""
     hosts: bool = False
-    """Whether hosts elsewhere are reached through it."""
-    opens: str = ""
-    """A sentence for the user on what it leads to; empty for what is relay's own affair."""
+    """Whether it leads to other hosts."""
+    description: str = ""
+    """A sentence for the user about what commands reach; empty if it leads to relay only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The repository and what commands in it may touch. Paths are absolute; what does not exist is ignored."""
+    """The repository, and the rules for commands in it. Paths are absolute; missing ones are ignored."""
 
     root: Path
     """Top of the work tree, resolved."""
     env: Mapping[str, str] = field(hash=False)
-    """relay's own environment. Commands get allow-listed names of it only, see `environment`."""
+    """relay's own environment. Commands get allow-listed names only, see `toolchains.build_env`."""
     git_dirs: tuple[Path, ...] = ()
     """The git directory and the common directory; visible and never writable."""
     protected: tuple[Path, ...] = ()
@@ -86,53 +86,53 @@ class Policy:
     writable: tuple[Path, ...] = ()
     """Directories outside the repository that `WORKSPACE_WRITE` may write: configured caches."""
     readable: tuple[Path, ...] = ()
-    """Directories below a hidden one (home directories, /tmp, /run) that stay visible: toolchains."""
+    """Directories that stay visible below a hidden one (home directories, /tmp, /run): toolchains."""
     unreadable: tuple[Path, ...] = ()
-    """Files and directories hidden in addition to the built-in credentials list, inside the repository or not."""
+    """Hidden files and directories besides the built-in list of credentials, in the repository or elsewhere."""
     apart: tuple[Path, ...] = ()
-    """Directories that commands see as empty but for what else is shown there, as they see home directories: the
-    repository's other work trees. None lies in this one."""
+    """Directories that commands see empty, as home directories, except for paths that are shown in them: the
+    repository's other work trees. None of them lies in this one."""
     pass_env: tuple[str, ...] = ()
-    """More names of `env` that commands get. Names that can inject code are never passed."""
+    """Further names of `env` that commands get. Names that can inject code are never passed."""
     writable_links: bool = False
-    """True lets commands write files that have another name outside of the repository, see `relay.sandbox.links`."""
+    """True lets commands write files with a hard link outside of the repository, see `relay.sandbox.places`."""
     network: bool = False
     """True keeps the host's network; Unix sockets of the host stay closed either way."""
-    doors: tuple[Door, ...] = ()
-    """What relay holds open; commands have a network of their own besides, unless `network`."""
+    openings: tuple[Opening, ...] = ()
+    """Sockets that relay serves. Unless `network` is True, commands otherwise have only a loopback of their own."""
     for_agent: bool = False
-    """Whether a whole agent runs in it, not the commands of a session."""
+    """Whether a whole agent runs in the sandbox, and not the commands of a session."""
     sockets: tuple[Path, ...] = ()
-    """Unix sockets of the host that the user opened, resolved; what does not exist yet may come later."""
+    """Unix sockets of the host that the user opened, resolved; a missing one may appear later."""
 
     @property
     def reaches_hosts(self) -> bool:
-        """Whether any host is in reach: else tools are told that they are offline."""
-        return self.network or any(door.hosts for door in self.doors)
+        """Whether commands reach any host; otherwise tools are told that they are offline."""
+        return self.network or any(opening.hosts for opening in self.openings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
-    """What commands see in the place of the repository."""
+class Stage:
+    """A directory that commands see in the place of the repository."""
 
     place: Path
-    """A directory that only relay and these commands write."""
+    """The directory; only relay and these commands write it."""
     shown: tuple[str, ...]
-    """Paths of the repository that are shown there all the same; `place` has a mount point for each."""
+    """Paths of the repository that commands see in the stage; `place` has a mount point for each."""
     covered: tuple[tuple[str, Path], ...] = ()
-    """Directories right below what is shown, each with an empty one that commands see and write there."""
+    """Children of shown directories, each with an empty directory that commands see and write in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lent:
-    """A copy that commands may write in the place of a directory or file which is not theirs to write."""
+class WritableCopy:
+    """A copy that commands may write, in the place of a protected directory or file."""
 
     dest: Path
     """The directory or file, resolved."""
     place: Path
     """The copy; only relay and these commands write it."""
-    shown: tuple[str, ...]
-    """Names of directories in `dest` that are shown as they are, read-only; `place` has a mount point for each."""
+    shown: tuple[str, ...] = ()
+    """Directories in `dest` that commands see as they are, read-only; `place` has a mount point for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +144,13 @@ class Limits:
     keep_bytes: int = MIB
     """Output kept in memory: the first and the last half of it."""
     spool_bytes: int = 64 * MIB
-    """Most that is written to the spool file; later output is counted and dropped."""
+    """Largest spool file; later output is counted and dropped."""
     file_bytes: int = 4096 * MIB
     """Largest file a process may write (RLIMIT_FSIZE)."""
     processes: int = 2048
     """Processes and threads that may exist at once."""
     memory_bytes: int | None = None
-    """Memory that the whole process tree may hold at once, see `relay.sandbox.memory`; None for no limit."""
+    """Memory of the whole process tree at one time, see `relay.sandbox.process`; None for no limit."""
 
 
 _POWERS = {
@@ -162,12 +162,12 @@ _AGENTS = ("agent", "ssh")
 
 
 def describe_opened(policy: Policy) -> tuple[str, ...]:
-    """Return a sentence for each thing that leads out of the sandbox because the user said so."""
+    """Return a sentence for each way out of the sandbox that the user opened."""
     sockets = tuple(_describe_socket(place) for place in policy.sockets)
     if policy.network:
         whole = "commands reach this machine's whole network, the services on its loopback included (network)"
         return (whole, *sockets)
-    return (*(door.opens for door in policy.doors if door.opens), *sockets)
+    return (*(opening.description for opening in policy.openings if opening.description), *sockets)
 
 
 def _describe_socket(place: Path) -> str:

@@ -1,13 +1,14 @@
-"""The directory on the host that belongs to one sandbox, and the processes that outlive their relay.
+"""The private directory of a sandbox on the host, processes that outlive their relay, and kept proofs of sandboxes.
 
 A command begins only when its end is tied to relay's. Two kinds of process can still be left: bwrap, which waits for
 ever for a parent that was killed before it wrote a word; and, without a process namespace, the children of a supervisor
-that was killed too. Each names the private directory of its sandbox. Nobody can guess that name and no living relay
-holds it, so a stranger's process is never mistaken for one of them.
+that was killed too. The command line or environment of each names the private directory of its sandbox. Nobody can
+guess that name and no living relay holds it, so relay never mistakes a stranger's process for one of them.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import itertools
 import os
 import signal
@@ -15,11 +16,13 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from relay.base.errors import SandboxError
+from relay.base.tree import find_boot_id
 from relay.base.walk import list_names
+from relay.sandbox.policy import Policy
 from relay.sandbox.supervisor import read_processes
 
 _PATIENCE_S = 10.0
@@ -28,19 +31,19 @@ _PAUSE_S = 0.005
 
 
 def end_survivors(tmp: Path) -> None:
-    """End every process of the sandbox whose private temporary directory is `tmp`, and wait until they are gone.
+    """Kill every process of the sandbox with this private temporary directory, and wait until they are gone.
 
     Raises:
-        SandboxError: One does not end.
+        SandboxError: A process does not end.
     """
     _end(lambda: find_survivors(tmp))
 
 
 def end_orphans(tmp: Path) -> None:
-    """End those whose parent is gone: where one of the two processes of bwrap is killed alone, the other may stay.
+    """Kill such processes whose parent is gone: if one of bwrap's two processes is killed alone, the other may stay.
 
     Raises:
-        SandboxError: One does not end.
+        SandboxError: A process does not end.
     """
     _end(lambda: _find_orphans(tmp))
 
@@ -67,14 +70,14 @@ def _end(find: Callable[[], tuple[int, ...]]) -> None:
 
 
 def find_survivors(tmp: Path) -> tuple[int, ...]:
-    """Return the processes that bwrap was to give `tmp`, or whose environment has it; never this one's own line."""
+    """Return the processes whose bwrap arguments or environment name `tmp`, except this process and its ancestors."""
     mark, own = os.fsencode(tmp), _find_line()
     others = (pid for pid in read_processes() if pid not in own)
     return tuple(pid for pid in others if _is_marked(Path("/proc", str(pid)), mark))
 
 
 def _find_line() -> frozenset[int]:
-    """Return this process and those above it: relay may itself have been started by what is looked for."""
+    """Return this process and its ancestors: such a process may itself have started relay."""
     table, line = read_processes(), [os.getpid()]
     while line[-1] in table and table[line[-1]].parent not in line:
         line.append(table[line[-1]].parent)
@@ -109,24 +112,24 @@ _GITCONFIG = b"""\
 _PREFIX = "relay-sandbox-"
 _LOCK = "lock"
 _FRESH_S = 600
-"""A directory younger than this may not have its lock yet."""
+"""A younger directory may not have its lock yet."""
 
 _MOST_BYTES = 60
-"""Of 108 for the path of a Unix socket on Linux, 104 on macOS: what is made below has the rest."""
+"""Of the 108 that Linux allows for the path of a Unix socket; the names below the directory need the rest."""
 
 DEVICE_NAMES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def find_folder() -> Path:
-    """Return where private directories are made: among temporary files, unless a socket's path is too long there."""
+    """Return the parent of private directories: TMPDIR, or /tmp if a socket's path would be too long there."""
     usual = Path(tempfile.gettempdir())
     return usual if len(os.fsencode(usual)) <= _MOST_BYTES else Path("/tmp")  # noqa: S108  # made by mkdtemp
 
 
 class PrivateDir:
-    """Holds `tmp/` (writable for commands, and `home/` where one is made) and files that only relay writes.
+    """Holds `tmp/`, which commands write, and files that only relay writes.
 
-    `close` removes it; so does the object's collection, and Python's exit.
+    `close` removes the directory; so do the object's collection and Python's exit.
     """
 
     def __init__(self) -> None:
@@ -141,24 +144,16 @@ class PrivateDir:
 
     @property
     def tmp(self) -> Path:
-        """Temporary directory of the sandbox; lives from command to command."""
+        """Temporary directory of the sandbox; it lives from command to command."""
         return self.path / "tmp"
 
     @property
     def gitconfig(self) -> Path:
-        """Settings of git in the sandbox, out of reach for commands."""
+        """Configuration of git in the sandbox; commands cannot write it."""
         return self.path / "gitconfig"
 
-    def make_home(self) -> Path:
-        """Return the home directory for mechanisms that cannot mount one, made if it was missing."""
-        home = self.path / "home"
-        with contextlib.suppress(FileExistsError):
-            home.mkdir(mode=0o700)
-            (home / ".gitconfig").write_bytes(_GITCONFIG)
-        return home
-
     def close(self) -> None:
-        """Remove the directory; harmless when repeated."""
+        """Remove the directory; a second call does nothing."""
         self._finalizer()
 
 
@@ -168,10 +163,10 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def remove_left_overs(folder: Path, *, now: float) -> None:
-    """Remove the private directories that killed relays of this user left, and end what still runs in them.
+    """Remove the private directories that killed relays of this user left, and kill the processes in them.
 
     Args:
-        folder: Where private directories are made.
+        folder: The parent of private directories.
         now: Seconds since the epoch.
 
     Raises:
@@ -197,7 +192,7 @@ def remove_left_overs(folder: Path, *, now: float) -> None:
 
 
 def _remove_unfinished(path: Path, now: float) -> None:
-    """Remove a directory that has no lock, where a relay was killed while it made it; another one may be making it."""
+    """Remove an old directory without a lock, left by a relay that was killed while it made the directory."""
     with contextlib.suppress(OSError):
         if now - path.lstat().st_ctime >= _FRESH_S:
             (path / f"{_LOCK}.new").unlink(missing_ok=True)
@@ -205,7 +200,7 @@ def _remove_unfinished(path: Path, now: float) -> None:
 
 
 def ensure_device_nodes(path: Path) -> bool:
-    """Make own copies of the harmless device nodes in `path`; False when this process or file system cannot.
+    """Make copies of the harmless device nodes in `path`; return False if the process or the file system cannot.
 
     Commands of uid 0 own the nodes of /dev, and bwrap binds the host's: `chmod 0 /dev/null` would hit the host.
     """
@@ -223,9 +218,9 @@ def ensure_device_nodes(path: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory whose content was made by commands: links are not followed, modes and depth do not matter.
+    """Remove a directory that commands wrote, at any modes and depth, without following links.
 
-    What cannot be removed is left for the system's cleaning of its temporary directory.
+    Files that cannot be removed are left to the system, which cleans its temporary directory.
     """
     with contextlib.suppress(OSError):
         top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -237,7 +232,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _empty(top: int) -> None:
-    """Empty a directory. Each round lifts what is two levels down by one, so that no path ever gets long."""
+    """Empty a directory. Each round lifts the entries two levels down by one, so that no path ever gets long."""
     numbers = itertools.count()
     rounds_left = 1
     while rounds_left:
@@ -253,7 +248,7 @@ def _empty(top: int) -> None:
 
 
 def _lift(top: int, name: str, numbers: Iterator[int]) -> int:
-    """Remove the files of a directory in `top`, put its directories beside it, and return how many these are."""
+    """Remove the files of a directory in `top`, move its directories beside it, and return their number."""
     here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     lifted = 0
     try:
@@ -273,3 +268,66 @@ def _lift(top: int, name: str, numbers: Iterator[int]) -> int:
 def _list(directory: int) -> list[tuple[str, bool]]:
     with os.scandir(directory) as entries:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+_NAMESPACES = ("user", "mnt", "pid", "net")
+"""A container has the boot id of its host, and other rights."""
+
+
+def find_proof(policy: Policy, content: Sequence[str]) -> Path | None:
+    """Return the file whose presence proves that something worked since the machine started.
+
+    Args:
+        policy: Rules for commands, which must not write the file.
+        content: All that the proof depends on.
+
+    Returns:
+        None if no proof can be kept: there is no cache directory, or commands may write it.
+    """
+    home, cache = policy.env.get("HOME", ""), policy.env.get("XDG_CACHE_HOME", "")
+    base, boot_id = Path(cache) if cache.startswith("/") else Path(home, ".cache"), find_boot_id()
+    if not base.is_absolute() or not boot_id:
+        return None
+    folder = Path(os.path.realpath(base / "relay" / "proofs"))
+    if any(folder.is_relative_to(place) for place in (policy.root, *(place.resolve() for place in policy.writable))):
+        return None
+    words = repr((os.geteuid(), *content))
+    return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
+
+
+def has_proof(file: Path | None) -> bool:
+    """Return whether a proof was kept; it counts only if nobody but this user could have put it there."""
+    if file is None:
+        return False
+    try:
+        found = [os.lstat(place) for place in (file, file.parent)]
+    except OSError:
+        return False
+    own = all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
+    return own and stat.S_ISREG(found[0].st_mode)
+
+
+def save_proof(file: Path | None) -> None:
+    """Keep a proof and drop those of earlier starts of the machine; if that fails the next run proves again."""
+    if file is None:
+        return
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.chmod(0o700)
+        for other in file.parent.iterdir():
+            if not other.name.startswith(find_boot_id()):
+                other.unlink()
+        file.touch(mode=0o600)
+
+
+def describe_programs(words: Sequence[str]) -> Iterator[str]:
+    """Yield the identity of each program of a command line as it is on the disk."""
+    for word in words:
+        if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
+            found = Path(word).stat()
+            yield f"{word} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+
+
+def describe_namespaces() -> Iterator[str]:
+    """Yield the namespaces that relay itself runs in."""
+    return (os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES)

@@ -1,64 +1,146 @@
-"""Opens a sandbox and runs commands in it."""
+"""Opens a sandbox, proves it by behaviour, and runs commands in it.
 
+A version number or an installed program proves nothing: user namespaces can be switched off, a container can mask
+/proc. So relay tries acts that must fail and acts that must work.
+
+A sandbox that has proved itself since the machine started does not try every act again; that saves a start of relay
+60 ms of processor time for each level. The proof is an empty file below the user's cache directory, where no command of
+a session can write (`relay.sandbox.private_folder`). Its name is a digest of all that the proof depends on: the acts,
+the machine's start, its namespaces, the user, the file system, and every word and filter of the launch, except the
+names of the repository, of its git directories and of the private directory.
+"""
+
+import functools
+import json
 import os
+import shutil
+import socket
+import stat
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Self
 
 from relay.base.errors import SandboxError
+from relay.base.tree import make_temporary_name
 from relay.base.values import dataclass
-from relay.sandbox.bwrap import find_bwrap, open_bwrap
-from relay.sandbox.confined_run import NO_ENV, Standby, never, run_confined
-from relay.sandbox.confinement import Confinement, Unconfined, find_proof, has_proof, save_proof
-from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
-from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.probe import ACTS, find_way, holds, is_container, prove, require_container
-from relay.sandbox.process import CommandResult, make_not_started
-from relay.sandbox.sockets import Inquiries
+from relay.sandbox import inside, supervisor
+from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
+from relay.sandbox.command import (
+    CommandResult,
+    Standby,
+    make_not_started,
+    run_started,
+    wrap_limits,
+)
+from relay.sandbox.openings import Inquiries
+from relay.sandbox.places import is_socket
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy, Stage, WritableCopy
+from relay.sandbox.private_folder import (
+    PrivateDir,
+    describe_namespaces,
+    describe_programs,
+    end_orphans,
+    find_proof,
+    has_proof,
+    save_proof,
+)
+from relay.sandbox.process import ATTEMPTS, Launch, Started, spawn
+from relay.sandbox.toolchains import build_env, list_usable
+
+_GAPS = {
+    Mechanism.CONTAINER: "this container alone protects what is outside of it: commands may read and change all that "
+    "is in it, the plan and credentials too",
+    Mechanism.OFF: "commands run without protection, as the user asked",
+}
+NO_ENV: Mapping[str, str] = MappingProxyType({})
+
+
+def never() -> bool:
+    """Return False: no stop was requested."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """Runs commands at one level. Close it, or use it in a `with` statement: it owns a private directory.
 
-    Its temporary directory lives from command to command, and nothing else that a command leaves behind does.
+    Its temporary directory lives from command to command. Nothing else that a command leaves behind does.
     """
 
     policy: Policy
     level: Level
-    """The level that was asked for; with `Mechanism.OFF` nothing enforces it."""
-    confinement: Confinement
+    """The level that was asked for; without `bwrap` nothing enforces it."""
+    mechanism: Mechanism = Mechanism.BWRAP
+    bwrap: Bwrap | None
+    """None where relay confines nothing: in a container that the user trusts, and with `--sandbox off`."""
     private: PrivateDir
     inquiries: Inquiries = field(default_factory=Inquiries)
-    """What commands ask the doors of the policy for."""
+    """The hosts that commands ask the policy's openings for."""
     hear: Callable[[bytes], None] = lambda _: None
-    """Given the last bytes of what a command has printed, ten times a second while it runs, on the caller's thread."""
+    """Called ten times a second while a command runs, with the end of its output, on the caller's thread."""
     prepare: Callable[[], object] = lambda: None
-    """Called when the namespaces of a command are made; the command begins when this has returned."""
+    """Called when a command's namespaces are made; the command begins when this returns."""
     standby: Standby = field(default_factory=Standby)
-    """The next command's, where `make_ready` was called."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """What enforces the level."""
-        return self.confinement.mechanism
+    """The sandbox of the next command, after `make_ready`."""
 
     @property
     def tmp(self) -> Path:
         """The private temporary directory as commands see it (their TMPDIR)."""
-        return self.confinement.tmp
+        return self.bwrap.view.tmp if self.bwrap else self.private.tmp
+
+    @property
+    def inside(self) -> Path:
+        """`inside.py` as commands see it."""
+        return self.bwrap.inside if self.bwrap else Path(inside.__file__)
+
+    @property
+    def shares_user(self) -> bool:
+        """Whether the kernel counts the user's other processes against a command's limit."""
+        return self.bwrap is None or self.bwrap.shares_user
 
     @property
     def guarded(self) -> tuple[str, ...]:
-        """Paths of the directories that no command changes, though they are in the repository."""
-        return self.confinement.guarded
+        """Directories of the repository that no command changes, as paths relative to its root."""
+        return self.bwrap.guarded if self.bwrap else ()
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """A sentence for the user on each protection that this machine cannot give."""
-        return self.confinement.gaps
+        return self.bwrap.gaps if self.bwrap else (_GAPS[self.mechanism],)
+
+    def build_launch(self, command: Sequence[str], *, cwd: Path, extra_env: Mapping[str, str] = NO_ENV) -> Launch:
+        """Return the launch for a command whose first word is an absolute path, as the file system is now.
+
+        The caller starts the launch once, or closes its descriptors.
+
+        Raises:
+            SandboxError: The sandbox cannot be set up as things are now.
+        """
+        if self.bwrap is not None:
+            return self.bwrap.build_launch(tuple(command), cwd=cwd, extra_env=extra_env)
+        policy = self.policy
+        home = Path(policy.env.get("HOME") or self.tmp)
+        env = build_env(policy, home=home, tmp=self.tmp, stores=list_usable(home, policy.env))
+        argv = (sys.executable, "-I", "-S", supervisor.__file__, str(cwd), "--", *command)
+        return Launch(argv=argv, env={**env, **extra_env})
+
+    def _build_waiting(
+        self, command: Sequence[str] | None, *, limits: Limits, cwd: Path, extra_env: Mapping[str, str] = NO_ENV
+    ) -> Launch:
+        """Return the launch of a command that waits to be let go; None for a command that relay names later."""
+        waiting = wrap_limits(None if command is None else tuple(command), limits, shared_user=self.shares_user)
+        try:
+            return self.build_launch(waiting, cwd=cwd, extra_env=extra_env)
+        except OSError as error:  # no file descriptors or no memory left, say; the command is not at fault
+            raise SandboxError(
+                f"the sandbox could not be laid out: {error}", hint="relay doctor tries each part of it"
+            ) from error
 
     def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults
         self,
@@ -71,72 +153,90 @@ class Sandbox:
         extra_env: Mapping[str, str] = NO_ENV,
         streams: tuple[int, int, int] | None = None,
     ) -> CommandResult:
-        """Run a command until it and everything it started are gone.
+        """Run a command until it and all its descendants are gone.
 
         Args:
             argv: The command; no shell reads it unless it names one.
             limits: Time, sizes, processes.
             cwd: Directory in the repository; None for its top.
             should_stop: Polled ten times a second; True kills the command.
-            spool: File that gets the whole output, up to `limits.spool_bytes`.
+            spool: File for the whole output, up to `limits.spool_bytes`.
             extra_env: Variables on top of the allow-list; only relay's own code gives them.
-            streams: Descriptors for the command's input, output and errors, which stay the caller's; None: no input,
-                and what is printed is the result's. A terminal becomes the command's own.
+            streams: Descriptors for the command's input, output and errors, which stay the caller's. None: the command
+                has no input, and the result holds its output. A terminal becomes the command's controlling terminal.
 
         Raises:
-            SandboxError: The sandbox itself could not be set up. What the command does is never an exception.
+            SandboxError: The sandbox could not be set up. The command itself never causes an exception.
         """
         root = self.policy.root
         cwd = (root if cwd is None else root / cwd).resolve()
         if not cwd.is_dir() or not cwd.is_relative_to(root):
             return make_not_started(f"{cwd} is not a directory of the repository")
-        result = run_confined(
-            self.confinement,
-            argv,
-            cwd=cwd,
-            limits=limits,
-            should_stop=should_stop,
-            spool=spool,
-            extra_env=extra_env,
-            streams=streams,
-            standby=self.standby,
-            prepare=self.prepare,
-            hear=self.hear,
-        )
-        return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
+        if not argv:
+            return make_not_started("there is no command")
+        words = ""
+        for _ in range(ATTEMPTS):
+            build = functools.partial(self._build_waiting, limits=limits, cwd=cwd, extra_env=extra_env)
+            try:
+                started = None if streams else self.standby.take(functools.partial(build, None), argv)
+                started = started or self._spawn(build, argv, streams or ())
+            except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
+                return make_not_started(f"cannot run this: {error}")
+            ending = run_started(
+                started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
+            )
+            if started.process.returncode < 0:  # killed, maybe alone
+                end_orphans(self.private.tmp)
+            if ending.started:
+                return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
+            words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
+        raise SandboxError(f"the sandbox could not be set up: {words}", hint="relay doctor tries each part of it")
+
+    def _spawn(
+        self, build: Callable[[Sequence[str]], Launch], argv: Sequence[str], streams: tuple[int, ...]
+    ) -> Started:
+        """Start a command; `inside.py` gives it copies of these descriptors as its streams, if there are any."""
+        passed, first = tuple(map(os.dup, streams)), list[str]()
+        if passed:
+            words = f"streams={','.join(map(str, passed))}", *(["terminal"] if os.isatty(passed[0]) else [])
+            first = [sys.executable, "-I", "-S", str(self.inside), *words, "--"]
+        launch = build((*first, *argv))
+        return spawn(replace(launch, pass_fds=(*launch.pass_fds, *passed)), stderr=subprocess.STDOUT)
 
     def expect_command(self, *, limits: Limits) -> None:
-        """Have `make_ready` make a sandbox for a command at the top of the repository with these limits."""
+        """Have `make_ready` set up a sandbox for a command at the top of the repository with these limits."""
         self.standby.expect(limits=limits, cwd=self.policy.root)
 
     def make_ready(self) -> None:
-        """Make the sandbox of the command that is expected, if one is, while there is time.
+        """Set up the sandbox of the expected command, if there is one.
 
-        On the thread that goes on to run it, or the kernel ends it with the one that has made it.
+        Call this on the thread that will run the command: the kernel kills the sandbox when its creating thread exits
+        (PDEATHSIG). Without a user namespace there is little to set up, and the limit on processes differs each time.
         """
-        self.standby.begin(self.confinement)
+        if not self.shares_user:
+            self.standby.begin(self._build_waiting)
 
     def renew(self) -> Self:
         """Return the same sandbox with an empty private directory of its own; the caller closes it."""
         private = PrivateDir()
-        return replace(self, confinement=self.confinement.renew(private), private=private, standby=Standby())
+        bwrap = self.bwrap and self.bwrap.renew(private)
+        return replace(self, bwrap=bwrap, private=private, standby=Standby())
 
-    def show(self, stage: StandIn) -> Self | None:
-        """Return this sandbox with something else in the place of the repository; None where it cannot be."""
-        confinement = self.confinement.show(stage)
-        return None if confinement is None else replace(self, confinement=confinement, standby=Standby())
+    def put_stage(self, stage: Stage) -> Self:
+        """Return this sandbox with another directory in the place of the repository; the same without bubblewrap."""
+        return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage), standby=Standby())
 
     def reveal(self, place: Path) -> Self:
-        """Return this sandbox with a file of the repository shown that is hidden for its name only."""
-        return replace(self, confinement=self.confinement.reveal(place), standby=Standby())
+        """Return this sandbox with a file of the repository shown that is hidden only for its name."""
+        return replace(self, bwrap=self.bwrap and self.bwrap.reveal(place), standby=Standby())
 
-    def lend(self, lent: Lent) -> Self:
-        """Return this sandbox with a copy to write in a directory's place; the same where that cannot be."""
-        confinement = self.confinement.lend(lent)
-        return self if confinement is None else replace(self, confinement=confinement, standby=Standby())
+    def put_copy(self, copy: WritableCopy) -> Self:
+        """Return this sandbox with a writable copy in the place of a file or directory; the same without bubblewrap."""
+        bwrap = self.bwrap and replace(self.bwrap, copies=(*self.bwrap.copies, copy))
+        return replace(self, bwrap=bwrap, standby=Standby())
 
     def close(self) -> None:
-        """End what waits for a command, and remove the private directory."""
+        """End the standby and remove the private directory."""
         self.standby.close()
         self.private.close()
 
@@ -150,13 +250,13 @@ class Sandbox:
 def open_sandbox(
     policy: Policy, level: Level, *, mechanism: Mechanism = Mechanism.BWRAP, inquiries: Inquiries | None = None
 ) -> Sandbox:
-    """Open a sandbox: of bubblewrap, one that proves itself, now or by a proof that was kept.
+    """Open a sandbox. One of bubblewrap proves itself, now or by a proof that was kept.
 
     Args:
         policy: The repository and its rules.
         level: What commands may write. `Level.OFF` needs `Mechanism.OFF` as well.
-        mechanism: Another one than bubblewrap where the user has typed it.
-        inquiries: Where the doors of the policy note what they are asked for; None where they note nothing.
+        mechanism: Another mechanism than bubblewrap, if the user has typed it.
+        inquiries: Where the policy's openings note the hosts that they are asked for; None if they note nothing.
 
     Raises:
         SandboxError: It does not hold the level here; the message says what was tried and what happened.
@@ -164,34 +264,67 @@ def open_sandbox(
     if mechanism is Mechanism.CONTAINER:
         require_container(policy.env)
     if not mechanism.confines:
-        private = PrivateDir()
-        open_one = Unconfined(policy=policy, private=private, mechanism=mechanism)
-        return Sandbox(policy=policy, level=level, confinement=open_one, private=private)
+        return Sandbox(policy=policy, level=level, mechanism=mechanism, bwrap=None, private=PrivateDir())
     if level is Level.OFF:
         raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
-    private = PrivateDir()
-    confinement = open_bwrap(policy, level, private)
-    if confinement is None or not _prove_once(confinement, policy, level, private):
-        private.close()
+    sandbox = _open_unproven(policy, level)
+    if sandbox is None or not _prove_once(sandbox):
+        if sandbox is not None:
+            sandbox.close()
         raise _explain(policy, level)
-    noted = inquiries or Inquiries()
-    return Sandbox(policy=policy, level=level, confinement=confinement, private=private, inquiries=noted)
+    return replace(sandbox, inquiries=inquiries or Inquiries())
 
 
-def _prove_once(confinement: Confinement, policy: Policy, level: Level, private: PrivateDir) -> bool:
-    proof = find_proof(confinement, policy, private, acts=ACTS)
+def _open_unproven(policy: Policy, level: Level) -> Sandbox | None:
+    """Open a sandbox of bubblewrap; None if bubblewrap is not installed."""
+    private = PrivateDir()
+    bwrap = open_bwrap(policy, level, private)
+    if bwrap is None:
+        private.close()
+        return None
+    return Sandbox(policy=policy, level=level, bwrap=bwrap, private=private)
+
+
+def _prove_once(sandbox: Sandbox) -> bool:
+    proof = find_proof(sandbox.policy, tuple(_describe_launch(sandbox)))
     if has_proof(proof):
         return True
-    proven = holds(prove(policy, level))
+    proven = holds(prove(sandbox.policy, sandbox.level))
     if proven:
         save_proof(proof)
     return proven
 
 
-def _other_way(policy: Policy) -> str:
-    if is_container(policy.env):
-        return "--sandbox container: commands run in this container without a sandbox of their own"
-    return "--sandbox off: commands run without protection"
+_MOST_BYTES = 1024 * 1024
+"""Largest seccomp filter that is compared, in bytes."""
+
+
+def _describe_launch(sandbox: Sandbox) -> Iterator[str]:
+    """Yield the content of a launch: words, programs as they are on the disk, filters, names of variables."""
+    policy = sandbox.policy
+    launch = sandbox.build_launch((os.devnull,), cwd=policy.root)
+    try:
+        numbers = {str(fd): "<fd>" for fd in launch.pass_fds}
+        words = [numbers.get(word, word) for word in _drop_sockets(launch.argv)]
+        filters = [os.pread(fd, _MOST_BYTES, 0) for fd in launch.pass_fds if stat.S_ISREG(os.fstat(fd).st_mode)]
+    finally:
+        launch.close()
+    devices = [place.stat().st_dev for place in (policy.root, *policy.git_dirs) if place.exists()]
+    written = Path(inside.__file__).stat().st_mtime_ns
+    said = repr((ACTS, devices, words, *describe_programs(words), filters, sorted(launch.env), written))
+    openings = [(opening.socket, f"<{opening.name}>") for opening in policy.openings]
+    git_dirs = [(place, f"<git {number}>") for number, place in enumerate(policy.git_dirs)]
+    for place, name in (*openings, (sandbox.private.path, "<private>"), (policy.root, "<repository>"), *git_dirs):
+        said = said.replace(os.fspath(place), name)
+    yield said
+    yield from describe_namespaces()
+
+
+def _drop_sockets(words: tuple[str, ...]) -> list[str]:
+    """Leave out the masks of the host's sockets: sockets come and go, and are masked like any file."""
+    masks = (at for at, word in enumerate(words[:-1]) if word == os.devnull and is_socket(words[at + 1]))
+    left_out = {place for at in masks for place in (at - 1, at, at + 1)}
+    return [word for at, word in enumerate(words) if at not in left_out]
 
 
 def _explain(policy: Policy, level: Level) -> SandboxError:
@@ -200,12 +333,255 @@ def _explain(policy: Policy, level: Level) -> SandboxError:
         for act in prove(policy, level)
         if not act.holds
     ]
-    if find_bwrap() is None and sys.platform == "linux":
+    has_bwrap = find_bwrap() is not None
+    if not has_bwrap:
         failed.insert(0, "bubblewrap (bwrap) is not installed")
-    way = find_way(policy.root, has_bwrap=find_bwrap() is not None)
+    way = find_way(policy.root, has_bwrap=has_bwrap)
     if not os.access(policy.root, os.W_OK) and level is Level.WORKSPACE_WRITE:
         return SandboxError("sessions write in the repository, and you cannot", hint=way)
-    return SandboxError(
-        f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'there is no mechanism for it'}",
-        hint=f"{way}; or {_other_way(policy)}",
+    other = (
+        "--sandbox container: commands run in this container without a sandbox of their own"
+        if is_container(policy.env)
+        else "--sandbox off: commands run without protection"
     )
+    words = f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'there is no mechanism for it'}"
+    return SandboxError(words, hint=f"{way}; or {other}")
+
+
+_INSTALLERS = {
+    "apt-get": "sudo apt-get install -y bubblewrap",
+    "dnf": "sudo dnf install -y bubblewrap",
+    "yum": "sudo yum install -y bubblewrap",
+    "apk": "sudo apk add bubblewrap",
+    "pacman": "sudo pacman -S --noconfirm bubblewrap",
+    "zypper": "sudo zypper install -y bubblewrap",
+    "xbps-install": "sudo xbps-install -y bubblewrap",
+    "emerge": "sudo emerge sys-apps/bubblewrap",
+}
+_MARKS = (".dockerenv", "run/.containerenv", "run/systemd/container")
+_VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
+"""Variables that podman and nspawn, and Kubernetes set. Source: https://systemd.io/CONTAINER_INTERFACE/."""
+_CLOSED = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+)
+"""Kernel settings that close namespaces: Ubuntu since 23.10, Debian before 11, RHEL 7 and hardened systems."""
+
+
+def find_install_command() -> str | None:
+    """Return the command of this machine's package manager that installs bubblewrap; None if none is known."""
+    return next((command for program, command in _INSTALLERS.items() if shutil.which(program)), None)
+
+
+def is_container(environ: Mapping[str, str], *, top: Path = Path("/")) -> bool:
+    """Return whether this machine declares itself a container: docker, podman, nspawn or a pod of Kubernetes.
+
+    Args:
+        environ: relay's own environment.
+        top: Where containers leave their marks.
+    """
+    return any((top / mark).exists() for mark in _MARKS) or any(environ.get(name) for name in _VARIABLES)
+
+
+def require_container(environ: Mapping[str, str], *, top: Path = Path("/")) -> None:
+    """Refuse a machine that is no container; see `is_container`.
+
+    Raises:
+        SandboxError: It is none.
+    """
+    if not is_container(environ, top=top):
+        raise SandboxError(
+            "commands run in the container alone only inside of one, and nothing says that this machine is a container",
+            hint="leave out --sandbox container: relay's own sandbox is bubblewrap",
+        )
+
+
+def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top: Path = Path("/")) -> str:
+    """Return advice for a machine on which commands cannot be confined, from what is found on it.
+
+    Args:
+        root: The repository.
+        has_bwrap: Whether bubblewrap is installed.
+        proc: Where the kernel's settings are.
+        top: Where containers leave their marks.
+    """
+    if not os.access(root, os.W_OK) or not root.stat().st_mode & 0o222:  # root's commands have no rights of root's
+        return f"{root} cannot be written by you: give yourself write access, or work in a copy that you may write"
+    if Path(tempfile.gettempdir()).resolve().is_relative_to(root.resolve()):
+        return "temporary files are in the repository here, where commands write: unset TMPDIR, or name another place"
+    if not has_bwrap:
+        return find_install_command() or "install bubblewrap; relay has no other mechanism here"
+    if is_container({}, top=top):
+        return (
+            "bubblewrap is installed, and this container lets it make no namespaces: start the container with "
+            "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+        )
+    for name, closed, way in _CLOSED:
+        if (proc / name).is_file() and (proc / name).read_text().strip() == closed:
+            return f"bubblewrap is installed, and the kernel lets it make no namespaces: sudo sysctl -w {way}"
+    return "bubblewrap is installed, and does not hold here; relay doctor shows each part"
+
+
+_LIMITS = Limits(timeout_s=20)
+_AIMS = ("outside", "system", "git", "repository")
+"""Acts that make a file, which relay looks for and removes on the host."""
+
+ACTS = """
+import json, os, socket, sys
+case = json.loads(sys.argv[1])
+def make(path):
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+def connect(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as peer:
+        peer.settimeout(2)
+        peer.connect(address)
+def seccomp():
+    with open('/proc/self/status') as status:
+        if 'Seccomp:\\t2' not in status.read():
+            raise OSError('no seccomp filter is loaded')
+acts = {
+    'outside': lambda: make(case['outside']),
+    'system': lambda: make(case['system']),
+    'git': lambda: make(case['git']),
+    'mode': lambda: os.chmod(case['mode'], case['mode_bits']),
+    'tcp': lambda: connect(socket.AF_INET, ('127.0.0.1', case['tcp'])),
+    'unix': lambda: connect(socket.AF_UNIX, case['unix']),
+    'abstract': lambda: connect(socket.AF_UNIX, case['abstract']),
+    'signal': lambda: os.kill(case['signal'], 0),
+    'key': lambda: os.environ[case['key']],
+    'seccomp': seccomp,
+    'repository': lambda: make(case['repository']),
+    'private': lambda: make(os.environ['TMPDIR'] + '/' + case['name']),
+}
+said = {}
+for name in acts:
+    if case.get(name, True) is None:
+        continue
+    try:
+        acts[name]()
+        said[name] = None
+    except Exception as error:
+        said[name] = str(error)
+print(json.dumps(said))
+"""
+"""The program that runs inside; it prints one JSON object: act to null if it worked, else to the error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAct:
+    """One act that was tried inside the sandbox, as `relay doctor` shows it."""
+
+    level: Level
+    act: str
+    """The act in words."""
+    expected: str
+    """``refused`` or ``allowed``."""
+    happened: str
+    """``allowed``, or ``refused: `` and the error's words."""
+    holds: bool
+
+
+def probe(policy: Policy) -> tuple[ProbeAct, ...]:
+    """Try bubblewrap at both levels; empty if it is not installed.
+
+    Raises:
+        SandboxError: The repository cannot be protected at all.
+    """
+    return tuple(act for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY) for act in prove(policy, level))
+
+
+@functools.lru_cache(maxsize=32)
+def prove(policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
+    """Try bubblewrap at one level, once per process; empty if it is not installed."""
+    sandbox = _open_unproven(policy, level)
+    if sandbox is None:
+        return ()
+    with sandbox:
+        return _try_acts(sandbox)
+
+
+def holds(acts: tuple[ProbeAct, ...]) -> bool:
+    """Return whether the acts prove the sandbox."""
+    return bool(acts) and all(act.holds for act in acts)
+
+
+def _try_acts(sandbox: Sandbox) -> tuple[ProbeAct, ...]:
+    level = sandbox.level
+    with _make_case(sandbox.policy) as case:
+        try:
+            output = sandbox.run((sys.executable, "-I", "-S", "-c", ACTS, json.dumps(case)), limits=_LIMITS).output
+        except SandboxError as error:
+            return (_judge(level, "run a command", wanted=True, said=str(error)),)
+        try:
+            said = json.loads(output)
+        except ValueError:
+            words = output.decode(errors="replace").strip() or "no answer"
+            return (_judge(level, "run a command", wanted=True, said=words),)
+        # Writes that worked in a directory of the sandbox's own, which the host never saw.
+        unreal = [aim for aim in _AIMS if said.get(aim, "") is None and not Path(case[aim]).exists()]
+        said |= dict.fromkeys(unreal, "it stayed inside the sandbox")
+    acts = _describe(level, network=sandbox.policy.network)
+    return tuple(_judge(level, acts[name][0], wanted=acts[name][1], said=said[name]) for name in said)
+
+
+def _describe(level: Level, *, network: bool) -> dict[str, tuple[str, bool]]:
+    """Return words for each act, and whether it must work."""
+    return {
+        "outside": ("write a file in another temporary directory", False),
+        "system": ("write a file beside the repository", False),
+        "git": ("write a file in the git directory", False),
+        "mode": ("change the mode of a file in the git directory", False),
+        "tcp": ("connect to a TCP server of this machine", network),
+        "unix": ("connect to a Unix socket outside", False),
+        "abstract": ("connect to an abstract Unix socket outside", False),
+        "signal": ("signal relay", False),
+        "key": ("read a secret variable of relay", False),
+        "seccomp": ("have a system call filter loaded", True),
+        "repository": ("write a file in the repository", level is Level.WORKSPACE_WRITE),
+        "private": ("write a file in the private temporary directory", True),
+    }
+
+
+def _judge(level: Level, act: str, *, wanted: bool, said: str | None) -> ProbeAct:
+    return ProbeAct(
+        level=level,
+        act=act,
+        expected="allowed" if wanted else "refused",
+        happened="allowed" if said is None else f"refused: {said}",
+        holds=wanted == (said is None),
+    )
+
+
+@contextmanager
+def _make_case(policy: Policy) -> Iterator[dict[str, Any]]:
+    """Set up the targets of the acts: real servers, a real directory, names that exist nowhere else."""
+    name = make_temporary_name()  # a run that is killed here leaves it in the repository
+    git_dir = next((place for place in policy.git_dirs if (place / "config").is_file()), None)
+    with ExitStack() as stack:
+        outside = stack.enter_context(closing(PrivateDir())).path  # relay removes it later if it is killed here
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for address in (str(outside / "socket"), f"\0{name}"):
+            unix = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            unix.bind(address)
+            unix.listen()
+        case = {
+            "name": name,
+            "outside": str(outside / name),
+            "system": str(policy.root.parent / name),
+            "git": str(git_dir / name) if git_dir else None,
+            "mode": str(git_dir / "config") if git_dir else None,
+            "mode_bits": (git_dir / "config").stat().st_mode & 0o7777 if git_dir else 0,
+            "tcp": tcp.getsockname()[1],
+            "unix": str(outside / "socket"),
+            "abstract": f"\0{name}",
+            "signal": os.getpid(),
+            "key": "ANTHROPIC_API_KEY",
+            "repository": str(policy.root / name),
+        }
+        try:
+            yield case
+        finally:
+            for aim in _AIMS:
+                if case[aim] is not None and Path(str(case[aim])).exists():
+                    Path(str(case[aim])).unlink()

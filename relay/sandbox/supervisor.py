@@ -1,11 +1,11 @@
-"""Supervises one command that runs without a sandbox, where no process namespace ends what it leaves behind.
+"""Supervises one command that runs without a sandbox, so that no process of it is left over.
 
-Run as a program of its own, `python -I -S supervisor.py CWD -- COMMAND…`, so it imports nothing but the standard
-library and little of that: each import is paid for by every command. It is the subreaper of all that the command
-starts, so that a daemon cannot leave the tree, and ends what is left when the command ends, when it gets SIGTERM, or
-when relay dies.
+relay runs this file as a program, `python -I -S supervisor.py CWD -- COMMAND…`. It imports little of the standard
+library and nothing else, because every command pays for each import. It makes itself the subreaper of the command's
+descendants, so that a daemon cannot leave the tree. It kills them when the command ends, when it gets SIGTERM, or when
+relay dies. Inside a sandbox the process namespace does all that.
 
-It is not a `preexec_fn`, which is unsafe in a process with threads.
+A `preexec_fn` would be unsafe in a process with threads.
 """
 
 import _signal as signal  # type: ignore[import-not-found]  # `signal` itself needs enum: a fifth of the start's time
@@ -33,10 +33,8 @@ class Process:
 
 def read_processes() -> dict[int, Process]:
     """Return the process table by process id."""
-    if not os.path.isdir("/proc/self"):  # noqa: PTH112  # pathlib costs 5 ms of every start
-        return _ask_ps()
     table = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):  # noqa: PTH208  # pathlib costs 5 ms of every start
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
@@ -51,17 +49,8 @@ def read_processes() -> dict[int, Process]:
     return table
 
 
-def _ask_ps() -> dict[int, Process]:
-    import subprocess
-
-    ps = ("/bin/ps", "-A", "-o", "pid=,ppid=,uid=,state=")
-    lines = subprocess.run(ps, capture_output=True, check=False).stdout.splitlines()
-    rows = [line.split() for line in lines]
-    return {int(row[0]): Process(int(row[1]), 1, int(row[2])) for row in rows if not row[3].startswith(b"Z")}
-
-
 def find_descendants(root: int, table: dict[int, Process] | None = None) -> list[int]:
-    """Return every living process below `root`, parents first, without `root`."""
+    """Return the living descendants of `root`, parents first."""
     table = read_processes() if table is None else table
     children: dict[int, list[int]] = {}
     for pid, process in table.items():
@@ -82,7 +71,7 @@ def _prctl(option: int, *values: int) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill all descendants. Each round stops them first, so that a fork bomb cannot outrun the walk."""
+    """Kill all descendants. Each round stops them before it kills them, so that a fork bomb cannot outrun the walk."""
     while _has_children():
         found = find_descendants(os.getpid())
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -90,12 +79,12 @@ def _end_descendants() -> None:
                 try:
                     os.kill(pid, number)
                 except OSError:
-                    continue  # ended meanwhile, or changed its user
+                    continue  # it has ended, or changed its user
         time.sleep(0.002)
 
 
 def _has_children() -> bool:
-    """Reap who has ended and return whether anybody is left; the subreaper of a tree has a child while it has one."""
+    """Reap ended children and return whether one is left: a subreaper has children while any descendant lives."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -105,28 +94,26 @@ def _has_children() -> bool:
 
 
 def _become(supervisor: int, cwd: str, command: list[str]) -> None:
-    """Turn this child into the command; returns only by raising."""
+    """Replace this child process by the command; return only by raising."""
     # A command that signals its own process group (`kill 0`) must not hit its supervisor.
     os.setsid()
-    if sys.platform == "linux":
-        # After the fork: the kernel clears it in a child.
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
-            raise OSError("its supervisor has ended")
-        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
-            score.write("1000")  # first in line when memory runs out, before relay
-    # The supervisor's handler came along with the fork.
+    # After the fork: the kernel clears it in a child.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        raise OSError("its supervisor has ended")
+    with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
+        score.write("1000")  # the kernel kills it before relay when memory runs out
+    # The child inherited the supervisor's handler.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(cwd)
     os.execv(command[0], command)  # noqa: S606  # the caller names an absolute program
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command of `arguments` and return its exit code, 128 + N when signal N ended it."""
+    """Run a command and return its exit code; 128 + N if signal N ended it."""
     cwd, _, *command = arguments
-    if sys.platform == "linux":
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: _end_descendants())
     supervisor = os.getpid()
     child = os.fork()
@@ -136,7 +123,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             os.write(2, f"relay: the command was not started: {error}\n".encode())
         finally:
-            # Never back into the supervisor's code, of which this child is a copy.
+            # This child is a copy of the supervisor and must never return into its code.
             os._exit(FAILED)
     status = 0
     pid = 0

@@ -1,8 +1,8 @@
-"""Where each tool keeps its files, which of them commands see, and the environment that commands get.
+"""The files of each tool that commands see, and the environment that commands get.
 
-Everything is shown read-only: a session that could write a tool's shared cache would be in the builds of the next one.
-A writable layer lies over each cache (`relay.sandbox.view`). Where the machine makes no layers, a tool that cannot work
-without writing gets an empty cache. `docs/toolchains.md` says the same for readers.
+Commands see these files read-only: a session that could write a tool's shared cache would reach the builds of the next
+one. A writable layer lies over each cache (`relay.sandbox.view`). If the machine makes no layers, a tool that cannot
+work without writing gets an empty cache. `docs/toolchains.md` says the same for readers.
 
 The environment is an allow-list. A deny-list leaks: it would have to know each variable by which a tool runs code
 (`LD_PRELOAD`, `BASH_ENV`, `GIT_CONFIG_*`, `PYTHONSTARTUP`, `NODE_OPTIONS`).
@@ -22,9 +22,9 @@ MODULES = "node_modules"
 
 
 def find_package(program: Path) -> Path:
-    """Return the directory that holds a program with what it loads.
+    """Return the directory that holds a program with the files that it loads.
 
-    Of an npm package it is the topmost `node_modules`, of a virtual environment and of Python itself its own directory.
+    For an npm package this is the topmost `node_modules`, for a virtual environment and for Python its own directory.
     """
     parts, above = program.parts, program.parent.parent
     if MODULES in parts:
@@ -38,30 +38,30 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """A cache or the like, whose place a variable can name."""
+    """A directory of a tool, such as a cache, which a variable can move."""
 
     place: str
-    """Below the home directory; what is below ``.cache`` is looked for below XDG_CACHE_HOME where that is set."""
+    """Path below the home directory; ``.cache`` stands for XDG_CACHE_HOME if that is set."""
     variable: str = ""
-    """Names it, for the tool and in the user's environment; empty where none does, or one that `ROOTS` has."""
+    """The variable that names it; empty if there is none, or `ROOTS` has it."""
     written: bool = True
-    """Whether the tool has to write there even when it needs nothing new."""
+    """Whether the tool has to write there even if it needs nothing new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool."""
+    """The files, variables and hosts of a tool."""
 
     name: str
     kept: tuple[str, ...] = ()
-    """Places below the home directory; narrow where a neighbour holds credentials (~/.cargo/credentials.toml)."""
+    """Paths below the home directory; narrow if a neighbour holds credentials (~/.cargo/credentials.toml)."""
     stores: tuple[Store, ...] = ()
     offline: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    """Variables that make it fail at once, or use what it has, without a network."""
+    """Variables by which the tool fails at once without a network, or uses the files that it has."""
     hosts: tuple[str, ...] = ()
-    """What it downloads from, unless it is told otherwise."""
+    """Its default hosts for downloads."""
     asks: str = ""
-    """A pattern of what it prints where it wants these; of two tools that fit one output the first counts."""
+    """Regex for the tool's "could not reach host" error. If several tools match, the first one wins."""
 
 
 ROOTS: Mapping[str, str] = MappingProxyType(
@@ -76,10 +76,10 @@ ROOTS: Mapping[str, str] = MappingProxyType(
         "VOLTA_HOME": ".volta",
     }
 )
-"""Variables that move a directory of the home directory, with all that is named below it here."""
+"""Variables that move a directory of the home directory, with the paths below it that are named here."""
 
 PLACES = ("CONDA_PREFIX", "GEM_HOME", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV")
-"""Variables that each name a directory that is needed as a whole."""
+"""Variables that each name a whole directory that commands need."""
 
 _POETRYS = "POETRY_VIRTUALENVS_PATH"
 _PYPI = ("pypi.org", "files.pythonhosted.org")
@@ -229,7 +229,7 @@ TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStore:
-    """A store of this user."""
+    """A store as this user has it."""
 
     variable: str
     place: Path
@@ -237,10 +237,10 @@ class FoundStore:
 
 
 def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, ...]:
-    """Return where this user's stores are, whether or not they exist.
+    """Return this user's stores, whether or not they exist.
 
     Args:
-        home: The home directory; None: only what variables name.
+        home: The home directory; None for the stores that variables name only.
         env: relay's environment.
     """
     found = [
@@ -266,7 +266,7 @@ def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path
 
 
 def _read_poetrys_place(home: Path | None, env: Mapping[str, str]) -> str:
-    """Return where poetry's own configuration puts environments; empty where it does not say.
+    """Return the directory of environments in poetry's own configuration; empty if it names none.
 
     Source: python-poetry.org/docs/configuration, `cache-dir` and `virtualenvs.path`.
     """
@@ -290,12 +290,12 @@ def _read_poetrys_place(home: Path | None, env: Mapping[str, str]) -> str:
 def list_usable(
     home: Path | None, env: Mapping[str, str], *, writable: Collection[Path] | None = None
 ) -> dict[str, str]:
-    """Return the stores that tools can work with, by the variable that names each.
+    """Return the stores that tools can use, by the variable that names each.
 
     Args:
         home: The home directory.
         env: relay's environment.
-        writable: Those that commands may write; None: all.
+        writable: The stores that commands may write; None for all.
     """
     found = (store for store in find_stores(home, env) if os.access(store.place, os.F_OK))
     usable = (s for s in found if not s.written or writable is None or s.place in writable)
@@ -303,7 +303,7 @@ def list_usable(
 
 
 def list_kept(home: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return what of a home directory tools need, and of what its user has moved out of it, but for their stores."""
+    """Return the paths that tools need in the home directory, or where the user moved them, without their stores."""
     found = [_find_kept(name, home, env) for tool in TOOLS for name in tool.kept]
     found += [Path(env[name]) for name in PLACES if env.get(name, "").startswith("/")]
     return tuple(place for place in found if place is not None)
@@ -323,17 +323,15 @@ def list_offline() -> dict[str, str]:
 
 
 def find_hosts(text: str) -> tuple[str, ...]:
-    """Return what the tool downloads from that has printed a text for want of a network; nothing where none has."""
+    """Return the hosts of the tool that printed this "could not reach host" error; empty for another text."""
     return next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())
 
 
-_NO_STORES: Mapping[str, str] = MappingProxyType({})
-
 PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "SOURCE_DATE_EPOCH"})
-"""Passed as they are, with every LC_* name."""
+"""Variables that are passed on, with every LC_* name."""
 
 LOCATIONS = (*PLACES, *ROOTS)
-"""Where a toolchain stands; passed when absolute."""
+"""Variables with the directory of a toolchain; passed on if absolute."""
 
 VERSIONS = frozenset({"PYENV_VERSION", "RUSTUP_TOOLCHAIN", "GOTOOLCHAIN"})
 
@@ -360,17 +358,17 @@ NEVER = re.compile(
     r"(LD|DYLD|PYTHON|GIT|SSH|ANTHROPIC|BASH_FUNC)_?.*"
     r"|.*_API_KEY|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|NODE_OPTIONS|PERL5\w+|RUBY\w+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"
 )
-"""Not passed even when the user lists them: they run code, redirect git or are relay's own key."""
+"""Variables that are never passed on, even if listed: they run code, redirect git or are relay's own key."""
 
 
-def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str] = _NO_STORES) -> dict[str, str]:
+def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str] = _NONE) -> dict[str, str]:
     """Return the environment of a command.
 
     Args:
-        policy: relay's own environment, more names to pass, as the user listed them, and whether there is a network.
+        policy: relay's own environment, the names that the user passes on, and whether there is a network.
         home: Home directory inside the sandbox.
         tmp: Temporary directory inside the sandbox.
-        stores: What tools may use of the user's caches, by the variable that names each.
+        stores: The user's caches that tools may use, by the variable that names each.
     """
     env, pass_env = policy.env, policy.pass_env
     listed = {name for name in pass_env if not NEVER.fullmatch(name)}
@@ -393,5 +391,5 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
 
 
 def clean_search_path(path: str) -> str:
-    """Drop entries that are empty or relative: the current directory is the repository, which is hostile."""
+    """Return a search path without empty and relative entries: the current directory is the hostile repository."""
     return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))

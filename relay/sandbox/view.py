@@ -1,13 +1,13 @@
 """The file system that a command sees, as an ordered list of mounts.
 
 Later mounts cover earlier ones. Two rules keep bwrap from creating a mount point on the host (it would do so through
-a planted symbolic link: CVE-2026-87766). Below an emptied directory any mount point is made in that fresh tmpfs.
+a planted symbolic link: CVE-2026-87766). Below an emptied directory bwrap makes mount points in that fresh tmpfs.
 Everywhere else the destination must exist and be its own real path, which is checked right before each command.
 
-Over a tool's cache lies a layer: commands read the cache, and what they write stays in memory and is gone with the
-command. bubblewrap mounts such layers itself from 0.11 on. For an older version a first bubblewrap makes a namespace
-with memory for them, mount(8) lays them out there in one start, and the bubblewrap that confines the command runs in
-that namespace. Where the kernel or the administrator does not allow this, there are no layers.
+A layer covers each tool's cache: commands read the cache, and their writes stay in memory until the command ends.
+bubblewrap mounts such layers itself from 0.11 on. For an older version a first bubblewrap makes a namespace with memory
+for them, mount(8) lays them out there in one start, and the bubblewrap that confines the command runs in that
+namespace. If the kernel or the administrator does not allow this, there are no layers.
 """
 
 import functools
@@ -25,11 +25,10 @@ from pathlib import Path
 from relay.base.errors import SandboxError
 from relay.base.values import dataclass
 from relay.sandbox import inside
-from relay.sandbox.confinement import find_trial, has_proof, save_proof
-from relay.sandbox.links import find_caches
 from relay.sandbox.places import (
     SHARED_HIDDEN,
     Found,
+    find_caches,
     find_credentials,
     find_emptied,
     find_home_directory,
@@ -43,19 +42,27 @@ from relay.sandbox.places import (
     is_socket,
     is_there,
 )
-from relay.sandbox.policy import Lent, Level, Policy, StandIn
-from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
+from relay.sandbox.policy import Level, Policy, Stage, WritableCopy
+from relay.sandbox.private_folder import (
+    PrivateDir,
+    describe_namespaces,
+    describe_programs,
+    ensure_device_nodes,
+    find_proof,
+    has_proof,
+    save_proof,
+)
 from relay.sandbox.toolchains import find_stores, list_usable
 
 LAYER_BYTES = 1024 * 1024 * 1024
-"""Most that one command may write over all caches together. Where bubblewrap mounts the layers itself they have the
-kernel's bound, half of the memory. Either way what is written counts as the command's memory."""
+"""Most bytes that one command may write over all caches together. Layers that bubblewrap mounts itself have the
+kernel's bound, half of the memory. Either way the written bytes count as the command's memory."""
 PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
 _OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/")
 _PARTS = ("new", "work", "whole")
 _TRIAL_S = 10
 _ODD = frozenset(",:\\\"'#\n")
-"""What mount(8) or the kernel reads as something else in a table of mounts or the options of a layer."""
+"""Characters with a meaning for mount(8) or the kernel in a table of mounts or the options of a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +72,14 @@ class Layers:
     caches: tuple[Path, ...]
     """Directories on the host, resolved."""
     place: Path
-    """An empty directory of relay's own; the layers are mounted in it, in the command's namespace only."""
+    """An empty directory of relay's own, in which the layers are mounted, in the command's namespace only."""
     used: tuple[Path, ...]
-    """Those of `caches` that have one now: a directory of the repository may not be there any more."""
+    """The `caches` that have a layer now: a directory of the repository may be gone."""
     own: bool
-    """Whether the bubblewrap that confines a command mounts them itself, each over the cache at its own name."""
+    """Whether the bubblewrap that confines a command mounts the layers itself, each over its cache."""
 
     def get_source(self, cache: Path) -> Path:
-        """Return where a cache with its layer is mounted; the cache itself where that is done in its place."""
+        """Return the mount point of a cache with its layer; the cache itself if bubblewrap mounts the layer over it."""
         return cache if self.own else self.place / str(self.caches.index(cache)) / "whole"
 
     def wrap(self, bwrap: Path, argv: Sequence[str]) -> tuple[str, ...]:
@@ -96,7 +103,7 @@ class Layers:
         return self.place.with_suffix("".join(f".{number}" for number in numbers) + ".fstab")
 
     def write_table(self) -> None:
-        """Write what mount(8) lays out, in the form of fstab(5)."""
+        """Write the table of layers for mount(8), in the form of fstab(5)."""
         lines = (
             f"relay {top}/whole overlay lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr 0 0\n"
             for cache, top in zip(map(_escape, self.used), map(_escape, self._tops), strict=True)
@@ -104,7 +111,7 @@ class Layers:
         self._table.write_text("".join(lines))
 
     def keep(self, sources: Collection[Path | None]) -> "Layers":
-        """Return the same with those layers only that are mounted somewhere: these are the sources of mounts."""
+        """Return only the layers that some mount uses: `sources` are the sources of all mounts."""
         kept = replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
         if kept.used != self.used and not self.own:
             kept.write_table()
@@ -116,12 +123,12 @@ def _escape(place: Path) -> str:
 
 
 def takes_size(bwrap: Path) -> bool:
-    """Say whether this bwrap can bound a tmpfs (0.7 and newer)."""
+    """Return whether this bwrap can bound a tmpfs (0.7 and newer)."""
     return b"--size" in _read_help(bwrap)
 
 
 def render_layer(cache: Path, dest: Path) -> tuple[str, ...]:
-    """Return the words by which bubblewrap (0.11 and newer) mounts a cache with a layer of its own."""
+    """Return the options by which bubblewrap (0.11 and newer) mounts a layer over a cache."""
     return ("--overlay-src", str(cache), "--tmp-overlay", str(dest))
 
 
@@ -133,19 +140,19 @@ def _read_help(bwrap: Path) -> bytes:
         return b""
 
 
-def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path | None = None) -> Layers:
-    """Return layers over those of the caches that can have one; none where this machine makes none.
+def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, proof: Path | None = None) -> Layers:
+    """Return layers over the caches that can have one; none if this machine makes no layers.
 
     Args:
         bwrap: The program.
         caches: Directories that exist, resolved.
         place: A new name in a directory of relay's own.
-        trial: Where it is kept that layers can be made here; None tries each time.
+        proof: File that proves that this machine makes layers; None tries it once per process.
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     own = b"--tmp-overlay" in _read_help(bwrap)
     layers = Layers(caches=fitting, place=place, used=fitting, own=own)
-    if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, trial):
+    if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, proof):
         return Layers(caches=(), place=place, used=(), own=own)
     if not own:
         place.mkdir(mode=0o700, exist_ok=True)
@@ -153,18 +160,18 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path
     return layers
 
 
-def _try_once(bwrap: Path, trial: Path | None) -> bool:
-    if has_proof(trial):
+def _try_once(bwrap: Path, proof: Path | None) -> bool:
+    if has_proof(proof):
         return True
     works = _works(bwrap)
     if works:
-        save_proof(trial)
+        save_proof(proof)
     return works
 
 
 @functools.cache
 def _works(bwrap: Path) -> bool:
-    """Say whether a layer can be mounted here, written, and a sandbox be made in its namespace."""
+    """Return whether a layer can be mounted and written here, and a sandbox made in its namespace."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="relay-layers-") as folder:
@@ -187,7 +194,7 @@ def _works(bwrap: Path) -> bool:
 
 
 TMPFS_BYTES = 1024 * 1024 * 1024
-"""Most that a command may keep in each directory that lives in memory; the kernel's default is half of the memory."""
+"""Most bytes in each directory that lives in memory; the kernel's default is half of the memory."""
 INSIDE_NAME = "inside.py"
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
@@ -223,54 +230,54 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """What of this machine is hidden, and what of that is shown all the same: looked up once for each sandbox."""
+    """The hidden paths of this machine, and those shown below them: looked up once for each sandbox."""
 
     home: Path | None
     hidden: tuple[Path, ...]
     shown: tuple[Mount, ...]
     """Toolchains and the user's own additions."""
     stores: tuple[Path, ...]
-    """Of `shown`, the caches that tools write."""
+    """The caches among `shown`, which tools write."""
     secrets: tuple[Path, ...]
-    """Credentials of this machine, resolved; masked where they are visible."""
+    """Credentials of this machine, resolved; masked if they are visible."""
 
     def is_there(self) -> bool:
-        """Return whether all that is shown still is there to be shown."""
+        """Return whether all shown paths still exist."""
         return all(mount.source and is_there(mount.source) for mount in self.shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountView:
-    """The mounts of one sandbox and where its home and temporary directory are."""
+    """The mounts of a sandbox, and its home and temporary directory."""
 
     fixed: tuple[Mount, ...]
-    """What stays the same for the life of the sandbox; nothing in it depends on the repository's content."""
+    """Mounts for the life of the sandbox; they do not depend on the repository's content."""
     frozen: tuple[Mount, ...]
-    """Emptied directories that become read-only once every mount point in them is made."""
+    """Remounts that make emptied directories read-only after every mount point in them is made."""
     around: HostView
     home: Path
     tmp: Path
     own: Path
-    """Directory of what relay itself puts there, out of reach for commands to write: `inside.py`, its doors."""
+    """Directory of relay's own, which commands cannot write: `inside.py` and the sockets of openings."""
     gaps: tuple[str, ...]
-    """A sentence on each thing that this machine cannot protect."""
+    """A sentence about each path that this machine cannot protect."""
     layers: Layers
-    """Over the caches that tools write."""
+    """Layers over the caches that tools write."""
     stores: Mapping[str, str]
-    """What tools may use of the user's caches, by the variable that names each."""
+    """The user's caches that tools may use, by the variable that names each."""
 
 
 KERNEL_FILES = (
     Mount(op=Op.READ, source=PROC / "sys", dest=PROC / "sys"),
     Mount(op=Op.FREEZE, dest=PROC),
 )
-"""Close the files of /proc that act on the host. bwrap covers four directories, but looks only at the directory for
-write access, and the kernel lets uid 0 write files like core_pattern without any capability, and everybody those in
+"""Close the files of /proc that act on the host. bwrap covers four directories, but checks write access only of the
+directory. The kernel lets uid 0 write files like core_pattern without any capability, and everybody those in
 /proc/pressure."""
 
 
 def look_around(policy: Policy) -> HostView:
-    """Look at this machine."""
+    """Find the hidden and shown paths of this machine."""
     home = find_home_directory(policy.env)
     hidden = find_emptied(home, policy.apart)
     shown = _find_shown(policy, home, hidden)
@@ -286,17 +293,20 @@ def look_around(policy: Policy) -> HostView:
 def plan_view(  # what a view is made for
     policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...], around: HostView
 ) -> MountView:
-    """Lay out everything that does not depend on the repository's content, but for `trees`: they get layers."""
+    """Lay out the mounts that do not depend on the repository's content, except its `trees`, which get layers."""
     home, hidden, stores = around.home, around.hidden, around.stores
     temp = TMP.resolve()
     inner_home = home if home and not home.is_relative_to(policy.root) else temp / "relay-home"
-    # Mount points below the private directory would be made in a place that commands write: use a fresh tmpfs then.
+    # Commands could write the parents of mount points below the private directory: use a fresh tmpfs then.
     inner = (policy.root, inner_home, *(mount.dest for mount in around.shown), *policy.sockets)
     shared = any(place.is_relative_to(temp) for place in inner)
     own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
-    layers = _open_layers(policy, (*stores, *(trees if level is Level.WORKSPACE_WRITE else ())), private, program)
+    caches = (*stores, *(trees if level is Level.WORKSPACE_WRITE else ()))
+    tried = ("layers", *describe_programs((str(program), *PROGRAMS)), *describe_namespaces())
+    proof = find_proof(policy, tried) if caches else None
+    layers = open_layers(program, caches, private.path / "layers", proof=proof)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(
@@ -305,12 +315,12 @@ def plan_view(  # what a view is made for
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
             Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
             Mount(op=Op.READ, source=Path(inside.__file__), dest=own / INSIDE_NAME),
-            *(Mount(op=Op.READ, source=door.socket, dest=own / door.name) for door in policy.doors),
+            *(Mount(op=Op.READ, source=opening.socket, dest=own / opening.name) for opening in policy.openings),
             *KERNEL_FILES,
             *devices,
             *_close_lookups(policy, private),
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
-            Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory, too; devices go on working
+            Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory too; devices still work
             *(_lay(layers, place) for place in layers.caches if place in stores),
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
@@ -330,16 +340,10 @@ def plan_view(  # what a view is made for
 
 
 def _find_stores(policy: Policy, home: Path | None, shown: list[Mount]) -> tuple[Path, ...]:
-    """Return each store that is shown, and is its own real path."""
+    """Return the shown stores that are their own real paths."""
     open_ = {mount.dest for mount in shown}
     stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
     return tuple(place for place in stores if os.path.realpath(place) == str(place))
-
-
-def _open_layers(policy: Policy, caches: tuple[Path, ...], private: PrivateDir, program: Path) -> Layers:
-    """Lay something to write over caches."""
-    trial = find_trial(policy, "layers", (str(program), *PROGRAMS)) if caches else None
-    return open_layers(program, caches, private.path / "layers", trial=trial)
 
 
 def _find_links(policy: Policy) -> tuple[str, ...]:
@@ -351,7 +355,7 @@ def _find_links(policy: Policy) -> tuple[str, ...]:
 
 
 def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> list[Mount]:
-    """Toolchains and the user's own additions, where they would be hidden otherwise."""
+    """Return toolchains and the user's own additions that would be hidden otherwise."""
     prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
     places = [*policy.readable, *find_toolchains(home, policy.env, prefixes)]
     if policy.network:
@@ -366,14 +370,14 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
 
 
 def _settle(place: Path) -> Path:
-    """Resolve the directory above a place, so that the name itself keeps working when it is a link."""
+    """Resolve the directory above a path, so that the name still works if it is a link."""
     return place.parent.resolve() / place.name
 
 
 def _close_lookups(policy: Policy, private: PrivateDir) -> list[Mount]:
-    """Have names of hosts looked up in files only where there is no network: "no such host", not "try again".
+    """Without a network, have host names looked up in files only: the answer is "no such host", not "try again".
 
-    Package managers try again for minutes. What reads /etc/resolv.conf itself is not reached.
+    Package managers try again for minutes. Programs that read /etc/resolv.conf themselves are not reached.
     """
     place = find_real(NSSWITCH)
     if policy.network or not place.is_file() or is_below(place, map(Path, SHARED_HIDDEN)):
@@ -394,16 +398,16 @@ def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
 
 
 def render_view(
-    view: MountView, policy: Policy, level: Level, found: Found, stage: StandIn | None = None
+    view: MountView, policy: Policy, level: Level, found: Found, stage: Stage | None = None
 ) -> tuple[Mount, ...]:
-    """Add what depends on the repository's content, each path checked now.
+    """Add the mounts that depend on the repository's content, each path checked now.
 
     Args:
-        view: What does not depend on it.
+        view: The other mounts.
         policy: The repository and its rules.
-        level: What may be written.
-        found: What needs protection in the repository.
-        stage: What stands in the repository's place; None for itself.
+        level: What commands may write.
+        found: Paths of the repository that need protection.
+        stage: Directory in the place of the repository; None for the repository itself.
 
     Raises:
         SandboxError: The git directory cannot be protected.
@@ -418,7 +422,7 @@ def render_view(
     shown = (root,) if stage is None else _find_staged(stage, root)
     empty = [] if stage is None else [m for m in _cover(stage, root, how) if m.dest.parent in shown]
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
-    # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
+    # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real(
         (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
@@ -427,7 +431,7 @@ def render_view(
     closed = [place for place in (*found.secrets, *found.sockets, *view.around.secrets) if _is_shown(place, covers)]
     closed += _list_sockets(policy, covers)
     visible = _real(place for place in closed if place not in policy.sockets)
-    # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
+    # A stage has no secrets, and writes to it vanish with it: only the paths that it shows need protection.
     caches = _real(place for tree in found.links.trees for place in find_caches(tree))
     guarded, visible, caches = (_leave_out_staged(p, root, shown, empty) for p in (guarded, visible, caches))
     if write:
@@ -445,7 +449,7 @@ def render_view(
 
 
 def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
-    """Have places only read, but for directories of hard links that may have a layer."""
+    """Mount places read-only, and layers over the directories of hard links among them."""
     trees = [place for place in places if place in found.links.trees and place in view.layers.caches]
     layers = [_lay(view.layers, place) for place in trees]
     return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
@@ -457,41 +461,41 @@ def _lay(layers: Layers, cache: Path) -> Mount:
 
 def _list_sockets(policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Path]:
     for place in map(find_real, find_unix_sockets()):
-        # With the host's network the list holds what sessions bound themselves.
+        # With the host's network the list holds sockets that sessions bound themselves.
         own = policy.network and place.is_relative_to(policy.root)
         if not own and _is_shown(place, covers) and is_searchable(place):
             yield place
 
 
 def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
-    """Put the sockets that the user opened back into emptied directories; elsewhere they only are not masked."""
+    """Mount the sockets that the user opened into emptied directories; elsewhere it is enough not to mask them."""
     fixed = list(view.fixed)
     there = (place for place in policy.sockets if is_socket(str(place)) and is_searchable(place))
     return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_visible(place, fixed)]
 
 
-def lay_over(mounts: tuple[Mount, ...], lent: Lent) -> tuple[Mount, ...]:
-    """Put a copy over what it stands for, where that is shown; what is masked inside of a directory is in no copy."""
-    inside, shown = f"{lent.dest}/", [lent.dest / name for name in lent.shown]
+def lay_over(mounts: tuple[Mount, ...], copied: WritableCopy) -> tuple[Mount, ...]:
+    """Mount a copy over its original, if that is shown; a copy of a directory holds no masked files."""
+    inside, shown = f"{copied.dest}/", [copied.dest / name for name in copied.shown]
     # Compared as text: this runs for every copy before every command.
     kept = [m for m in mounts if not str(m.dest).startswith(inside) or is_below(m.dest, shown)]
     at = max((number for number, mount in enumerate(kept, 1) if f"{mount.dest}/" == inside), default=0)
     if not at:
         return mounts
-    copy = Mount(op=Op.WRITE, source=lent.place, dest=lent.dest)
+    copy = Mount(op=Op.WRITE, source=copied.place, dest=copied.dest)
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
 
 
-def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:
-    """Return what the stage shows of the repository, where the mount point still is what relay made.
+def _find_staged(stage: Stage, root: Path) -> tuple[Path, ...]:
+    """Return the paths of the repository that the stage shows, if their mount points are still those that relay made.
 
-    A command before this one may have given a directory above it another name and put a link in its place.
+    An earlier command may have renamed a directory above one and put a link in its place.
     """
     points = ((root / path, stage.place / path) for path in stage.shown)
     return tuple(place for place, point in points if os.path.realpath(point) == str(point) and point.exists())
 
 
-def _cover(stage: StandIn, root: Path, how: Op) -> Iterator[Mount]:
+def _cover(stage: Stage, root: Path, how: Op) -> Iterator[Mount]:
     for path, empty in stage.covered:
         if is_dir(root / path) and find_real(root / path) == root / path:
             yield Mount(op=how, source=empty, dest=root / path)
@@ -509,7 +513,7 @@ def _require_git_link(root: Path) -> None:
     """Refuse a `.git` that is a symbolic link.
 
     Raises:
-        SandboxError: It is one: the link itself cannot be protected from a command that may write the directory.
+        SandboxError: It is one. relay cannot protect the link from a command that may write the directory.
     """
     if (root / ".git").is_symlink():
         raise SandboxError(
@@ -519,10 +523,10 @@ def _require_git_link(root: Path) -> None:
 
 
 def _real(places: Iterable[Path]) -> list[Path]:
-    """Keep what exists and is its own real path, once, but for what lies below another one.
+    """Return the existing paths that are their own real paths, once each, without those below another one.
 
-    A link in a circle is its own real path too, and leads nowhere. In a directory that is emptied and frozen no mount
-    point can be made.
+    A link in a circle is its own real path too, and leads nowhere. bwrap cannot make a mount point in a directory that
+    is emptied and frozen.
     """
     found = {place for place in places if place.exists() and os.path.realpath(place) == str(place)}
     return sorted(place for place in found if found.isdisjoint(place.parents))
@@ -539,12 +543,12 @@ def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
 
 
 def is_visible(place: Path, mounts: list[Mount]) -> bool:
-    """Say whether a host path can be reached at its own name after these mounts."""
+    """Return whether commands reach a host path at its own name after these mounts."""
     return _is_shown(place, _list_covers(mounts))
 
 
 def _list_covers(mounts: list[Mount]) -> list[tuple[str, bool]]:
-    """Return where something is mounted, the last first, and whether what is below has its own name there."""
+    """Return the mount points, the last first, and whether the paths below each are the host's paths of that name."""
     covers = [mount for mount in mounts if mount.op is not Op.FREEZE]
     return [(f"{mount.dest}/", mount.op is not Op.EMPTY and mount.source == mount.dest) for mount in reversed(covers)]
 

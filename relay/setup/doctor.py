@@ -22,9 +22,9 @@ from relay.plan.text import find_protected
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
-from relay.sandbox.bwrap import find_advice, find_bwrap
+from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.policy import Level, Mechanism
-from relay.sandbox.probe import ProbeAct, find_way, probe
+from relay.sandbox.run import ProbeAct, find_way, probe
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.observers import describe_settings, describe_tracked
@@ -241,9 +241,6 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=tuple(_render_act(act) for act in tried))
     yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))
-    program = find_bwrap()
-    if program is not None and (advice := find_advice(program)) is not None:
-        yield Finding(name="sandbox", state=State.INFO, words=advice)
 
 
 def _examine_servers(request: RunRequest) -> Iterator[Finding]:

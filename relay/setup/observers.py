@@ -16,8 +16,8 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
 from relay.insight.telemetry.log import EventLog, open_log
+from relay.sandbox.openings import Inquiries
 from relay.sandbox.policy import describe_opened
-from relay.sandbox.sockets import Inquiries
 from relay.session.events import (
     Event,
     GateFinished,

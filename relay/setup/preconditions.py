@@ -15,8 +15,7 @@ from typing import Any
 
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError, within
 from relay.base.hints import Command, Hint, TypedPath
-from relay.base.replacement import replace_with_file
-from relay.base.tree import read_start
+from relay.base.tree import read_start, replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder
 from relay.base.words import shorten
@@ -36,7 +35,7 @@ from relay.runners.base import RunnerKind
 from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
 from relay.sandbox.run import Sandbox
 from relay.sandbox.toolchains import clean_search_path
-from relay.sandbox.veil import lift_veil
+from relay.sandbox.visibility import find_restrictions
 from relay.session.prices import suggest_models
 from relay.session.spend import Meter
 from relay.setup.context import RunRequest
@@ -346,8 +345,8 @@ def _may_come(place: Path, root: Path, settings: Settings) -> bool:
 
 def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
     """Return the first path if hooks can see none of them; empty if they see one, or without a sandbox."""
-    veil = lift_veil(sandbox) if places and sandbox is not None and sandbox.mechanism.confines else None
-    hidden = [veil.find_hidden(str(place)) for place in places] if veil is not None else []
+    restrictions = find_restrictions(sandbox) if places and sandbox is not None and sandbox.mechanism.confines else None
+    hidden = [restrictions.find_hidden(str(place)) for place in places] if restrictions is not None else []
     return hidden[0] if hidden and all(hidden) else ""
 
 

@@ -33,7 +33,7 @@ from relay.runners.agents.profiles import (
 from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
 from relay.runners.registry import list_profiles, make_kind
-from relay.sandbox.probe import find_way
+from relay.sandbox.run import find_way
 from relay.session.events import Event, Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import Price, find_limits, worst_cost_usd

@@ -21,6 +21,7 @@ from relay.base.redaction import find_secret_values, read_assignments
 from relay.base.secrecy import Hidden
 from relay.base.tree import read_start
 from relay.base.walk import open_ignored
+from relay.base.words import render_output
 from relay.config import Settings
 from relay.config.network import CLOSED, EVERY
 from relay.git.config_guard import find_tree_files, read_config
@@ -30,12 +31,10 @@ from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import list_known, read_status
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
-from relay.sandbox.links import GENERATED, separate_tree
-from relay.sandbox.memory import find_most_bytes
-from relay.sandbox.openings import hold_doors
-from relay.sandbox.output import render_output
-from relay.sandbox.places import find_environments, find_real, is_socket, is_there
+from relay.sandbox.openings import serve_openings
+from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there, separate_tree
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
+from relay.sandbox.process import find_most_bytes
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
@@ -217,9 +216,9 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
-        hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
+        serve_openings(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
         open_sandbox(
-            replace(policy, doors=held.doors), level, mechanism=mechanism, inquiries=held.inquiries
+            replace(policy, openings=held.openings), level, mechanism=mechanism, inquiries=held.inquiries
         ) as sandbox,
     ):
         yield Workspace(
@@ -283,8 +282,8 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
     mechanism = workspace.sandbox.mechanism
     whole = settings.network.whole or not mechanism.confines
     hosts = () if whole else settings.network.hosts or (EVERY,)
-    with hold_doors(hosts, () if whole else settings.localhost) as held:
-        policy = replace(workspace.sandbox.policy, doors=held.doors)
+    with serve_openings(hosts, () if whole else settings.localhost) as held:
+        policy = replace(workspace.sandbox.policy, openings=held.openings)
         with open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=mechanism, inquiries=held.inquiries) as sandbox:
             for command in settings.setup:
                 if not _run(command, settings, workspace, sandbox, observe):

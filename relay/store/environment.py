@@ -33,7 +33,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.sandbox.links import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages, list_entries
+from relay.sandbox.places import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages, list_entries
 from relay.store.legs import OpenLeg, find_leg_changes
 from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER

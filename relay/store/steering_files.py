@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from relay.base.documents import parse_toml
 from relay.base.errors import RepoError
 from relay.base.hints import Hint, TypedPath
-from relay.base.toml_text import parse_toml
 from relay.base.tree import find_stat, read_start
 from relay.base.values import dataclass
 from relay.git.config_guard import guard, is_armed, is_git_layout

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.errors import RepoError
-from relay.base.replacement import replace_with_file
+from relay.base.tree import replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_regular
 from relay.git.notes import drop_note, read_note, write_note

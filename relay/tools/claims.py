@@ -13,50 +13,50 @@ from typing import Any
 from relay.base.errors import PlanError
 from relay.base.tree import Look
 from relay.base.values import dataclass
-from relay.base.words import name_item, shorten
+from relay.base.words import name_item, render_output, shorten
 from relay.ledger import Kind, Ledger, Source
 from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
-from relay.sandbox.output import render_output
 from relay.session.events import QuestionAsked
 from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, locate, open_regular, require_readable
 
 Keep = Callable[[str], bool]
-"""Told before a tool replaces the file at a path: keeps what nothing else keeps. Returns whether the file is not as
-relay's last look at it found it."""
+"""Called before a tool replaces the file at a path; saves content that nothing else keeps. Returns whether the file
+differs from relay's last look at it."""
 LookFirst = Callable[[], Callable[[], object]]
-"""Told when a command is asked for; what it returns is called before that begins, and keeps what nothing else keeps."""
+"""Called when a command is requested. The function that it returns is called before the command begins, and saves
+content that nothing else keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A finding that the model wants kept for later sessions."""
+    """A finding that the model wants to keep for later sessions."""
 
     claim: str
     because: str
     kind: Kind = Kind.DECISION
     replaces: tuple[str, ...] = ()
-    """Ids of claims; each was in the ledger."""
+    """Ids of claims in the ledger."""
     sources: tuple[Source, ...]
-    """Relative to the root; each existed when it was recorded. Which content it had then is not known here."""
+    """Relative to the root; each existed when it was recorded, with unknown content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amendment:
-    """A change to an open phase that the model asks for."""
+    """A change to an open phase, as the model requests it."""
 
     phase_id: str
     items: tuple[str, ...]
-    """Texts of new items, without bullet and box; empty when it is a note."""
+    """Texts of new items, without bullet and box; empty for a note."""
     note: str
-    """One line; empty when only items are added."""
+    """One line; empty if only items are added."""
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:
-    """What the model passes on to the next session of its phase."""
+    """The model's message to the next session of its phase."""
 
     next_step: str
     learned: tuple[str, ...]
@@ -65,51 +65,51 @@ class HandOff:
 
 @dataclass(slots=True, kw_only=True)
 class LegNotes:
-    """Filled by the tools while the session runs, read by the loop when it ends. Mutable: the tools fill it."""
+    """The claims of a session, which the loop reads at its end. Mutable: the tools fill it."""
 
     plan: Plan
-    """As the session's amendments leave it, without its own ticks; new items can be ticked at once."""
+    """The plan with the session's amendments and without its ticks; new items can be ticked at once."""
     phase: Phase
     """The phase of this leg in `plan`; only its items can be ticked."""
     ledger: Ledger = field(default_factory=Ledger)
-    """With what the session recorded."""
+    """The ledger with the session's records."""
     find_beside: Callable[[], Collection[str]] = frozenset
-    """Says which phases have a work tree of their own beside this one: what is amended there is not seen there."""
+    """Returns the phases in other work trees, which do not see amendments."""
     claims: dict[str, str] = field(default_factory=dict)
-    """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
+    """Item id to evidence, in order. The caller puts in the claims of earlier legs first."""
     records: list[Record] = field(default_factory=list)
     amendments: list[Amendment] = field(default_factory=list)
     questions: list[QuestionAsked] = field(default_factory=list)
-    """Left to the user; each stands in the plan's notes."""
+    """Questions left to the user; each stands in the plan's notes."""
     hand_off: HandOff | None = None
     blocked: str | None = None
-    """The reason given to `block`; None when it was not called."""
+    """The reason given to `block`; None if it was not called."""
     seen: dict[str, Look] = field(default_factory=dict)
-    """What files looked like when the model last saw at least a part of them, or wrote them."""
+    """State of each file when the model last saw a part of it, or wrote it."""
     touched_paths: dict[str, None] = field(default_factory=dict)
-    """Files that edit and write changed, in the order they came; what commands changed is not known here."""
+    """Files changed by edit and write, in order; changes by commands are not known here."""
     last_errors: dict[str, str] = field(default_factory=dict)
-    """Tool name to the text of its last failure, until it succeeds again."""
+    """Tool name to the text of its last failure, until the tool succeeds again."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Calls by tool name, unknown names included."""
+    """Number of calls by tool name, unknown names included."""
 
     def open_ids(self) -> tuple[str, ...]:
-        """Return the items of the phase that are neither ticked nor claimed, in order."""
+        """Return the ids of the items that are neither ticked nor claimed, in order."""
         return tuple(item.id for item in self.phase.open_items if item.id not in self.claims)
 
 
 MAX_CLAIM_CHARS = 4_000
-"""A page. Longer texts belong into a file."""
+"""A page. Longer texts belong in a file."""
 
 _AROUND_ID = "#()[]*_:. "
-"""What a model or a plan may put around an item's id."""
+"""Characters that a model or a plan may put around an item's id."""
 _FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Note that an open item of the phase is claimed to be finished; the answer repeats which."""
+    """Note the claim that an open item of the phase is finished; the answer names the item."""
     evidence = _get_text(given, "evidence")
     asked = given["item"].strip().strip(_AROUND_ID)
     item = _find_item(notes.phase, asked)
@@ -143,7 +143,7 @@ def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
 
 
 def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Note a finding; each source must exist, so that it can be checked for changes later."""
+    """Note a finding; its sources must exist, so that later sessions can check them for changes."""
     record = Record(
         claim=_get_text(given, "claim"),
         because=_get_text(given, "because"),
@@ -214,7 +214,7 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _amend(plan: Plan, amendment: Amendment) -> Plan:
-    """Return the plan as the commit is going to have it, or refuse what it cannot take."""
+    """Return the plan with an amendment, or refuse one that it cannot hold."""
     what = amendment.note or f"added {len(amendment.items)} item(s)"
     try:
         longer = append_items(plan, amendment.phase_id, amendment.items)
@@ -224,7 +224,7 @@ def _amend(plan: Plan, amendment: Amendment) -> Plan:
 
 
 def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
-    """Return the texts of task lines, and the other lines."""
+    """Return the texts of items, and the other lines."""
     items, rest = [], []
     for line in change.splitlines():
         match = _BOX.fullmatch(line.rstrip())
@@ -242,7 +242,7 @@ def _join_open(notes: LegNotes) -> str:
 
 
 def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Note a question for the user with what is assumed meanwhile; the session goes on."""
+    """Note a question for the user and the session's assumption; the session goes on."""
     question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
     asked = QuestionAsked(question=question, assumed=assumed)
     if asked in notes.questions:
@@ -257,7 +257,7 @@ def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
 
 
 def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """End the session; what is said goes into the baton."""
+    """End the session; its message goes into the baton (the handoff note)."""
     notes.hand_off = HandOff(
         next_step=_get_text(given, "next_step"),
         learned=_get_entries(given, "learned"),

@@ -1,8 +1,8 @@
-"""`edit` and `write`: the only tools that change files themselves.
+"""`edit` and `write`: the tools that change files themselves.
 
-`edit` works on bytes: what is not replaced stays as it is, whatever its encoding. Line feeds in `old` match both line
-endings; those in `new` become those of the replaced text, or else of the file. A file that may not be changed, or that
-changed since the tool read it, is not replaced.
+`edit` works on bytes, so the rest of the file keeps its bytes in any encoding. A line feed in `old` matches both line
+endings; in `new` it becomes the ending used in the replaced text, or else in the file. Neither tool replaces a
+protected file, or one that changed after the tool read it.
 """
 
 import errno
@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from relay.base.replacement import replace_with_file
-from relay.base.tree import make_look, take_look
+from relay.base.tree import make_look, replace_with_file, take_look
 from relay.base.walk import Location, enter_all
 from relay.tools.claims import Keep, LegNotes
 from relay.tools.workspace import (
@@ -30,10 +29,10 @@ from relay.tools.workspace import (
 
 
 def require_target(place: Location) -> None:
-    """Refuse what must not be replaced: anything but a regular file with one name, or a name no tool should make.
+    """Refuse any target except a regular file with one name, or a new file with a printable name.
 
     Raises:
-        RefusedError: With what stands there.
+        RefusedError: It names the kind of target.
     """
     if place.name == "." or any(ord(char) < 32 or ord(char) == 127 for char in place.path):  # noqa: PLR2004  # ASCII
         raise RefusedError(f"{place.path!r} is not a file name that can be written.")
@@ -50,17 +49,17 @@ def require_target(place: Location) -> None:
 
 
 def replace_target(place: Location, data: bytes, *, scratch_fd: int | None) -> None:
-    """Write `data` to a place that `require_target` let through.
+    """Write `data` to a target that `require_target` accepted.
 
-    Mode and owner of a file that was there are kept; parent directories are made. The data and the directory are on
+    An existing file keeps its mode and owner; missing parent directories are made. The data and the directory are on
     disk when this returns.
 
     Args:
-        scratch_fd: A directory that git ignores. The new file is made there first, so that a crash leaves nothing in
-            the work tree that could end up in a commit. None, or one on another file system: made next to the target.
+        scratch_fd: A directory that git ignores, for the temporary file: after a crash no commit can pick it up. If it
+            is None or on another file system, the temporary file is made next to the target.
 
     Raises:
-        RefusedError: The file changed since it was looked at.
+        RefusedError: The file changed after it was located.
         OSError: The disk is full, or a directory is not writable; nothing changed then.
     """
     parent_fd = enter_all(place.parent_fd, place.missing, create=True)
@@ -94,7 +93,7 @@ def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
 
 MAX_EDIT_BYTES = 16 * 1024 * 1024
 MAX_WRITE_BYTES = 4 * 1024 * 1024
-"""No model writes more in one call; what does is a mistake."""
+"""No model writes more in one call except by mistake."""
 
 _BOM = "\ufeff"
 _SHOWN = 5
@@ -104,7 +103,7 @@ _COMPARED_CHARS = 120
 
 
 def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
-    """Replace the only place where `old` stands."""
+    """Replace the only occurrence of `old`."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
         raise RefusedError("old is empty; use write to make a file." if not old else "old and new are the same.")
@@ -127,7 +126,7 @@ def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[s
 
 
 def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
-    """Put `content` into a file, as it is; not over what somebody else saved there and the model has not seen."""
+    """Write `content` to a file, unless somebody else saved a version there that the model has not seen."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
         raise RefusedError(f"{len(data):,} bytes are more than the {MAX_WRITE_BYTES:,} that one call can write.")
@@ -160,7 +159,7 @@ def _count_lines(data: bytes) -> int:
 
 
 def _is_unseen(notes: LegNotes, keep: Keep, place: Location) -> bool:
-    """Keep what is there now; return whether somebody else saved it, and the model has not seen it since."""
+    """Keep the present content; return whether somebody else saved it and the model has not seen it since."""
     return place.status is not None and keep(place.path) and notes.seen.get(place.path) != make_look(place.status)
 
 
@@ -183,10 +182,10 @@ def _to_lf(text: str) -> str:
 
 
 def _get_only(data: bytes, old: str) -> tuple[int, int]:
-    """Return where in `data` the only occurrence of `old` begins and ends.
+    """Return start and end of the only occurrence of `old` in `data`.
 
-    The search runs over a copy with line feeds only, with the linear-time search of `bytes`; a regular expression with
-    two line endings could be made to take hours.
+    The linear-time search of `bytes` runs over a copy with line feeds only; a regular expression with two line endings
+    could be made to take hours.
     """
     folded = [match.start() - before for before, match in enumerate(re.finditer(rb"\r\n", data))]
     text, wanted = data.replace(b"\r\n", b"\n"), old.encode()
@@ -219,7 +218,7 @@ def _pick_ending(data: bytes, replaced: bytes) -> bytes:
 
 
 def _say_nearest(data: bytes, old: str) -> str:
-    """Point at the lines that most resemble the first line of `old` that says anything."""
+    """Name the lines that most resemble the first line of `old` that is not blank."""
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")
     lines = data.decode("utf-8", "replace").split("\n")[:_COMPARED_LINES]
     same = [number for number, line in enumerate(lines, 1) if first and line.strip() == first]
@@ -231,7 +230,7 @@ def _say_nearest(data: bytes, old: str) -> str:
 
 
 def _find_similar(first: str, lines: Sequence[str]) -> int:
-    """Return the number of the most similar line; 0 when none is similar."""
+    """Return the number of the most similar line; 0 if none is similar."""
     import difflib  # costs start-up time and is needed only here
 
     matcher = difflib.SequenceMatcher(autojunk=False)

@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 from relay.base.secrecy import is_covered
 from relay.base.tree import make_look
 from relay.base.values import dataclass
-from relay.sandbox.output import render_output
+from relay.base.words import render_output
+from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import MIB
-from relay.sandbox.process import CommandResult
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown
 from relay.tools.claims import LegNotes
@@ -75,7 +75,7 @@ class _Window:
     """Number of the last line shown."""
     more: bool
     invalid: bool
-    """Something shown was not UTF-8."""
+    """Some shown bytes were not UTF-8."""
 
 
 def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, Any]) -> ToolAnswer:
@@ -102,7 +102,7 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
 
 
 def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
-    """Return what kind of binary file the stream holds, None for text; the stream is put back to its start."""
+    """Return the kind of a binary file, None for text; rewind the stream."""
     start = stream.read(_SNIFF_BYTES)
     stream.seek(0)
     if b"\0" not in start:
@@ -143,7 +143,7 @@ def _read_window(stream: BinaryIO, offset: int, limit: int, *, clean: bool) -> _
 
 
 def _next_line(stream: BinaryIO) -> tuple[bytes, int] | None:
-    """Return the start of the next line and how many bytes of it were left out; None at the end."""
+    """Return the start of the next line and the number of omitted bytes; None at the end."""
     start = stream.readline(_LINE_BYTES)
     if not start:
         return None
@@ -155,7 +155,7 @@ def _next_line(stream: BinaryIO) -> tuple[bytes, int] | None:
 
 
 def _show_line(start: bytes, left_out: int, *, first: bool, clean: bool) -> tuple[str, bool]:
-    """Return the line as the model sees it and whether it was UTF-8."""
+    """Return the line for the model, and whether it was UTF-8."""
     data = start.removeprefix(b"\xef\xbb\xbf") if first else start
     text = data.decode("utf-8", "replace")
     valid = "�" not in text or left_out > 0 or "�".encode() in data
@@ -168,10 +168,10 @@ def _show_line(start: bytes, left_out: int, *, first: bool, clean: bool) -> tupl
 
 
 QUICK_S = 20.0
-"""A listing or search that takes longer is cut off: the pattern is hostile or the repository is too big for it."""
+"""Time limit of a listing or search: beyond it the pattern is hostile or the repository too big."""
 
 KEEP_BYTES = 64 * MIB
-"""Of git's answer: the names of a million files. Of more, the first half of this is looked at."""
+"""Limit of git's answer: the names of a million files. Of a longer one, relay reads the first half of this."""
 
 _GIT = (
     "git",
@@ -189,7 +189,7 @@ _GLOB_CHARS = re.compile(r"([*?\[\\])")
 
 
 def run_git(workspace: Workspace, *args: str) -> CommandResult:
-    """Run git at the root, in the sandbox of the session.
+    """Run git at the root, in the session's sandbox.
 
     Raises:
         RefusedError: It took longer than `QUICK_S`.
@@ -202,12 +202,12 @@ def run_git(workspace: Workspace, *args: str) -> CommandResult:
 
 
 def is_ignored(workspace: Workspace, path: str) -> bool:
-    """Say whether git ignores a path that is not tracked."""
+    """Return whether git ignores an untracked path."""
     return path != "" and run_git(workspace, "check-ignore", "-q", "--", f"./{path}").exit_code == 0
 
 
 def render_pathspecs(path: str, glob: str | None) -> tuple[str, ...]:
-    """Return what limits git to a path and, below it, to a glob; braces are spelled out, git does not know them.
+    """Return git's pathspecs for a path and a glob below it; braces, which git does not know, are spelled out.
 
     Raises:
         RefusedError: The braces multiply beyond reason.
@@ -235,7 +235,7 @@ def _expand_braces(glob: str) -> Sequence[str]:
 
 
 def find_mtime_ns(root: Path, path: str) -> int:
-    """Return when a file was last changed; 0 when it is not there."""
+    """Return a file's time of modification; 0 for a missing file."""
     try:
         return os.lstat(f"{root}/{path}").st_mtime_ns  # a Path for each of 100,000 files costs seconds
     except OSError:
@@ -243,11 +243,11 @@ def find_mtime_ns(root: Path, path: str) -> int:
 
 
 MAX_ENTRIES = 100
-"""As Claude Code and OpenCode do."""
+"""As in Claude Code and OpenCode."""
 
 
 def run_list(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
-    """List one level, or with `glob` all levels."""
+    """List one level of a directory, or with `glob` all levels."""
     with locate(workspace.root, given.get("path", ""), follow=True) as place:
         require_readable(workspace, place.path)
         if place.status is None:
@@ -273,7 +273,7 @@ def _ask_git(workspace: Workspace, path: str, glob: str | None, *, ignored: bool
 
 
 def _first_part(name: str, below: str) -> str:
-    """Return the entry of the directory `below` that leads to a file, with a slash when it is a directory."""
+    """Return the entry of the directory `below` that leads to a file, with a slash for a directory."""
     first, slash, _ = name.removeprefix(below).partition("/")
     return first + slash
 
@@ -295,10 +295,10 @@ def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str)
 
 
 MAX_HITS = 100
-"""As OpenCode does."""
+"""As in OpenCode."""
 
 SHOWN_CHARS = 240
-"""Of a long line, around the match."""
+"""Characters of a long line that are shown, around the match."""
 
 _GREP = ("grep", "-I", "-z", "--no-color", "--no-textconv", "--full-name")
 _NO_PCRE = b"Perl-compatible"
@@ -308,15 +308,15 @@ _HIT = re.compile(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """One search that can be asked twice: which files match how often, then the lines of the newest of them."""
+    """A search that runs twice: for the number of matches in each file, then for the lines of the newest files."""
 
     workspace: Workspace
     pattern: str
     which: tuple[str, ...]
-    """Options that choose the files: tracked and untracked ones, or really all."""
+    """Options that choose the files: tracked and untracked ones, or all."""
 
     def run(self, form: Sequence[str], pathspecs: Sequence[str]) -> CommandResult:
-        """Raises `RefusedError` when the pattern is not one, or git cannot search."""
+        """Raises `RefusedError` if the pattern is invalid, or git cannot search."""
         tail = ("-e", self.pattern, "--", *pathspecs)
         result = run_git(self.workspace, *_GREP, *form, *self.which, "-P", *tail)
         if result.exit_code not in {0, 1} and _NO_PCRE in result.output[:500]:
@@ -327,7 +327,7 @@ class _Search:
 
 
 def run_search(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
-    """Search tracked and untracked files; ignored ones when `path` is one."""
+    """Search tracked and untracked files, and ignored ones if `path` is ignored."""
     pattern = given["pattern"]
     if not pattern or "\n" in pattern or "\0" in pattern:
         raise RefusedError("pattern must be one line of text; lines are matched one by one.")
@@ -345,7 +345,7 @@ def run_search(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _count_by_path(search: _Search, pathspecs: Sequence[str]) -> dict[str, int]:
-    """Return the number of matching lines of each file that may be shown."""
+    """Return the number of matching lines in each file that may be shown."""
     root, output = search.workspace.root, search.run(["-c"], pathspecs).output
     counts = {_find_path(root, match[1]): int(match[2]) for match in _COUNT.finditer(output)}
     return {path: count for path, count in counts.items() if is_readable(search.workspace, path)}
@@ -372,7 +372,7 @@ def _show_newest(search: _Search, counts: Mapping[str, int]) -> ToolAnswer:
 
 
 def _parse_hits(root: Path, output: bytes) -> Iterator[tuple[str, str]]:
-    """Read as many lines of each file as can be shown."""
+    """Yield path and line of each match, at most `MAX_HITS` for each file."""
     taken: Counter[bytes] = Counter()
     for match in _HIT.finditer(output):
         raw, line, column, text = match.groups()
@@ -382,7 +382,7 @@ def _parse_hits(root: Path, output: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _find_path(root: Path, raw: bytes) -> str:
-    """Return the path in front of a NUL; lines before it are warnings of git, unless the name itself has them."""
+    """Return the path in front of a NUL. Lines before it are git's warnings, unless a file has that name."""
     path = os.fsdecode(raw)
     return path if "\n" not in path or os.path.lexists(f"{root}/{path}") else path.rpartition("\n")[2]
 

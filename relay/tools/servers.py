@@ -29,16 +29,25 @@ from typing import Any, Protocol
 from relay.base.errors import SandboxError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.base.words import count, list_some
+from relay.base.words import count, list_some, render_output
 from relay.config.news import fill_variables
 from relay.config.servers import REPOSITORY, ServerSettings
 from relay.git.command import clean_path
 from relay.git.hooks import HEAD_BYTES, parse_programs
-from relay.sandbox.child import Child, Intake, start_child
-from relay.sandbox.output import render_output
+from relay.sandbox.child import (
+    MAX_LINE_BYTES,
+    Answered,
+    Child,
+    Gone,
+    Incoming,
+    Intake,
+    Question,
+    Wire,
+    parse_incoming,
+    start_child,
+)
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
-from relay.sandbox.wire import MAX_LINE_BYTES, Answered, Gone, Incoming, Question, Wire, parse_incoming
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools.toolbox import Toolbox
@@ -266,7 +275,7 @@ def make_opener(
                     open_sandbox(own, workspace.sandbox.level, inquiries=workspace.sandbox.inquiries)
                 )
                 child = start_child(
-                    sandbox.confinement, (*_EXEC, *words), limits=workspace.limits, cwd=sandbox.tmp, extra_env=env,
+                    sandbox, (*_EXEC, *words), limits=workspace.limits, cwd=sandbox.tmp, extra_env=env,
                     errors=sandbox.private.path / f"mcp-{name}",
                 )  # fmt: skip
             except SandboxError as error:

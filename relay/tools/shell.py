@@ -1,8 +1,8 @@
-"""`bash`: one command in the sandbox, with its exit code first and its output made printable.
+"""`bash`: runs one command in the sandbox, and answers with its exit code and its output as printable text.
 
-A command can keep running in the background: servers, watchers, long builds. Each has a sandbox of its own and a thread
-that watches it, with the limits, the capped output file and the end of every other command. None outlives the session's
-turn, because nothing may write while relay checks and commits the session's work.
+A command can run in the background: servers, watchers, long builds. Each has a sandbox of its own, a thread that
+watches it, the limits of every other command, and an output file of bounded size. relay kills it when the session's
+turn ends, because nothing may write while relay checks and commits the session's work.
 """
 
 import math
@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any
 from relay.base.errors import SandboxError
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
-from relay.base.words import list_some
-from relay.sandbox.confined_run import Standby
-from relay.sandbox.output import render_output
+from relay.base.words import list_some, render_output
+from relay.sandbox.command import CommandResult, Standby
 from relay.sandbox.policy import Level
-from relay.sandbox.process import CommandResult
 from relay.tools.claims import LookFirst
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, ToolAnswer, Workspace, reserve_output
 
@@ -31,17 +29,17 @@ if TYPE_CHECKING:
 
 
 MOST = 4
-"""Commands in the background at once."""
+"""Background commands at one time."""
 SHARE = 3 * MOST
-"""Each may hold this part of a command's memory, all of them a third: a call at the same time needs its own."""
+"""Each may hold this fraction of a command's memory, all of them a third: a call at the same time needs the rest."""
 FIRST_LOOK_S = 1.0
-"""How long a call waits for a command that ends at once, such as a server whose port is taken."""
+"""How long a call waits for an early end, such as that of a server whose port is taken."""
 _SHOWN_BYTES = 4_000
 
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """One command. Mutable: its thread alone sets `ended`."""
+    """A background command. Mutable: its thread alone sets `ended`."""
 
     command: str
     output: Path
@@ -56,10 +54,10 @@ class _Job:
 
     def _run(self, workspace: Workspace) -> CommandResult:
         most = workspace.limits.memory_bytes
-        # What is heard is told, and what stands by is taken, on the session's thread only.
-        return replace(workspace.sandbox, hear=_ignore, standby=Standby()).run(
+        # Only the session's thread may report output and use the standby.
+        return replace(workspace.sandbox, hear=lambda _: None, standby=Standby()).run(
             ["bash", "-c", self.command],
-            # Read while it is written: nothing of it waits in memory.
+            # The model reads the output file while the command writes it: nothing waits in memory.
             limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE, keep_bytes=0),
             cwd=workspace.root,
             should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
@@ -67,7 +65,7 @@ class _Job:
         )
 
     def describe(self) -> tuple[str, bool]:
-        """Say how it ended, and whether that is a success; for one whose thread is done."""
+        """Return words for the end of a command, and whether it succeeded; call this after its thread has ended."""
         try:
             result = self.ended.result()
         except SandboxError as error:
@@ -77,12 +75,8 @@ class _Job:
         return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended"), code == 0
 
 
-def _ignore(_end: bytes) -> None:
-    """Nobody listens."""
-
-
 class Background:
-    """What runs in the background of one session. Mutable; `stop` ends all of it."""
+    """The background commands of a session. Mutable; `stop` ends them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -90,10 +84,10 @@ class Background:
         self._ended: list[_Job] = []
 
     def start(self, command: str, output: Path | None) -> ToolAnswer:
-        """Start a command and say what came of it; the same command again takes the place of the first.
+        """Start a command and report its first second; the same command again replaces the first.
 
         Raises:
-            RefusedError: Enough is running, there is no place for its output, or it could change what git runs.
+            RefusedError: Enough commands are running, its output cannot be kept, or it may change git's configuration.
         """
         if output is None:
             raise RefusedError("Nothing can be kept running here: there is no place for its output.")
@@ -104,7 +98,7 @@ class Background:
             running = "\n".join(f"- {job.command}" for job, _ in self._running)
             raise RefusedError(f"{MOST} commands are running already; nothing was started. They are:\n{running}")
         self._end(same)
-        self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
+        self._running = [pair for pair in self._running if pair not in same]  # the model asked for it: no news
         from concurrent.futures import Future
 
         job = _Job(command=command, output=output, ended=Future())
@@ -124,10 +118,10 @@ class Background:
         return ToolAnswer(text=text, changed_paths=None)
 
     def _require_fixed_configuration(self) -> None:
-        """Refuse where the sandbox cannot keep what git's configuration includes as it is.
+        """Refuse if the sandbox cannot protect a file that git's configuration includes.
 
-        relay reads the configuration before it has git look at the files that a session made; nothing may change it in
-        between. Between two calls nothing runs but what is in the background.
+        relay reads the configuration before it lets git read the files of a session; nothing may change it in between.
+        Between two calls only background commands run.
         """
         root = self._workspace.root
         for name in self._workspace.configuration:
@@ -152,14 +146,14 @@ class Background:
         return news
 
     def stop(self) -> None:
-        """End everything; harmless when repeated. A bug that ended a command's thread is raised here at the latest."""
+        """End all commands; a second call does nothing. Raise the exception of a thread that a bug ended."""
         self._end(self._running)
         self._collect()
         for job in self._ended:
             job.describe()
 
     def _end(self, pairs: Sequence[tuple[_Job, threading.Thread]]) -> None:
-        # All are told before one is waited for: they end at the same time, not one after the other.
+        # Tell all before waiting for one, so that they end at the same time.
         for job, _ in pairs:
             job.stop.set()
         for _, thread in pairs:
@@ -176,7 +170,6 @@ class Background:
 
 
 def _read_end(path: Path) -> str:
-    """What went wrong stands at the end."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _SHOWN_BYTES))
@@ -196,7 +189,7 @@ _WANTS_VARIABLE = re.compile(
 _READ_ONLY = re.compile(r"[^\n]*(?:[Rr]ead-only file system|EROFS)[^\n]*")
 _USUAL = ".env"
 _LOOKED_AT = 20_000
-"""Characters of an output."""
+"""Characters of an output that are examined."""
 MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
@@ -208,15 +201,15 @@ def run_bash(
     call_id: str,
     look: LookFirst = lambda: lambda: None,
 ) -> ToolAnswer:
-    """Run a command to its end or its time limit, or start it in the background; what it changed is not known here.
+    """Run a command to its end or its time limit, or start it in the background; its changes are not known here.
 
-    What `look` returns is called before the command begins.
+    The function that `look` returns is called before the command begins.
     """
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
-    keep = cache(look())  # first: git looks meanwhile; and once, though a sandbox may be made anew
+    keep = cache(look())  # git looks while the sandbox is set up; only once, though that may be tried again
     spool = reserve_output(workspace, call_id)
     if background is not None and given.get("background"):
         keep()
@@ -225,7 +218,7 @@ def run_bash(
     result = replace(workspace.sandbox, prepare=keep).run(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
-    keep()  # nothing may have been begun
+    keep()  # for a command that was not started
     workspace.sandbox.expect_command(limits=limits)
     output = render_output(result.output).strip("\n")
     notes = [*_name_kept(workspace, command, output, failed=result.exit_code != 0)]
@@ -241,9 +234,9 @@ def run_bash(
 
 
 def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool) -> list[str]:
-    """Say in a line what a command asked for and was not shown, and in one what it wanted to write and only reads.
+    """Return a line about hidden files that a command named, and one about read-only files that it tried to write.
 
-    To it the one is an empty file, or one that it may not read. The other ends a formatter in the middle of its files.
+    To the command a hidden file is empty or unreadable. A read-only file stops a formatter in the middle of its work.
     """
     told = output[:_LOOKED_AT]
     words = dict.fromkeys(_WORD.findall(f"{command} {told}"))
@@ -263,7 +256,7 @@ def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool)
 
 
 def _say_end(result: CommandResult, timeout_s: float) -> str:
-    """Whole seconds only: a result that differs in milliseconds would hide that a session goes in circles."""
+    """Return the first line of a result, in whole seconds: milliseconds would hide that a session goes in circles."""
     if result.timed_out:
         return f"killed after {timeout_s:.0f} s (timeout_s); output so far:"
     if result.interrupted:

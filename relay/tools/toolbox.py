@@ -6,13 +6,13 @@ stay under 1,250 tokens (`tests/tools/test_specs.py`).
 Every call gets exactly one result. A refusal by a tool or by the system (no such file, disk full) is a result; any
 other exception is a bug of relay.
 
-A call's input is checked against the part of JSON Schema that relay's own specs use: objects with string, integer,
-boolean and list properties, ``minimum``, ``enum``, ``required`` and no others. A library for the whole standard would
-cost start-up time.
+relay checks a call's input against the part of JSON Schema that its specs use: objects with string, integer, boolean
+and list properties, ``minimum``, ``enum``, ``required`` and no others. A library for the whole standard would cost
+start-up time.
 
-A text that relay itself writes down (ticks, records, amendments, batons, plans) ends in a commit message, the plan, the
-ledger or the next session's first message. If it holds a secret the call is refused, so that the session can say it
-differently.
+relay writes some texts of the model (ticks, records, amendments, batons, plans) into a commit message, the plan, the
+ledger or the next session's first message. A call with a secret in such a text is refused, so that the session can word
+it differently.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 
 def say_timeouts(specs: tuple[ToolSpec, ...], *, default_s: float, most_s: float) -> tuple[ToolSpec, ...]:
-    """Return the tools with the times that a command gets; asking for more than the most is in vain."""
+    """Return the specs with the default and the largest time limit of a command."""
     words = f"default {default_s:.0f}, most {most_s:.0f}" if default_s < most_s else f"default and most {most_s:.0f}"
     return tuple(_describe_timeout(spec, words) if spec.name == "bash" else spec for spec in specs)
 
@@ -182,7 +182,7 @@ _WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "defer", "bloc
 
 
 def refuse_secrets(run: Callable[[ToolCall], ToolResult], values: Sequence[str]) -> Callable[[ToolCall], ToolResult]:
-    """Return `run` with calls refused whose text looks like a secret; `values` are those of the environment."""
+    """Return `run` with a check that refuses calls with a secret; `values` are secret values of the environment."""
 
     def run_discreetly(call: ToolCall) -> ToolResult:
         if call.name in _WRITTEN_DOWN:
@@ -214,7 +214,7 @@ _ENTRIES = {"string": str, "object": dict}
 
 
 def check_input(spec: ToolSpec, given: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the input and what is allowed; None when nothing is."""
+    """Return the faults of an input and the allowed form; None if there are none."""
     faults = _check_object(spec.input_schema, given)
     if not faults:
         return None
@@ -287,19 +287,19 @@ class Toolbox:
     """The tools of one session."""
 
     specs: tuple[ToolSpec, ...]
-    """In the fixed order in which the model gets them."""
+    """The specs in the fixed order in which the model gets them."""
     run: Callable[[ToolCall], ToolResult]
-    """Validates the input, runs the tool and caps its output. Never raises for what a model or a command does."""
+    """Checks the input, runs the tool and limits its output. A model or a command never causes an exception."""
     stop: Callable[[], None]
-    """Ends what runs in the background; call it whenever the session's turn ends."""
+    """Ends background commands; call it whenever the session's turn ends."""
     is_busy: Callable[[], bool]
-    """Whether something runs in the background, and files may change that no call has changed."""
+    """Whether background commands run, so that files may change between calls."""
 
 
 def build_runner_tools(
     workspace: Workspace, notes: LegNotes, keep: Keep = lambda _: False, look: LookFirst = lambda: lambda: None
 ) -> Toolbox:
-    """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
+    """Return the tools of a session that works on a phase; they fill `notes`."""
     background = Background(workspace)
     workspace.sandbox.expect_command(limits=workspace.limits)
     handlers = {
@@ -322,11 +322,10 @@ def build_runner_tools(
 def build_reader_tools(
     workspace: Workspace, *own: tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
 ) -> Toolbox:
-    """Return the tools of a session that only looks and hands something in.
+    """Return the tools of a session that only reads and hands in a result.
 
     Args:
-        own: What it asks and hands in by, each with what takes its input, whose form has been checked; that says what
-            is wrong with it, answers, or ends the session.
+        own: The session's own tools, each with a function that takes a checked input and answers or ends the session.
 
     Raises:
         ValueError: The sandbox of the workspace lets commands write.
@@ -378,7 +377,7 @@ def _run(
 
 
 def _find_name(known: tuple[ToolSpec, ...], name: str) -> str:
-    """Return the name of the tool that is meant: some models were taught `Bash` and `Read`."""
+    """Return the tool's name in relay's spelling: some models were taught `Bash` and `Read`."""
     names = [spec.name for spec in known]
     return name if name in names else next((own for own in names if own.lower() == name.lower()), name)
 

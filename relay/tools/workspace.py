@@ -16,55 +16,55 @@ from relay.base import walk
 from relay.base.secrecy import NOTHING_NAMED, Hidden, is_covered
 from relay.base.values import dataclass
 from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
-from relay.sandbox.output import keep_output
+from relay.sandbox.command import keep_output
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
 from relay.session.usage import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 
 ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name in PROTECTED_NAMES))
-"""Never written by a tool, whatever the caller adds: git's data, relay's own, what steers coding agents."""
+"""Paths that no tool writes: git's data, relay's own files, files that steer coding agents."""
 
 OUTPUT_CAP_TOKENS = 10_000
 """A tool result longer than this is cut in the middle and spilled, as Codex does."""
 
 
 class RefusedError(Exception):
-    """A tool does not do what was asked; the message tells the model why and what to do instead."""
+    """A tool refuses a call; the message tells the model why, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A repository as a session's tools may use it."""
+    """A repository, and the rules for a session's tools in it."""
 
     root: Path
     """The work tree; absolute and resolved (no symbolic link in it)."""
     sandbox: Sandbox
-    """Runs every command, already at the level of the session: read-only for a planner."""
+    """Runs every command, at the level of the session: read-only for a planner."""
     protected: tuple[str, ...]
-    """What tools do not write, beyond `ALWAYS_PROTECTED`: paths relative to the root, each with all that is below it;
-    with a leading ``**/`` at any depth. Compared without regard to case and Unicode form."""
+    """Paths that tools do not write besides `ALWAYS_PROTECTED`, relative to the root, each with everything below it; a
+    leading ``**/`` means any depth. Case and Unicode form do not matter."""
     outputs_dir: Path
-    """Where long outputs are kept in full; below the root so that the model can read them."""
+    """Directory for the full text of long outputs; below the root so that the model can read them."""
     should_stop: Callable[[], bool]
-    """Polled while a command runs; true kills it."""
+    """Polled while a command runs; True kills it."""
     limits: Limits
-    """For `bash`; `timeout_s` is the longest that a call may ask for."""
+    """Limits for `bash`; a call may ask for at most `timeout_s`."""
     spills: bool = True
-    """Whether what is cut out of a long output is kept in `outputs_dir`."""
+    """Whether long outputs are kept in `outputs_dir`."""
     configuration: tuple[str, ...] = ()
-    """Files of the work tree that git's configuration includes, present or not; protected too."""
+    """Files of the work tree that git's configuration includes, existing or not; protected too."""
     hidden: Hidden = NOTHING_NAMED
-    """What file tools neither show nor replace; the same that the sandbox masks for commands."""
+    """Files that no tool shows or replaces; the sandbox masks the same files for commands."""
 
     def render_handle(self, path: Path) -> str:
-        """Return what the model passes to `read` to see a file of `outputs_dir`."""
+        """Return the path by which the model reads a file of `outputs_dir`."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
 
 @contextmanager
 def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
-    """Walk to a path of the model, as `walk.locate` does.
+    """Find a path that the model gave, as `walk.locate` does.
 
     Raises:
         RefusedError: The path leaves the repository, goes through a file, or through a link that is not followed.
@@ -81,7 +81,7 @@ def open_regular(place: Location) -> int:
     """Open an existing regular file for reading; devices, pipes and sockets are never opened.
 
     Raises:
-        RefusedError: Something else than a regular file stands there.
+        RefusedError: It is no regular file.
     """
     if place.status is None:
         raise RefusedError(f"No such file: {place.path}.{_suggest(place)}")
@@ -100,7 +100,7 @@ def _require_regular(path: str, status: os.stat_result) -> None:
 
 
 def _suggest(place: Location) -> str:
-    """Name what the missing file may have been."""
+    """Name existing files with a similar name."""
     import difflib  # costs start-up time and is needed only here
 
     if place.missing:
@@ -113,7 +113,7 @@ def _suggest(place: Location) -> str:
 
 
 def require_writable(workspace: Workspace, path: str) -> None:
-    """Refuse what only relay, or only a person, writes.
+    """Refuse a path that only relay or a person writes.
 
     Raises:
         RefusedError: The path is protected.
@@ -134,7 +134,7 @@ def require_readable(workspace: Workspace, path: str) -> None:
     """Refuse git's and relay's own files, but for spilled outputs, and secrets.
 
     Raises:
-        RefusedError: The path is not shown.
+        RefusedError: The path is hidden.
     """
     if is_covered(path, ("**/.git",)):
         raise RefusedError(f"{path}: look at git's data with git in bash.")
@@ -146,7 +146,7 @@ def require_readable(workspace: Workspace, path: str) -> None:
 
 
 def is_readable(workspace: Workspace, path: str) -> bool:
-    """Say whether `require_readable` lets a path pass."""
+    """Return whether `require_readable` accepts a path."""
     try:
         require_readable(workspace, path)
     except RefusedError:
@@ -165,7 +165,7 @@ _MARK_TOKENS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool says, before the cap."""
+    """A tool's answer, before the limit on its length."""
 
     text: str
     is_error: bool = False
@@ -177,11 +177,11 @@ class ToolAnswer:
     waited_s: float = 0.0
     """As in `ToolResult`."""
     spool: Path | None = None
-    """Where the full output is, if it was too much for memory; removed when the model gets all of it anyway."""
+    """File with the full output, if that was too long for memory; removed if the model gets all of it."""
     output: bytes = b""
-    """The full output where it is not there; else what is kept is `text`."""
+    """The full output if `spool` does not have it; empty if `text` is the full output."""
     lost_bytes: int = 0
-    """What the raw buffer did not keep and only the spool has."""
+    """Number of bytes that only the spool has."""
 
 
 def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult:
@@ -208,7 +208,7 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
 
 
 def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int = OUTPUT_CAP_TOKENS) -> str:
-    """Keep the first and the last half of what fits, at line ends where there are any, else between characters."""
+    """Return the first and the last part of a long text, cut at line ends if possible, with a remark between them."""
     data = text.encode("utf-8")
     half = max(cap_tokens - _MARK_TOKENS - estimate_tokens(where), 2) * 2
     if len(data) <= 2 * half:
@@ -237,9 +237,9 @@ def _start_at_line(data: bytes) -> bytes:
 
 @contextmanager
 def open_outputs(workspace: Workspace) -> Iterator[int | None]:
-    """Make `outputs_dir`, ignored by git, and give a descriptor of it.
+    """Make `outputs_dir`, ignored by git, and yield a descriptor of it.
 
-    None when it cannot be made or is a link: a repository that ships one gets nothing written through it.
+    None if it cannot be made or is a link: relay writes nothing through a link that a repository ships.
     """
     with ExitStack() as stack:
         try:
@@ -251,7 +251,7 @@ def open_outputs(workspace: Workspace) -> Iterator[int | None]:
 
 
 def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
-    """Return a path in `outputs_dir` where nothing stands yet; None when the directory cannot be trusted or made."""
+    """Return a free path in `outputs_dir`; None if the directory cannot be trusted or made."""
     if not workspace.spills:
         return None
     with open_outputs(workspace) as fd:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.sandbox.sockets import carry
+from relay.sandbox.openings import carry
 from rigs.agents.real import AGENTS, END, HELLO, Trial, install
 
 HOST = "api.anthropic.com"

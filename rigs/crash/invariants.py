@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.base.replacement import is_temporary
+from relay.base.tree import is_temporary
 from rigs.crash.scenario import MARKS, PHASES, git
 from tests.copied import FSCK
 

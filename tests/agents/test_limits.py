@@ -20,10 +20,9 @@ from relay.runners.agents.dialects import MESSAGES, ModelRequest
 from relay.runners.agents.gateway import HeldRequest, Passed
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
-from relay.sandbox.child import MOST_WAITING, Child, Intake
+from relay.sandbox.child import MAX_LINE_BYTES, MAX_PARTS, MOST_WAITING, Child, Intake, Wire, parse_incoming
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import Launch, Started
-from relay.sandbox.wire import MAX_LINE_BYTES, MAX_PARTS, Wire, parse_incoming
 from relay.session.events import Noticed, TextShown
 from relay.session.gauge import parse_reset_at
 from relay.session.values import ToolResult

@@ -19,7 +19,7 @@ from relay.runners.agents.acp import (
     read_update,
     takes_system,
 )
-from relay.sandbox.wire import Answered, Notification, Question, parse_incoming, split_lines
+from relay.sandbox.child import Answered, Notification, Question, parse_incoming, split_lines
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
 OWN = ("tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan")

@@ -13,7 +13,7 @@ from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
 from relay.insight.figures.tuning import BandRates, TrialFigures
 from relay.ledger import ClaimStatus, Kind
-from relay.sandbox.inventory import Inventory
+from relay.sandbox.visibility import Inventory
 from relay.session.events import BoxState, CheckResult
 from relay.setup.preconditions import State
 from relay.store.resume import ResumeCase

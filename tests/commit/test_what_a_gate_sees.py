@@ -8,7 +8,7 @@ import pytest
 
 from relay.gate.stage import MAX_COPIED_FILES
 from relay.run.commit.candidate import PhaseCommit, Refused
-from relay.sandbox.links import MOST
+from relay.sandbox.places import MOST
 from relay.session.events import GateFinished, Noticed
 from relay.session.values import SessionKind
 from tests.commit.candidate import commit_claims

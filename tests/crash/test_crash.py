@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.replacement import is_temporary
+from relay.base.tree import is_temporary
 from rigs.crash.rig import Rig, open_rig
 from rigs.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH

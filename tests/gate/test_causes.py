@@ -10,7 +10,7 @@ from relay.gate.model import Outcome
 from relay.gate.run import Failure, find_causes, run_gate
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
-from relay.sandbox.veil import Veil, lift_veil
+from relay.sandbox.visibility import Restrictions, find_restrictions
 
 
 @pytest.fixture
@@ -28,19 +28,19 @@ def machine(tmp_path):
 def explain(machine):
     home, root = machine
 
-    def find(output, *, command="make test", status=Outcome.FAILED, missing="", **veil):
+    def find(output, *, command="make test", status=Outcome.FAILED, missing="", **restrictions):
         known = {
             "root": root,
             "home": home,
             "network": False,
             "dropped": frozenset({"DATABASE_URL", "GIT_DIR", "PWD"}),
-            "barred": frozenset({"GIT_DIR"}),
+            "refused": frozenset({"GIT_DIR"}),
             "is_covered": lambda place: place.is_relative_to(home) and not place.is_relative_to(root),
             "path": "",
             "virtual_env": "",
         }
         failure = Failure(command=command, status=status, output=output, missing=missing, timeout_s=60)
-        return find_causes(failure, Veil(**{**known, **veil}))
+        return find_causes(failure, Restrictions(**{**known, **restrictions}))
 
     return find
 
@@ -191,10 +191,10 @@ def test_a_gate_in_the_real_sandbox_says_it(tmp_path):
             should_stop=lambda: False,
             outputs_dir=root / ".relay/outputs",
         )
-        assert lift_veil(sandbox) is not None
+        assert find_restrictions(sandbox) is not None
     hidden, dropped, green = (check.causes for check in result.commands)
     assert hidden[0].startswith(f"hidden from commands: {home}/data on this machine")
     assert dropped[0].startswith("DATABASE_URL: set here and not given")
     assert green == ()
     with open_sandbox(policy, Level.OFF, mechanism=Mechanism.OFF) as sandbox:
-        assert lift_veil(sandbox) is None
+        assert find_restrictions(sandbox) is None

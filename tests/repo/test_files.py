@@ -8,8 +8,7 @@ import stat
 import pytest
 
 from relay.base.errors import RepoError
-from relay.base.replacement import replace_with_file
-from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
+from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file, replace_with_file
 from relay.base.walk import open_parent, sync_together
 
 NO_DESCRIPTOR = 2**31 - 1

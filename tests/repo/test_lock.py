@@ -13,7 +13,7 @@ import time
 import pytest
 
 from relay.base.errors import RepoError
-from relay.base.replacement import make_temporary_name
+from relay.base.tree import make_temporary_name
 from relay.git import lock_journal
 from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.notes import lock_worktree

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from relay.sandbox.bwrap import open_bwrap
+from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.probe import holds, prove
-from relay.sandbox.process import CommandResult
-from relay.sandbox.run import Sandbox, open_sandbox
+from relay.sandbox.run import Sandbox, holds, open_sandbox, prove
 
 LIMITS = Limits(timeout_s=20)
 
@@ -70,9 +69,7 @@ def _open_proven(policy: Policy, level: Level, model: Policy) -> Sandbox:
         failed = "; ".join(f"{act.act}: {act.happened}" for act in acts if not act.holds)
         pytest.skip(f"bubblewrap does not hold {level} here: {failed or 'not installed'}")
     private = PrivateDir()
-    confinement = open_bwrap(policy, level, private)
-    assert confinement is not None
-    return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
+    return Sandbox(policy=policy, level=level, bwrap=open_bwrap(policy, level, private), private=private)
 
 
 def git(cwd: Path, *args: str) -> str:

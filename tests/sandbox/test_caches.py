@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.sandbox.links import Links
-from relay.sandbox.places import Found
+from relay.sandbox.places import Found, Links
 from relay.sandbox.policy import Level
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.toolchains import TOOLS, find_stores, list_usable

@@ -14,8 +14,8 @@ import pytest
 
 from relay.sandbox import inside
 from relay.sandbox.bwrap import find_open, knows_abstract
-from relay.sandbox.policy import Door, Level
-from relay.sandbox.sockets import carry
+from relay.sandbox.openings import carry
+from relay.sandbox.policy import Level, Opening
 
 ASK = """
 import os, socket, sys
@@ -62,22 +62,22 @@ def listen(place: str) -> Iterator[Path]:
 @pytest.fixture
 def aside() -> Iterator[Path]:
     """A directory of relay's own."""
-    with tempfile.TemporaryDirectory(prefix="relay-doors-") as folder:
+    with tempfile.TemporaryDirectory(prefix="relay-openings-") as folder:
         yield Path(folder).resolve()
 
 
 @pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
-def test_a_door_carries_a_port_to_a_socket_of_relays(place: Any, aside: Path, level: Level) -> None:
+def test_an_opening_carries_a_port_to_a_socket_of_relays(place: Any, aside: Path, level: Level) -> None:
     """Both names of the loopback lead to it, and variables say so; a neighbour port leads nowhere."""
     with listen(str(aside / "echo")) as name:
-        door = Door(name="echo", socket=name, port=5432, env=(("ECHO", "127.0.0.1:5432"),))
-        with place.open(level, doors=(door,)) as box:
-            said = box.python(ASK, "5432", "5433", f"{box.sandbox.confinement.inside.parent}/echo").output.split()
+        opening = Opening(name="echo", socket=name, port=5432, env=(("ECHO", "127.0.0.1:5432"),))
+        with place.open(level, openings=(opening,)) as box:
+            said = box.python(ASK, "5432", "5433", f"{box.sandbox.inside.parent}/echo").output.split()
             assert box.sh("echo $ECHO").output == b"127.0.0.1:5432\n"
     assert said == [b"<hi>", b"<hi>", b"ConnectionRefusedError", b"ConnectionRefusedError", b"<hi>"]
 
 
-def test_much_goes_through_a_door_both_ways(place: Any, aside: Path) -> None:
+def test_much_goes_through_an_opening_both_ways(place: Any, aside: Path) -> None:
     """More than any buffer holds, over several connections at once, and one that nobody closes."""
     script = """
 import socket, threading
@@ -92,17 +92,17 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
     with listen(str(aside / "echo")) as name:
-        doors = (Door(name="echo", socket=name, port=5432),)
-        with place.open(Level.WORKSPACE_WRITE, doors=doors) as box:
+        openings = (Opening(name="echo", socket=name, port=5432),)
+        with place.open(Level.WORKSPACE_WRITE, openings=openings) as box:
             assert box.python(script).output.split() == [b"True"] * 3
 
 
 def test_what_carries_is_out_of_the_commands_way(place: Any, aside: Path) -> None:
     """It is no child to wait for, holds no stream and ends with the command; what relay put there is not written."""
     with listen(str(aside / "echo")) as name:
-        doors = (Door(name="echo", socket=name, port=5432),)
-        with place.open(Level.WORKSPACE_WRITE, doors=doors) as box:
-            own = box.sandbox.confinement.inside.parent
+        openings = (Opening(name="echo", socket=name, port=5432),)
+        with place.open(Level.WORKSPACE_WRITE, openings=openings) as box:
+            own = box.sandbox.inside.parent
             result = box.sh(
                 f"wait; ls -A {own}; for file in {own}/inside.py {own}/echo {own}/new; do echo x > $file; done; "
                 f"mv {own} {own.parent}/other; rm -f {own}/inside.py; ls -A {own}"
@@ -114,11 +114,11 @@ def test_what_carries_is_out_of_the_commands_way(place: Any, aside: Path) -> Non
     assert not result.notes
 
 
-def test_a_door_that_leads_nowhere_hangs_nobody(place: Any, aside: Path) -> None:
+def test_an_opening_that_leads_nowhere_hangs_nobody(place: Any, aside: Path) -> None:
     """The connection is closed at once where relay has gone."""
     with listen(str(aside / "echo")) as name:
-        doors = (Door(name="echo", socket=name, port=5432),)
-    with place.open(Level.WORKSPACE_WRITE, doors=doors) as box:
+        openings = (Opening(name="echo", socket=name, port=5432),)
+    with place.open(Level.WORKSPACE_WRITE, openings=openings) as box:
         output = box.python(ASK, "5432").output
     assert b"hi" not in output
     assert output.count(b"\n") == 2
@@ -126,9 +126,9 @@ def test_a_door_that_leads_nowhere_hangs_nobody(place: Any, aside: Path) -> None
 
 def test_a_port_of_a_shared_network_is_not_taken(place: Any) -> None:
     """In the host's own network a listener would be everybody's."""
-    doors = (Door(name="a", socket=place.outside, port=5432), Door(name="b", socket=place.outside))
-    assert find_open(replace(place.policy, doors=doors)) == doors
-    assert find_open(replace(place.policy, doors=doors, network=True)) == doors[1:]
+    openings = (Opening(name="a", socket=place.outside, port=5432), Opening(name="b", socket=place.outside))
+    assert find_open(replace(place.policy, openings=openings)) == openings
+    assert find_open(replace(place.policy, openings=openings, network=True)) == openings[1:]
 
 
 @pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])

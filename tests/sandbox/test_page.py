@@ -8,8 +8,7 @@ import pytest
 
 from relay.base.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.config.keys import KEYS
-from relay.sandbox.links import INSTALLED, TOOL_CACHES
-from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS
+from relay.sandbox.places import HOME_SECRETS, INSTALLED, SHARED_HIDDEN, SYSTEM_SECRETS, TOOL_CACHES
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.sandbox.toolchains import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
 from relay.setup.workspace import LOCK_FILES

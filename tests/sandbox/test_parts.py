@@ -13,14 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.errors import SandboxError
-from relay.sandbox.bwrap import MOST_LENT, Filter, assemble, lend_files
-from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
-from relay.sandbox.memory import read_files_bytes
-from relay.sandbox.output import END_BYTES, Capture
-from relay.sandbox.places import find_emptied, find_home_directory, find_named_sockets, find_unix_sockets, is_searchable
+from relay.sandbox.bwrap import MOST_COPIED_BYTES, Filter, assemble, copy_files
+from relay.sandbox.command import END_BYTES, Capture
+from relay.sandbox.places import (
+    Links,
+    find_caches,
+    find_emptied,
+    find_home_directory,
+    find_links,
+    find_named_sockets,
+    find_unix_sockets,
+    is_searchable,
+    render_links,
+    require_few,
+)
 from relay.sandbox.policy import Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
-from relay.sandbox.probe import find_install_command, find_way
+from relay.sandbox.process import read_files_bytes
+from relay.sandbox.run import find_install_command, find_way
 from relay.sandbox.toolchains import NEVER, build_env, clean_search_path
 from relay.sandbox.view import Mount, Op, is_visible
 
@@ -212,14 +222,14 @@ def test_install_hint_is_one_command() -> None:
 def test_a_protected_file_is_copied_up_to_a_size(tmp_path: Path) -> None:
     """Of one that is larger gates and hooks have no copy, and none of a link or a directory."""
     fits, larger, link = (tmp_path / name for name in ("fits", "larger", "link"))
-    for file, size in ((fits, MOST_LENT), (larger, MOST_LENT + 1)):
+    for file, size in ((fits, MOST_COPIED_BYTES), (larger, MOST_COPIED_BYTES + 1)):
         file.touch()
         os.truncate(file, size)
     link.symlink_to(fits)
 
-    lent = lend_files((fits, larger, link, tmp_path, fits), tmp_path / "copies")
+    lent = copy_files((fits, larger, link, tmp_path, fits), tmp_path / "copies")
 
-    assert [(one.dest, one.place.stat().st_size) for one in lent] == [(fits, MOST_LENT)]
+    assert [(one.dest, one.place.stat().st_size) for one in lent] == [(fits, MOST_COPIED_BYTES)]
 
 
 def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:

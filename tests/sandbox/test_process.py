@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from relay.base.errors import SandboxError
+from relay.sandbox.command import wrap_limits
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.private_folder import end_orphans, end_survivors, find_survivors
-from relay.sandbox.process import ATTEMPTS, wait_until_bound, wrap_limits
+from relay.sandbox.process import ATTEMPTS, wait_until_bound
 from relay.sandbox.supervisor import read_processes
 from tests.waiting import wait_until
 
@@ -161,7 +162,7 @@ def test_nothing_waits_for_a_person(box: Any) -> None:
 def start(box: Any, command: tuple[str, ...], is_up: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, socket.socket]]:
     """Start what waits for relay; once more where a socket of another test, which is covered, went meanwhile."""
     for _ in range(ATTEMPTS):
-        launch = box.sandbox.confinement.build_launch(command, cwd=box.sandbox.policy.root, extra_env={})
+        launch = box.sandbox.build_launch(command, cwd=box.sandbox.policy.root, extra_env={})
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as stack:
             for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
@@ -183,7 +184,7 @@ def start(box: Any, command: tuple[str, ...], is_up: Callable[[Any, Any], Any]) 
 def test_a_command_begins_only_when_relay_says_so(box: Any, *, is_ready: bool) -> None:
     """A relay that was killed cannot: whatever it had just started ends by itself, before it did anything."""
     root = box.sandbox.policy.root
-    command = wrap_limits(("/bin/touch", "late"), SHORT, shared_user=box.sandbox.confinement.counts_user)
+    command = wrap_limits(("/bin/touch", "late"), SHORT, shared_user=box.sandbox.shares_user)
     with start(box, command, lambda _, ours: not is_ready or ours.recv(1) == b"\n") as (process, ours):
         ours.close()
         assert process.wait(10) != 0

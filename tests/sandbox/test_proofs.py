@@ -10,8 +10,7 @@ import pytest
 from relay.base.tree import find_boot_id
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.policy import Level, Policy
-from relay.sandbox.probe import prove
-from relay.sandbox.run import open_sandbox
+from relay.sandbox.run import open_sandbox, prove
 
 if find_bwrap() is None:
     pytest.skip("bwrap is not installed", allow_module_level=True)

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.config.network import EVERY, is_name, read_network
-from relay.sandbox.openings import PROXY_PORT, hold_doors
-from relay.sandbox.proxy import Proxy, find_server_name, is_named, is_public
-from relay.sandbox.sockets import MOST_INQUIRIES, Inquiries, Inquiry
+from relay.sandbox.openings import (
+    MOST_INQUIRIES,
+    PROXY_PORT,
+    Inquiries,
+    Inquiry,
+    Proxy,
+    find_server_name,
+    is_named,
+    is_public,
+    serve_openings,
+)
 
 HOST = "registry.example.org"
 PUBLIC = "93.184.216.34"
@@ -265,11 +273,11 @@ def test_a_program_in_a_loop_fills_no_memory() -> None:
 
 def test_a_proxy_and_ports_are_held_and_let_go() -> None:
     """A port of the loopback leads to its server, a proxy to nobody who was not named; both end with the sandbox."""
-    with socket.create_server(("127.0.0.1", 0)) as server, hold_doors([HOST], [server.getsockname()[1]]) as held:
-        port, proxy = held.doors
+    with socket.create_server(("127.0.0.1", 0)) as server, serve_openings([HOST], [server.getsockname()[1]]) as held:
+        port, proxy = held.openings
         assert (port.port, proxy.port) == (server.getsockname()[1], PROXY_PORT)
-        assert f"port {port.port} of this machine's loopback" in port.opens
-        assert HOST in proxy.opens
+        assert f"port {port.port} of this machine's loopback" in port.description
+        assert HOST in proxy.description
         assert dict(proxy.env)["HTTPS_PROXY"] == f"http://127.0.0.1:{PROXY_PORT}"
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(str(port.socket))
@@ -283,13 +291,13 @@ def test_a_proxy_and_ports_are_held_and_let_go() -> None:
             assert read_all(peer).startswith(b"HTTP/1.1 403 ")
         assert held.inquiries.take_refusals()
     assert not port.socket.parent.exists()
-    with hold_doors((), ()) as nothing:
-        assert nothing.doors == ()
+    with serve_openings((), ()) as nothing:
+        assert nothing.openings == ()
 
 
 def test_a_port_at_which_nobody_listens_closes_at_once() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # a free port may be another's a moment later
-        with hold_doors((), [silent.getsockname()[1]]) as held, socket.socket(socket.AF_UNIX) as peer:
-            peer.connect(str(held.doors[0].socket))
+        with serve_openings((), [silent.getsockname()[1]]) as held, socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(str(held.openings[0].socket))
             assert read_all(peer) == b""

@@ -15,10 +15,10 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from relay.sandbox.bwrap import find_bwrap
-from relay.sandbox.confined_run import Standby
+from relay.sandbox.command import CommandResult, Standby, render_words, wrap_limits
 from relay.sandbox.policy import Limits
 from relay.sandbox.private_folder import find_survivors
-from relay.sandbox.process import CommandResult, has_mounts, render_words, wrap_limits
+from relay.sandbox.process import has_mounts
 from relay.sandbox.supervisor import find_descendants
 from tests.waiting import wait_until
 
@@ -85,8 +85,7 @@ def count_starts(place: Any, tmp_path: Path, **changes: Any) -> Iterator[Counted
     program.chmod(0o755)
     notes.touch()
     with place.open("workspace-write", **changes) as box:
-        confinement = replace(box.sandbox.confinement, program=program)
-        sandbox = replace(box.sandbox, confinement=confinement, standby=Standby())
+        sandbox = replace(box.sandbox, bwrap=replace(box.sandbox.bwrap, program=program), standby=Standby())
         yield Counted(replace(box, sandbox=sandbox), notes)
         sandbox.standby.close()
 

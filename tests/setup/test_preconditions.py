@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
-from relay.base.replacement import make_temporary_name
+from relay.base.tree import make_temporary_name
 from relay.config import Settings
 from relay.git.repository import open_repo
 from relay.runners.registry import RUNNERS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.sandbox.output import render_output
+from relay.base.words import render_output
 from relay.session.usage import estimate_tokens
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, ToolAnswer, cut_middle, finish
 

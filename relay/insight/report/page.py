@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from relay.base.errors import RepoError
-from relay.base.replacement import replace_with_file
+from relay.base.tree import replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import NotAFileError, open_folder, open_ignored, open_regular
 from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page

@@ -144,7 +144,7 @@ _LAST_MOMENT = 250_000_000_000
 
 
 MAIN, SIDE = "conversation", "sub-agents"
-"""What stands for the phase: contexts of the conversation itself, and those of sub-agents."""
+"""Phase ids of the contexts of the conversation itself, and of sub-agents."""
 ASSUMED_WINDOW_TOKENS = 200_000
 """Context window if neither the transcript nor relay's table knows it; the reset line is the same above 222,000."""
 IMAGE_BYTES = 8_000

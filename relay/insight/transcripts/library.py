@@ -27,7 +27,7 @@ from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 
 LEAST_ORIENTATION_TOKENS, MOST_ORIENTATION_TOKENS = 5_000, 30_000
-"""What a fresh session reads before it goes on, at best and at worst."""
+"""Tokens that a fresh session reads before it goes on, at best and at worst."""
 _MILLION = 1_000_000
 
 

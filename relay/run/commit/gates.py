@@ -11,7 +11,7 @@ from relay.base.errors import SandboxError
 from relay.base.redaction import find_handed_values
 from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
-from relay.base.words import list_some
+from relay.base.words import list_some, render_output
 from relay.config import Settings
 from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict, compare_gate
 from relay.gate.run import run_gate
@@ -23,10 +23,8 @@ from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.text import STATE_DIR
-from relay.sandbox.links import GENERATED
-from relay.sandbox.output import render_output
-from relay.sandbox.places import find_real, make_hiding
-from relay.sandbox.policy import Lent, StandIn
+from relay.sandbox.places import GENERATED, find_real, make_hiding
+from relay.sandbox.policy import Stage, WritableCopy
 from relay.sandbox.run import Sandbox
 from relay.session.events import CheckResult, GateFinished, GateStarted
 from relay.setup.context import RunContext
@@ -206,7 +204,7 @@ def _lay_out(
 ) -> tuple[LaidOut | None, Sandbox]:
     """Show the commit's files in the repository's place if the work tree differs and the sandbox can do so."""
     place = fresh.private.path / "stage"
-    if not difference.paths or fresh.show(StandIn(place=place, shown=())) is None:
+    if not difference.paths or fresh.bwrap is None:
         return None, fresh
     is_hidden = make_hiding(fresh.policy)
     layout = Layout(
@@ -221,7 +219,7 @@ def _lay_out(
     except OSError as error:
         words = f"the files of the commit could not be laid out for the gate: {error.strerror}"
         raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
-    return laid, fresh.show(StandIn(place=place, shown=laid.shown, covered=laid.covered)) or fresh
+    return laid, fresh.put_stage(Stage(place=place, shown=laid.shown, covered=laid.covered))
 
 
 def find_moved(
@@ -287,12 +285,12 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
         shown = copy_git_dir(repo, copy, branch=run.branch)
-        lent = Lent(dest=repo.common_dir, place=copy, shown=shown)
+        lent = WritableCopy(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         for path, place in run.copies.items():
             if find_real(repo.root / path) == repo.root / path:
-                fresh = fresh.lend(Lent(dest=repo.root / path, place=place, shown=()))
-        result = fresh.lend(lent).run(
+                fresh = fresh.put_copy(WritableCopy(dest=repo.root / path, place=place, shown=()))
+        result = fresh.put_copy(lent).run(
             [argument.replace(outside, inside) for argument in run.argv],
             limits=replace(workspace.limits, timeout_s=timeout_s),
             should_stop=workspace.should_stop,

@@ -23,7 +23,7 @@ from relay.git.status import read_status
 from relay.plan.text import STATE_DIR
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal
-from relay.sandbox.veil import lift_veil
+from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
 from relay.store import completion
@@ -282,7 +282,7 @@ def _find_causes(workspace: Workspace, timeout_s: float, tried: CommitOutcome) -
     failed = Failure(
         command=f"{tried.hook} hook", status=Outcome.FAILED, output=tried.output, missing="", timeout_s=timeout_s
     )
-    return (*find_causes(failed, lift_veil(workspace.sandbox)), *find_hook_causes(tried))
+    return (*find_causes(failed, find_restrictions(workspace.sandbox)), *find_hook_causes(tried))
 
 
 def find_uncommitted(request: RunRequest) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.runners.base import render_summary, show_tool_end, show_tool_start
-from relay.sandbox.sockets import listen
-from relay.sandbox.wire import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
+from relay.sandbox.child import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
+from relay.sandbox.openings import listen
 from relay.session.events import Noticed, Observe, TextShown, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import ToolCall, ToolResult, ToolSpec

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from relay.base.values import dataclass
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
-from relay.sandbox.wire import dig
+from relay.sandbox.child import dig
 from relay.session.usage import Usage
 
 

@@ -38,7 +38,7 @@ from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
 from relay.runners.messages.reading import most_answer_bytes
-from relay.sandbox.sockets import listen
+from relay.sandbox.openings import listen
 from relay.session.tape import Keep
 
 if TYPE_CHECKING:

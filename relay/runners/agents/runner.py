@@ -51,12 +51,10 @@ from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Family, find_own_secrets, open_client
-from relay.sandbox.child import Intake, start_child
-from relay.sandbox.openings import hold_doors
-from relay.sandbox.policy import Door, Level
+from relay.sandbox.child import Answered, Intake, Notification, Wire, start_child
+from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
+from relay.sandbox.policy import Level, Opening
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.sandbox.sockets import MOST, Inquiries, Inquiry
-from relay.sandbox.wire import Answered, Notification, Wire
 from relay.session.events import HostAsked, Observe, RequestStarted
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent, Usage
@@ -217,17 +215,19 @@ class AgentRunner:
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",
             )
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-openings-")))
         ways_out, look = self._open_way_out(stack, place, inbox, mark, spec)
         hand_in = partial(inbox.put, most=MOST_CONNECTIONS, wait_s=PATIENCE_S)
         offer = Offer(tools=choose_offered(spec.tools), tell=hand_in)
         stack.enter_context(open_toolserver(offer, place / _TOOLS))
         policy = spec.sandbox.policy
         installed = get_installed(self.profile, self.given.environ, policy.root)
-        kept = (door for door in policy.doors if not (door.hosts and self.profile.tunnelled))  # there is only one proxy
+        kept = (
+            opening for opening in policy.openings if not (opening.hosts and self.profile.tunnelled)
+        )  # there is only one proxy
         policy = replace(
             policy,
-            doors=(*kept, *ways_out, Door(name=_TOOLS, socket=place / _TOOLS)),
+            openings=(*kept, *ways_out, Opening(name=_TOOLS, socket=place / _TOOLS)),
             for_agent=True,
             readable=(*policy.readable, *installed.shown),
             network=False,
@@ -237,14 +237,14 @@ class AgentRunner:
 
     def _open_way_out(
         self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
-    ) -> tuple[tuple[Door, ...], Look]:
+    ) -> tuple[tuple[Opening, ...], Look]:
         """Open the gateway, or a proxy for the vendor's hosts if the agent reaches its vendor itself."""
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
-            held = stack.enter_context(hold_doors(self.profile.hosts, (), name))
+            held = stack.enter_context(serve_openings(self.profile.hosts, (), name))
             look = partial(self._tell_hosts, held.inquiries, set())
             stack.callback(look)
-            return held.doors, look
+            return held.openings, look
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.is_lent
         keys = {self.family.keys[0]: NO_KEY} if lent else {}
@@ -263,7 +263,7 @@ class AgentRunner:
             hide=spec.hide,
         )
         stack.enter_context(open_gateway(route, place / _MODEL))
-        return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
+        return (Opening(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
 
     def _tell_hosts(self, inquiries: Inquiries, told: set[Inquiry]) -> None:
         """Report the hosts that the agent asked for since the last look, each once in a session."""
@@ -283,14 +283,14 @@ class AgentRunner:
     ) -> AgentProcess:
         assert spec.limits is not None  # noqa: S101  # it has a sandbox
         home = sandbox.tmp / HOME_NAME
-        door = sandbox.confinement.inside.parent / _TOOLS
-        server = {"command": sys.executable, "args": ["-I", "-S", "-c", BRIDGE, str(door)]}
+        tools = sandbox.inside.parent / _TOOLS
+        server = {"command": sys.executable, "args": ["-I", "-S", "-c", BRIDGE, str(tools)]}
         model = self.get_model(spec.model)
         words = {
             "base": f"http://127.0.0.1:{PORT}",
             "model": spec.model,
             "home": str(home),
-            "tools": str(door),
+            "tools": str(tools),
             "window": str(model.window_tokens),
             "output": str(most_tokens),
             "server": json.dumps(server),
@@ -300,7 +300,7 @@ class AgentRunner:
         if self.profile.is_lent:
             own |= lend_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(
-            sandbox.confinement,
+            sandbox,
             (str(installed.program), *(fill(word, words) for word in (*self.profile.arguments, *self.way.arguments))),
             limits=spec.limits,
             cwd=sandbox.policy.root,

@@ -36,8 +36,7 @@ from relay.runners.agents.acp import (
 from relay.runners.agents.gateway import HeldRequest, Passed, TurnedAway
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import LoopDetector, SessionSpec, show_crossing
-from relay.sandbox.child import Child, Intake
-from relay.sandbox.wire import Answered, Gone, Incoming, Notification, Question, Wire
+from relay.sandbox.child import Answered, Child, Gone, Incoming, Intake, Notification, Question, Wire
 from relay.session.events import Noticed, Observe
 from relay.session.gauge import Zone
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
