@@ -366,7 +366,7 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
         if size.too_big:
             say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
     line = render_tokens(checked.sizes[0].line_tokens)
-    say(f"context: at a phase's end; a session hands off at {line}", style="dim")
+    say(f"context: at a phase's end; a session hands over at {line}", style="dim")
     if checked.is_overkill:
         together = render_tokens(checked.together_tokens)
         say(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs
     from relay.insight.telemetry.log import LogEntry
-    from relay.ledger import Judgement, Ledger
 
 
 LIBRARIES = ("jinja2", "lets_plot")
@@ -52,32 +51,6 @@ def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
         )
 
 
-def build_page(repo: "Repo", found: "Sequence[Figures]") -> "Page":
-    """Return the page of one run or plan, or of two side by side."""
-    from relay.insight.report.contents import make_comparison, make_page
-
-    one, *others = found
-    return make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
-
-
-def write_page(repo: "Repo", found: "Sequence[Figures]", page: "Page", output: str | None) -> Path:
-    """Write a page to a file; return its path.
-
-    Args:
-        found: The figures on the page, which give the file its name.
-        output: The file that the user named; None for relay's own folder.
-
-    Raises:
-        RelayError: The page cannot be written.
-    """
-    from relay.insight.report.page import render_page, save_page, save_page_as
-
-    html = render_page(page, clean=clean_line)
-    if output is not None:
-        return save_page_as(Path(output), html)
-    return save_page(repo.root, "-".join(map(_name, found)), html)
-
-
 def _name(figures: "Figures") -> str:
     """Return the run's id, or the plan's name for several runs."""
     last = figures.runs[-1] if figures.runs else None
@@ -85,15 +58,9 @@ def _name(figures: "Figures") -> str:
 
 
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
-    from relay.insight.report.evidence import Beliefs
-
-    found = find_last_ledger(repo, figures)
-    return Beliefs(ledger=found[0], judgement=found[1], now=datetime.now(UTC)) if found else None
-
-
-def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgement] | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
     from relay.base.tree import read_file
+    from relay.insight.report.evidence import Beliefs
     from relay.ledger import judge, parse_ledger
     from relay.plan.text import decode_text
     from relay.store.staleness import find_stale_claims
@@ -104,29 +71,31 @@ def find_last_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgeme
     path = find_ledger_path(plans[-1])
     try:
         data = read_file(repo.root, path)
-        ledger = parse_ledger(decode_text(data)) if data is not None else None
+        if data is None:
+            return None
+        ledger = parse_ledger(decode_text(data))
     except (LedgerError, RepoError, ValueError) as error:
         complain(f"the report leaves out {path}: {error}")
         return None
-    return None if ledger is None else (ledger, judge(ledger, find_stale_claims(repo, ledger)))
+    return Beliefs(ledger=ledger, judgement=judge(ledger, find_stale_claims(repo, ledger)), now=datetime.now(UTC))
 
 
-def render_ledger(ledger: "Ledger", judgement: "Judgement", figures: "Figures") -> dict[str, Any]:
+def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
     """Return a ledger's figures as JSON: decisions and their cost, half-life, uses, contradictions."""
     from relay.ledger import Kind
     from relay.ledger.belief import find_half_life, find_lives, find_uses
 
+    ledger, judgement = beliefs.ledger, beliefs.judgement
     costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}
-    uses = find_uses(ledger)
     return {
-        "half_life_s": find_half_life(find_lives(ledger, datetime.now(UTC)).values()),
+        "half_life_s": find_half_life(find_lives(ledger, beliefs.now).values()),
         "claims": {name: str(judgement[name].status) for name in ledger.claims},
         "decisions": [
             {"id": claim.id, "phase": claim.stamp.phase, "usd": costs.get(claim.stamp.session)}
             for claim in ledger.claims.values()
             if claim.kind is Kind.DECISION
         ],
-        "used_again": {name: list(users) for name, users in uses.items()},
+        "used_again": {name: list(users) for name, users in find_uses(ledger).items()},
         "contradictions": [{"id": n.id, "claims": list(n.claims)} for n in judgement.contradictions],
     }
 
@@ -225,10 +194,9 @@ def _send(start: str, endpoint: str | None) -> None:
 def _say_document(figures: "Figures", skipped: int) -> None:
     from relay.insight.figures.fold import render_document
 
-    found = find_last_ledger(note_place().repo, figures)
-    beliefs = render_ledger(*found, figures) if found else None
-    document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
-    say_document(document)
+    beliefs = _read_beliefs(note_place().repo, figures)
+    known = _render_beliefs(beliefs, figures) if beliefs else None
+    say_document({**render_document(figures, skipped_lines=skipped), "beliefs": known})
 
 
 def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None, *, as_text: bool) -> None:
@@ -237,22 +205,28 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     Raises:
         RelayError: The page cannot be drawn or written.
     """
+    from relay.insight.report.contents import make_comparison, make_page
+
     if len(wanted) > MOST_SIDES:
         raise ConfigError("a page shows one run or compares two", hint="relay report --json A B C adds up more")
     chosen = [choose(entries, [word]) for word in wanted or [""]]
     if not as_text:
         require_libraries()
-    found = [read_figures(some) for some in chosen]
-    sides = [figures for figures, _ in found]
-    page = build_page(note_place().repo, sides)
+    found, repo = [read_figures(some) for some in chosen], note_place().repo
+    one, *others = sides = [figures for figures, _ in found]
+    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
     if as_text:
         for line, style in render_text(page):
             say(line, style=style)
     else:
-        say(str(write_page(note_place().repo, sides, page, output)))
+        from relay.insight.report.page import render_page, save_page, save_page_as
+
+        html, name = render_page(page, clean=clean_line), "-".join(map(_name, sides))
+        say(str(save_page(repo.root, name, html) if output is None else save_page_as(Path(output), html)))
     if not wanted:
         _tell_others(entries, chosen[0][-1])
-    _complain_of(sum(skipped for _, skipped in found))
+    if skipped := sum(number for _, number in found):
+        complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
 
 
 def _tell_others(entries: "Sequence[LogEntry]", shown: "LogEntry") -> None:
@@ -262,11 +236,6 @@ def _tell_others(entries: "Sequence[LogEntry]", shown: "LogEntry") -> None:
     if runs[1:]:
         again = note_place().caller.write(("relay report ", TypedPath(path=plan_path)))
         complain(f"this is the newest of {len(runs)} runs; {again} shows all of them")
-
-
-def _complain_of(skipped: int) -> None:
-    if skipped:
-        complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
 
 
 def get_entries() -> "tuple[LogEntry, ...]":

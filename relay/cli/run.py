@@ -1,4 +1,4 @@
-"""`relay run`: work through the plan, one phase at a time, with a question between them, or with `--jobs`."""
+"""`relay run`: work through the plan phase by phase, with a question between phases, or with `--jobs` side by side."""
 
 import os
 import sys
@@ -27,11 +27,9 @@ from relay.store.resume import find_blocked_by
 if TYPE_CHECKING:
     from relay.base.interrupts import Interrupts
     from relay.config import Settings
-    from relay.plan.model import Phase, Plan
     from relay.run.hours import Hours
     from relay.run.selection import Selection
-    from relay.setup.context import RunContext, RunEnd, RunRequest
-    from relay.setup.place import Place
+    from relay.setup.context import RunContext, RunRequest
 
 
 _SHOWN_CHARS = 260
@@ -39,23 +37,23 @@ _PASSED_ON = {
     "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_legs": "--max-legs",
     "context": "--context", "sandbox": "--sandbox",
 }  # fmt: skip
-"""Settings that were typed and that each child is told as well; the cap it is told is a part of the whole."""
+"""Typed settings that relay passes on to each child; a child's cap is a share of the whole."""
 
 
 def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) -> int:
-    """Return how many phases may be at work at once.
+    """Return the number of phases that may run at once.
 
     Raises:
-        click.UsageError: It was typed together with what is one phase at a time.
+        click.UsageError: The user typed --jobs with an option for one phase at a time.
     """
     alone = [f"--{name}" for name in ("phase", "approve") if (phase != "all" if name == "phase" else options[name])]
     if options["jobs"] is not None and settings_jobs > 1 and alone:
-        raise click.UsageError(f"{alone[0]} is for one phase at a time: leave it out, or --jobs")
+        raise click.UsageError(f"{alone[0]} and --jobs exclude each other: {alone[0]} is for one phase at a time")
     return 1 if alone else settings_jobs
 
 
 def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
-    """Say which phases may be side by side; return those that would start."""
+    """Print which phases may run side by side; return those that would start."""
     from relay.plan.waves import find_waves
 
     waves = find_waves(plan, {}, jobs=jobs).waves
@@ -65,7 +63,7 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
 
 
 def warn_of_claims(ctx: "RunContext") -> None:
-    """Say which phases another machine was at work on when this clone last asked; a run asks nobody."""
+    """Warn of phases that another machine worked on at the last fetch; a run itself fetches nothing."""
     if has_seen_claims(ctx.repo):
         from relay.cli.views.job_lines import list_claimed_elsewhere
 
@@ -83,7 +81,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     order = Order(
         jobs=request.settings.jobs,
         words=make_job_words(request, options),
-        environ={**os.environ, "RELAY_NOTIFY": "off"},  # the parent calls: of one limit, one cap, one end
+        environ={**os.environ, "RELAY_NOTIFY": "off"},  # only the parent notifies
         unchecked=options["unchecked"],
     )
 
@@ -95,7 +93,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
 
 
 def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what the run of a phase is told of what was typed."""
+    """Return the typed options for the run of one phase."""
     words = ["--plan", request.plan_path]
     flags = find_flags(options)
     for key, flag in _PASSED_ON.items():
@@ -106,7 +104,11 @@ def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[s
 
 
 def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
-    """Have a child hand over when its parent dies, and at once where it is dead already; None: it is nobody's child."""
+    """Make a child hand over when its parent dies, or at once if the parent is dead already.
+
+    Args:
+        parent: The parent's process id; None if this run is no child.
+    """
     if parent is None:
         return
     import signal
@@ -126,20 +128,21 @@ _PR_SET_PDEATHSIG = 1
 
 Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
 _ANSWERS = {
-    "y": "yes: work on it",
-    "s": "skip it in this run, with what comes after it",
+    "y": "yes, work on it",
+    "s": "skip it in this run, with phases that wait for it",
     "e": "edit the plan first",
     "q": "stop here",
 }
 
 
 def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int:
-    """Run phase after phase, each with a person's yes behind the first; without a terminal the first one only.
+    """Run phase after phase and ask before each but the first. Without a terminal run the first phase only.
 
-    That is a stop with work left where another phase waits.
+    In that case the exit code is "stopped with work left" if another phase waits.
 
     Args:
-        start: Runs the phase of an id, or ``next``, and has the end of its run say what is next; returns the exit code.
+        start: Runs a phase by its id, or ``next``, and lets a function add the next phase to its end; returns the exit
+            code.
         plan_option: ``--plan`` as typed.
 
     Raises:
@@ -171,7 +174,7 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
 
 
 def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
-    """Return the first open phase that was not skipped and waits for nothing; None when there is none."""
+    """Return the first open phase that is not skipped and waits for no other phase; None if there is none."""
     left = (phase for phase in plan.phases if not phase.done and phase.id not in skipped)
     return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
 
@@ -179,7 +182,7 @@ def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
 def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:
     try:
         phase = look()[1] if end.exit_code == ExitCode.DONE else None
-    except RelayError:  # somebody edits the plan: the next look says so, when this run's end has been told
+    except RelayError:  # somebody edits the plan; the next look reports it, after the end of this run
         return end
     if phase is None:
         return end
@@ -253,13 +256,13 @@ def command(phase: str, *, approve: bool, **options: Any) -> int:
 
 
 def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd], RunEnd]" = lambda end: end) -> int:
-    """Run one phase, or all, as the options say; return the exit code.
+    """Run one phase or all phases; return the exit code.
 
     Args:
-        tell_next: Given how a run ended, returns that with what it waits for.
+        tell_next: Adds to the end of a run what it waits for.
 
     Raises:
-        RelayError: Something that the user has to change first.
+        RelayError: The user must change something first.
     """
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
     from relay.run.hours import parse_hours, work_within
@@ -301,7 +304,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
 
 
 def parse_selection(phase: str) -> "Selection":
-    """Read ``next``, ``all`` or the id of a phase; a variable that was not set is none of these."""
+    """Parse ``next``, ``all`` or the id of a phase. Empty text, as of an unset shell variable, is an error."""
     from relay.run.selection import Selection
 
     if not phase:
@@ -312,10 +315,10 @@ def parse_selection(phase: str) -> "Selection":
 
 
 def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", *, jobs: int) -> int:
-    """Require what a run requires, as far as it can be known without a model, and say what would follow.
+    """Make all checks of a run that need no model, and print what the run would do.
 
     Raises:
-        RelayError: A run could not start.
+        RelayError: The run could not start.
     """
     from relay.cli.status import Near, show_summary
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
@@ -340,7 +343,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
         phases = ()
-        say(f"jobs   {', '.join(begins.open_jobs)} first, where their work is")
+        say(f"jobs   phases {', '.join(begins.open_jobs)} first, in the work trees that have their work")
     elif begins.side_by_side and not plan_state.running and not plan_state.goes_on:
         phases = show_waves(plan_state.plan, jobs)
     show_next(phases, request.settings)
@@ -348,12 +351,12 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
 
 
 def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
-    """Say what the next sessions would be; none where there is none, or another relay is at work."""
+    """Print the next sessions; there are none if no phase is open or another relay is at work."""
     from relay.run.commit.readiness import get_commands
 
     for phase in begins:
         say(f"phase  {phase.id}  {phase.title}")
         say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")
         say(f"runner {settings.runner_for(phase.runner)}")
-    say(f"model  {settings.model}, hands off at {settings.reset_at.text}")
-    say("dry run: nothing was sent and nothing changed")
+    say(f"model  {settings.model}, hands over at {settings.reset_at.text}")
+    say("dry run: relay sent nothing and changed nothing")

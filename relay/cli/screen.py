@@ -1,8 +1,8 @@
 """The two streams of a command: `say` for results (standard output), `complain` for failures (standard error).
 
-Both take text that is not trusted: model output, command output, file names and plan files may hold anything. Complete
-escape sequences are dropped; every other character that a terminal acts on instead of showing becomes a visible escape.
-Nothing here knows markup, so no text can be taken for it.
+Both take untrusted text: model output, command output, file names and plan files may hold anything. Complete escape
+sequences are dropped, and every other character that a terminal would act on becomes a visible escape. There is no
+markup, so no text can be mistaken for it.
 """
 
 import codecs
@@ -24,7 +24,7 @@ _SEQUENCE = re.compile(
 _LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _BLANK = re.compile(r"\s+")
 _JOINERS = frozenset("\u200c\u200d")
-"""Format characters that scripts and emoji need; they move nothing."""
+"""Format characters that scripts and emoji need; they do not move the cursor."""
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)
 """How `os.fsdecode` writes a byte that is not UTF-8."""
 _PLAINER = {
@@ -62,7 +62,7 @@ def escape_json(line: str) -> str:
 
 
 def plainer_errors(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: what an output encoding lacks becomes plainer punctuation or a visible escape."""
+    """Codec error handler: replace characters that the encoding lacks by plainer punctuation or a visible escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     bad = error.object[error.start : error.end]
@@ -70,13 +70,13 @@ def plainer_errors(error: UnicodeError) -> tuple[str, int]:
 
 
 def ensure_codec() -> str:
-    """Register `plainer_errors` with the codecs and return the name it goes by."""
+    """Register `plainer_errors` with the codecs; return its name there."""
     codecs.register_error("relay.plainer", plainer_errors)
     return "relay.plainer"
 
 
 class _Shown(dict[int, str]):
-    """What each character is shown as; found once for each, then a table for `str.translate`."""
+    """The shown form of each character, computed on first use; a table for `str.translate`."""
 
     def __missing__(self, code: int) -> str:
         self[code] = shown = _show(chr(code))
@@ -104,22 +104,22 @@ def _escape(char: str) -> str:
 
 
 def _escape_unit(char: str) -> str:
-    """Write a character as the one or two UTF-16 units that JSON knows; a lone surrogate stays one unit."""
+    """Write a character as JSON's one or two UTF-16 units; a lone surrogate stays one unit."""
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-_MARK = re.compile(r"\s*(?:[-*] (?:\[.\] )?|\d+\. |#+ )?")
-"""What a line of a document begins with."""
+_MARK = re.compile(r"\s*(?:[-*] |\d+\. |#+ |(?:[A-Za-z-]+ {2,}){1,2})?(?:\[.\] )?")
+"""The beginning of a line, below whose text the line goes on: a list's mark, or one or two labels."""
 JSON_VERSION = 1
-"""Grows where a field of a document goes or means something else, not where one is added."""
+"""Increased when a field of a document is removed or changes its meaning, not when one is added."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def prepare_streams() -> None:
-    """Make standard output and error accept every character; called once by the program, not by tests.
+    """Make standard output and error accept every character; the program calls this once, tests do not.
 
-    One that the caller closed leads nowhere; left closed, the next file that relay opens would get what is printed.
+    A closed stream is opened on the null device: otherwise the next file that relay opens would get the output.
     """
     for number in range(3):
         try:
@@ -141,12 +141,12 @@ def _open_null(mode: Literal["r", "w"] = "w") -> TextIO:
 
 
 def say(text: str = "", *, style: str = "", exact: bool = False) -> None:
-    """Print lines to standard output, made safe, in a style where the terminal has any.
+    """Print lines to standard output, made safe, and styled on a terminal with colours.
 
     Args:
-        text: The lines; on a terminal, what is too long for it is broken between words.
-        style: Of all of them.
-        exact: They are to be copied as they are: none is broken.
+        text: The lines; a terminal gets long lines broken between words.
+        style: The style of all lines.
+        exact: Whether to break no line, because the user will copy the text.
     """
     safe = clean(text)
     if not exact and (width := find_width()):
@@ -158,10 +158,10 @@ def say(text: str = "", *, style: str = "", exact: bool = False) -> None:
 
 
 def complain(text: str, *, hang: str | None = None) -> None:
-    """Print lines to standard error, made safe; where that cannot be written there is nobody to tell.
+    """Print lines to standard error, made safe; errors of the stream are ignored.
 
     Args:
-        hang: What is too long for a terminal is broken between words and goes on behind this; None breaks nothing.
+        hang: On a terminal, long lines are broken between words and go on after this prefix; None breaks no line.
     """
     safe = clean(text)
     with contextlib.suppress(OSError):
@@ -171,23 +171,23 @@ def complain(text: str, *, hang: str | None = None) -> None:
 
 
 def has_person() -> bool:
-    """Tell whether somebody is at the terminal who can be asked."""
+    """Return whether a person at the terminal can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def find_width(stream: TextIO | None = None) -> int | None:
-    """Return how many characters a line of a stream, or of standard output, has; None where that is no terminal."""
+    """Return the line width of a stream (default: standard output) in characters; None if it is no terminal."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return None
     import shutil
 
-    own = os.get_terminal_size(stream.fileno()).columns or 80  # standard output, which is asked, may be none
+    own = os.get_terminal_size(stream.fileno()).columns or 80  # shutil asks standard output, maybe no terminal
     return max(20, shutil.get_terminal_size((own, 24)).columns)
 
 
 def _break(line: str, width: int, hang: str = "") -> str:
-    """Break a line between words; what goes on stands behind `hang`, or below the text of an item, not its mark."""
+    """Break a line between words; further lines begin with `hang`, or stand below the line's text, not its mark."""
     if len(line) <= width:
         return line
     import textwrap
@@ -200,7 +200,7 @@ def _break(line: str, width: int, hang: str = "") -> str:
 
 
 def say_hanging(label: str, text: str) -> None:
-    """Print a label and a text that goes on below itself, in 80 columns, or as few as 60 where there are no more."""
+    """Print a label and a text, whose further lines stand below it, in 60 to 80 columns."""
     import shutil
     import textwrap
 
@@ -210,7 +210,7 @@ def say_hanging(label: str, text: str) -> None:
 
 
 def say_document(body: Mapping[str, object]) -> None:
-    """Print what a command found as one JSON document, with the version of what docs/json.md says of it."""
+    """Print a command's result as one JSON document, with the version of its description in docs/json.md."""
     import json
 
     say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=str))
@@ -222,18 +222,18 @@ def say_json(line: str) -> None:
 
 
 def say_now(text: str = "") -> None:
-    """Print lines and send them on their way; for a command that goes on working."""
+    """Print lines and flush them, for a command that goes on working."""
     say(text)
     sys.stdout.flush()
 
 
 def has_style(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Tell whether a stream shows colours: a terminal, not dumb, and `NO_COLOR` not set."""
+    """Return whether a stream shows colours: a terminal that is not dumb, without `NO_COLOR`."""
     if environ.get("NO_COLOR") or environ.get("TERM", "dumb") in {"dumb", "unknown"}:
         return False
     return stream.isatty()
 
 
 def is_utf8(stream: TextIO) -> bool:
-    """Tell whether a stream can show every character."""
+    """Return whether a stream can show every character."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "") == "utf8"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -71,68 +71,49 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     """
     place = note_place(plan)
     summary = summarize_plan(find_source(place), place.repo)
-    jobs, is_busy = _find_jobs(place.repo, summary), is_locked(place.repo)
+    jobs, claims = _find_jobs(place.repo, summary)
     if jobs:
         from relay.cli.sessions import find_left_questions
         from relay.setup.context import PlanFiles
 
         files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
         summary = replace(summary, questions=find_left_questions(files))
-    last, work = find_last_run(place.repo, summary), None
-    if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the newest log is a job's
+    last, work = _find_last_run(place.repo, summary), None
+    if is_locked(place.repo) and not any(job.at_work or job.waits for job in jobs):  # else the newest log is a job's
         from relay.cli.views.last_run import find_work
 
         work = find_work(place.root)
         running = summary.plan_state.running or "a relay is at work here"
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
-    claims = () if summary.plan.done else _find_claims(place.repo, summary)
     near = Near(last=last, work=work, jobs=jobs, claims=claims, is_answered=_is_answered(place.repo, summary, last))
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
     show_summary(summary, place.caller, near, why=why)
-    if claims:
-        from relay.cli.views.job_lines import tell_claims
+    if claims or jobs:
+        from relay.cli.views.job_lines import tell_claims, tell_jobs
 
-        for line in tell_claims(place.repo, claims):
-            say(line)
-    if jobs:
-        from relay.cli.views.job_lines import tell_jobs
-
-        for line in tell_jobs(place.root, jobs):
+        for line in (*tell_claims(place.repo, claims), *tell_jobs(place.root, jobs)):
             say(line)
 
 
-def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[JobStanding, ...]":
-    if not has_jobs(repo):
-        return ()
-    from relay.cli.views.job_lines import find_job_standings, find_told
+def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, ...], tuple[PhaseClaim, ...]]":
+    """Return the plan's jobs here, and the claims on its phases if work is left."""
+    needs_jobs, needs_claims = has_jobs(repo), has_seen_claims(repo) and not summary.plan.done
+    if not (needs_jobs or needs_claims):
+        return (), ()
+    from relay.cli.views.job_lines import find_job_standings, find_seen_claims, find_told
 
-    return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo))
-
-
-def _find_claims(repo: "Repo", summary: PlanSummary) -> "tuple[PhaseClaim, ...]":
-    if not has_seen_claims(repo):
-        return ()
-    from relay.cli.views.job_lines import find_seen_claims
-
-    return find_seen_claims(repo, summary.plan_name)
+    jobs = find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)) if needs_jobs else ()
+    return jobs, find_seen_claims(repo, summary.plan_name) if needs_claims else ()
 
 
-def _render_claims(claims: "tuple[PhaseClaim, ...]") -> list[dict[str, Any]]:
-    if not claims:
-        return []
-    from relay.cli.views.job_lines import render_claims
+def _render_jobs(root: Path, near: Near) -> dict[str, object]:
+    if not (near.jobs or near.claims):
+        return {"jobs": [], "claims": []}
+    from relay.cli.views.job_lines import render_claims, render_jobs
 
-    return render_claims(claims)
-
-
-def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, Any]]:
-    if not jobs:
-        return []
-    from relay.cli.views.job_lines import render_jobs
-
-    return render_jobs(root, jobs)
+    return {"jobs": render_jobs(root, near.jobs), "claims": render_claims(near.claims)}
 
 
 def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
@@ -143,7 +124,7 @@ def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> 
     return bool(read_words(repo, _find_next(summary) or ""))
 
 
-def find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
+def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
     """Return how the last run of this plan on this branch ended; None if no work is left, or a run is at work."""
     from relay.store.worktree_notes import read_last_run
 
@@ -165,7 +146,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
     say(f"spent  {_render_cost(summary.spent)}")
     _show_limit(summary)
     if summary.rewound != Spent():
-        say(f"       {_render_usd(summary.rewound)} of it on work that was rewound")
+        say(f"       {_render_usd(summary.rewound)} of it on rewound work")
     for words in summary.orphans:
         say(f"stray  {words}", style="yellow")
     if near.last is not None:
@@ -177,7 +158,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
     elif near.work is not None:
         _show_work(near.work)
     elif near.claims and not (summary.obstacle or summary.plan_state.running):
-        words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
+        words = "relay work, as the workers do; relay fleet status --why asks the remote what they do now"
         say(f"next   {words}", style="bold")
     else:
         said = find_other_way(summary, caller, near)
@@ -187,7 +168,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
 def _show_questions(summary: PlanSummary) -> None:
     if summary.questions:
         say(
-            f"look   {count_questions(summary.questions)}; the plan's notes have them until you take them out",
+            f"check  {count_questions(summary.questions)}; the plan's notes keep them until you remove them",
             style="bold yellow",
         )
     for question in summary.questions:
@@ -222,7 +203,7 @@ def _show_next(summary: PlanSummary, caller: Caller, *, why: bool, left: Sequenc
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {summary.plan_state.point.then}"
     say(f"next   {said or then}", style="bold")
     if said:
-        say(f"       without it {then}", style="dim")
+        say(f"       without that, {then}", style="dim")
 
 
 def _show_work(work: "AtWork") -> None:
@@ -350,8 +331,7 @@ def render_json(
         "rewound": _render_spent(summary.rewound),
         "running": summary.plan_state.running or None,
         "at_work": render_work(near.work),
-        "jobs": _render_jobs(root, near.jobs),
-        "claims": _render_claims(near.claims),
+        **_render_jobs(root, near),
         "limit": _render_limit(summary),
         "last_run": render_last_run(near.last),
         "obstacle": caller.write(summary.obstacle) or None,

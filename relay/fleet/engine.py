@@ -134,7 +134,7 @@ def _lock(place: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RelayError(f"a database is up already in {place}", hint="relay fleet submit queues in it") from None
+            raise RelayError(f"a database already runs in {place}", hint="relay fleet submit queues in it") from None
         yield
 
 

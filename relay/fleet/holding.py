@@ -111,7 +111,7 @@ class Holding:
         except RemoteError as error:
             self._due_s = min(read_clock() + _RETRY_S, self._ends_s)
             if not self._is_silent:
-                self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
+                self._observe(Noticed(text=f"{error}; the phase goes on here, and relay tries again", warning=True))
             self._is_silent = True
             if read_clock() >= self._ends_s:
                 raise LostError from error

@@ -177,7 +177,7 @@ class _Parent:
         elif phase_id not in state.retried and (is_gone or not end.began or end.exit_code < 0):
             state.retried.add(phase_id)  # that run may have ended since; one that was killed is gone on with
             if end.began:
-                self._say(phase_id, "waiting", f"{end.reason}; it is tried once more")
+                self._say(phase_id, "waiting", f"{end.reason}; relay tries once more")
         elif end.unsent and not working.has_all:
             state.out_of_share[phase_id] = end
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")

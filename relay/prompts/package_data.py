@@ -7,8 +7,8 @@ from relay.base.hints import Command, Hint
 from relay.plan.model import Plan
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-EXAMPLE = "this is the example that relay init put here: nothing of yours is in it"
-INSTEAD: Hint = (Command(words=("plan", "what you want")), " writes your plan over it")
+EXAMPLE = "this is still the example from relay init"
+INSTEAD: Hint = (Command(words=("plan", "what you want")), " replaces it by your plan")
 
 
 def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:

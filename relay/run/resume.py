@@ -330,6 +330,6 @@ def _commit_twice(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refuse
         return made
     if ctx.repo.head() != candidate.leg.base_head:
         return made
-    ctx.observe(Noticed(text=f"{made.for_user}; it is tried once more", warning=True))
+    ctx.observe(Noticed(text=f"{made.for_user}; relay tries once more", warning=True))
     made = commit_leg(ctx, candidate)
     return replace(made, for_model="") if isinstance(made, Refused) and made.again else made

@@ -158,8 +158,8 @@ def _examine_log(repo: Repo) -> Iterator[Finding]:
         yield Finding(
             name="log",
             state=State.INFO,
-            words="relay's checkpoints (refs/relay/) stand among the names that git log shows",
-            hint="git config log.excludeDecoration refs/relay/; git log --exclude='refs/relay/*' --all goes without",
+            words="git log shows relay's checkpoints (refs/relay/) among the names of commits",
+            hint="git config log.excludeDecoration refs/relay/; git log --exclude='refs/relay/*' --all skips them",
         )
 
 
@@ -224,7 +224,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
             name="hidden", state=State.WARNING, words=words, hint="git rm --cached keeps the file; rotate what it held"
         )
     if chosen.sandbox != "auto":
-        words = "switched off" if chosen.sandbox == "off" else "none but this container"
+        words = "switched off" if chosen.sandbox == "off" else "only this container confines commands"
         yield Finding(name="sandbox", state=State.WARNING, words=f"{words}, by your settings")
         return
     try:
@@ -237,7 +237,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         tried = tuple(act for act in acts if act.level == level)
         held = all(act.holds for act in tried)
         holding |= {level} if held else set()
-        words = f"{Mechanism.BWRAP}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
+        words = f"{Mechanism.BWRAP}, {level}: {sum(act.holds for act in tried)} of {len(tried)} trials as required"
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=tuple(_render_act(act) for act in tried))
     yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))
@@ -266,7 +266,7 @@ def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
     """Check `copy`, and with jobs make a work tree and remove it."""
     ignored = {path: bool(list_ignored(repo, path)) for path in settings.copy}
     if idle := [path for path, is_there in ignored.items() if not is_there]:
-        words = f"copy names {list_paths(idle)}, and git ignores no file of that name"
+        words = f"the setting copy names {list_paths(idle)}, but git ignores no such file"
         yield Finding(name="work trees", state=State.WARNING, words=words)
     if settings.jobs <= 1:
         return
@@ -277,13 +277,15 @@ def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
         add_worktree(repo, place, "")
         gone = remove_worktree(repo, place)
     except (OSError, RepoError) as error:
-        words = f"none can be made in {folder}: {getattr(error, 'strerror', None) or error}"
+        words = f"relay cannot create one in {folder}: {getattr(error, 'strerror', None) or error}"
         yield Finding(name="work trees", state=State.MISSING, words=words, hint="relay run works without --jobs")
         return
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()
-    words = f"one was made in {folder} and removed" if gone else f"{place} was made, and git does not remove it"
+    words = (
+        f"relay created one in {folder} and removed it" if gone else f"git cannot remove {place}, created as a trial"
+    )
     yield Finding(name="work trees", state=State.OK if gone else State.WARNING, words=words)
 
 

@@ -184,7 +184,7 @@ def check_approval(repo: Repo, settings: Settings, environ: Mapping[str, str]) -
 
     def get() -> str:
         require_approval(find_home(repo), settings, environ)
-        return f"{len(settings.setup)} to be run before a session" if settings.setup else "nothing to be run"
+        return f"{len(settings.setup)} to run before a session" if settings.setup else "no commands to run"
 
     return find_out(get, name="setup")
 
@@ -300,7 +300,7 @@ def check_signature(repo: Repo) -> Finding:
     def get() -> str:
         if words := check_signing(repo):
             raise RepoError(words)
-        return "commits can be made unattended"
+        return "relay can commit unattended"
 
     return find_out(get, name="signing")
 
@@ -325,7 +325,7 @@ def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sand
                 hidden = _find_hidden(sandbox, there)
                 if (hidden or not there) and not any(_may_come(place, repo.root, settings) for place in places):
                     raise _make_hook_error(folder / name, group, hidden)
-        return f"{', '.join(found)}: what they name as their programs is there" if found else "no commit hook is run"
+        return f"{', '.join(found)}: their programs are installed" if found else "no commit hook runs"
 
     return find_out(get, name="hooks")
 
@@ -416,7 +416,7 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
         if (price is None or counted.total.cost_usd is None) and (words := counted.check(0, 0)):
             near = suggest_models(settings.model, settings.models) if price is None else ""
             raise ConfigError(f"{settings.model}{near}: {words}")
-        return "every request is counted"
+        return "relay counts every request"
 
     return find_out(get, name="caps")
 

@@ -37,7 +37,7 @@ def test_pre_commit_from_a_remote_with_an_environment_of_its_own(project: Projec
 
     said = project.work(Phase({"more.txt": "one  \n"}), Phase({"more.txt": "one\ntwo  \n"}))
 
-    assert "a commit hook rewrote more.txt; taken in and checked" in said
+    assert "a commit hook rewrote more.txt; relay included and checked this" in said
     assert (project.root / "more.txt").read_text() == "one\ntwo\n"
     assert len(project.log()) == 4
 
@@ -57,7 +57,7 @@ def test_husky_with_lint_staged(project: Project) -> None:
 
     said = project.work(Phase({"app.js": "console.log( 'two' )\n"}), Phase({"app.js": "console.log( 'three' )\n"}))
 
-    assert "a commit hook rewrote app.js; taken in and checked" in said
+    assert "a commit hook rewrote app.js; relay included and checked this" in said
     assert (project.root / "app.js").read_text() == 'console.log("three");\n'
     assert project.sh("git stash list") == ""
 
@@ -119,7 +119,7 @@ def test_lefthook_that_formats_what_is_staged(project: Project) -> None:
 
     said = project.work(Phase({"app.js": "console.log( 'two' )\n"}), Phase({"app.js": "console.log( 'three' )\n"}))
 
-    assert "a commit hook rewrote app.js; taken in and checked" in said
+    assert "a commit hook rewrote app.js; relay included and checked this" in said
     assert (project.root / "app.js").read_text() == 'console.log("three");\n'
 
 

@@ -1,4 +1,4 @@
-"""What commands print with --json: the fields of each document, and what they mean. `docs/json.md` is made from it.
+"""The JSON documents that commands print with --json: their fields and meanings. `make docs` writes `docs/json.md`.
 
 A field is in every document of its kind unless it is marked as one that may be missing.
 """
@@ -23,17 +23,17 @@ class Spend(TypedDict):
     """Money and tokens."""
 
     usd: float | None
-    """Null where some of it is unknown; the most that it can be where `estimated` is true."""
+    """Null if some of it is unknown; an upper bound if `estimated` is true."""
     estimated: bool
     input_tokens: int
-    """Input that neither came from the cache nor was written to it."""
+    """Input outside of the cache: neither read from it nor written to it."""
     cache_read_tokens: int
     cache_write_5m_tokens: int
     cache_write_1h_tokens: int
     output_tokens: int
-    """All output, thinking included."""
+    """All output, including thinking."""
     thinking_tokens: int
-    """The part of `output_tokens` that was thinking; 0 when not reported."""
+    """The thinking part of `output_tokens`; 0 if not reported."""
 
 
 class StatusItem(TypedDict):
@@ -45,7 +45,7 @@ class StatusItem(TypedDict):
 
 
 class StatusPhase(TypedDict):
-    """A phase, and what the branch says of it."""
+    """A phase, with its commits on the branch."""
 
     id: str
     title: str
@@ -54,74 +54,74 @@ class StatusPhase(TypedDict):
     commits: list[str]
     """Oldest first."""
     doubts: list[str]
-    """What its commits say against boxes that they tick."""
+    """Doubts about ticked boxes, from the phase's commits."""
     runner: str | None
-    """Who is to run it, where the plan says so."""
+    """The runner that the plan names, if any."""
     spent: Spend
 
 
 class CurrentActivity(TypedDict):
-    """What goes on right now."""
+    """The present activity."""
 
     name: str
     """A tool's name, `gate`, `model`, `retry`, `waits` or `paused`."""
     summary: str
     since: float
     until: float | None
-    """When a wait is over."""
+    """The end of a wait."""
 
 
 class CurrentWork(TypedDict):
-    """The session that is at work."""
+    """The session at work."""
 
     run: str
     phase: str | None
     session: str | None
     leg: int | None
     fill_tokens: int | None
-    """Of its context, as of the last answer."""
+    """Size of its context, as of the last answer."""
     soft_tokens: int | None
-    """At which it is asked to hand over."""
+    """The soft line: relay asks the session to hand over there."""
     hard_tokens: int | None
     activity: CurrentActivity | None
 
 
 class StatusJob(TypedDict):
-    """A phase with a work tree of its own."""
+    """A phase with its own work tree (a job)."""
 
     phase: str
     worktree: str | None
-    """Absolute; null where it is gone."""
+    """Absolute path; null if the work tree is gone."""
     state: str
-    """How its work was left, as `row` of `StatusNext` has it, `waiting` or `lost`."""
+    """The state of its work: a `row` as in `StatusNext`, `waiting` or `lost`."""
     at_work: CurrentWork | None
     stopped: str | None
-    """Why."""
+    """Why its run stopped."""
     waits: str | None
-    """For what."""
+    """Why it waits."""
 
 
 class StatusClaim(TypedDict):
-    """A phase that another machine has claimed, as this clone saw it last."""
+    """A phase that another machine has claimed, as of this clone's last fetch."""
 
     phase: str
     worker: str
     attempt: int
     waits: str | None
-    """For what."""
+    """Why the worker waits."""
     until: float
-    """By the worker's clock."""
+    """End of the lease, by the worker's clock."""
 
 
 class UsageLimit(TypedDict):
-    """A provider's limit that the open phase met."""
+    """A provider's usage limit that stopped the open phase."""
 
     model: str
     resets_at: float
 
 
 class RedGate(TypedDict):
-    """The last gate of the run that was red and should not have been."""
+    """The last unexpected red gate of the run."""
 
     phase: str
     at: float
@@ -129,7 +129,7 @@ class RedGate(TypedDict):
 
 
 class LastRun(TypedDict):
-    """How the last run of this plan ended; of a killed one the end is not known."""
+    """The end of the last run of this plan; unknown if the run was killed."""
 
     command: str
     began: float
@@ -137,12 +137,12 @@ class LastRun(TypedDict):
     exit_code: int | None
     reason: str
     next: str
-    """What it said to type next."""
+    """The command that the run recommended."""
     gate: RedGate | None
 
 
 class StatusNext(TypedDict):
-    """What `relay run` does next."""
+    """The next step of `relay run`."""
 
     phase: str | None
     row: ResumeCase
@@ -151,33 +151,33 @@ class StatusNext(TypedDict):
 
 
 class StatusDocument(TypedDict):
-    """Where the plan stands."""
+    """The plan's state."""
 
     version: int
     plan: str
     branch: str | None
-    """Null where HEAD is detached."""
+    """Null if HEAD is detached."""
     done: bool
     phases: list[StatusPhase]
     questions: list[str]
-    """What sessions left you to answer, and what they assumed."""
+    """Questions that sessions left to you, with their assumptions."""
     spent: Spend
-    """Of everything."""
+    """The cost of the whole plan."""
     rewound: Spend
-    """The part of it that `relay rewind` left on another branch."""
+    """The part of it for work that `relay rewind` left on another branch."""
     running: str | None
-    """Who is at work here."""
+    """The relay that works here."""
     at_work: CurrentWork | None
     jobs: list[StatusJob]
     claims: list[StatusClaim]
     limit: UsageLimit | None
     last_run: LastRun | None
-    """Null where the plan is done, or a run is at work."""
+    """Null if the plan is done, or a run is at work."""
     obstacle: str | None
-    """What has to be ended before a run can go on, and how."""
+    """The operation that you must finish before a run can go on, and how."""
     next: StatusNext | None
     said: str | None
-    """A command that helps more than `relay run` would."""
+    """A command that helps more than `relay run`."""
 
 
 class PlanItem(TypedDict):
@@ -188,7 +188,7 @@ class PlanItem(TypedDict):
     done: bool
     line: int
     paths: list[str]
-    """That it names."""
+    """Paths that the item names."""
 
 
 class PlanPhase(TypedDict):
@@ -205,26 +205,26 @@ class PlanPhase(TypedDict):
 
 
 class SharedPath(TypedDict):
-    """A path that phases side by side name."""
+    """A path that several phases name, so that they cannot run side by side."""
 
     path: str
     phases: list[str]
 
 
 class Parallel(TypedDict):
-    """What could be side by side."""
+    """The phases that could run side by side."""
 
     waves: list[list[str]]
     longest: list[str]
-    """The chain that no number of jobs makes shorter."""
+    """The longest chain of dependent phases."""
     shared: list[SharedPath]
     jobs: int
     time: float | None
-    """With so many jobs, where one after the other takes 1."""
+    """Duration with that many jobs, relative to one phase after the other."""
 
 
 class PlanViolation(TypedDict):
-    """What is wrong with the plan, or may be."""
+    """A mistake in the plan, or a warning."""
 
     path: str
     """Empty if no file is at fault."""
@@ -236,11 +236,11 @@ class PlanViolation(TypedDict):
 
 
 class CheckDocument(TypedDict):
-    """A plan, and what is wrong with it."""
+    """A plan and its mistakes."""
 
     version: int
     phases: list[PlanPhase]
-    """Empty where the plan cannot be read."""
+    """Empty if the plan cannot be read."""
     violations: list[PlanViolation]
     parallel: Parallel | None
     overkill: bool
@@ -248,7 +248,7 @@ class CheckDocument(TypedDict):
 
 
 class DoctorFinding(TypedDict):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
@@ -262,11 +262,11 @@ class EffectiveSetting(TypedDict):
 
     value: str
     origin: str
-    """Where it came from."""
+    """The source of the value."""
 
 
 class DoctorDocument(TypedDict):
-    """What relay needs, and what is there."""
+    """The results of all checks."""
 
     version: int
     ready: bool
@@ -277,13 +277,13 @@ class DoctorDocument(TypedDict):
 
 
 class TriedModelDocument(TypedDict):
-    """What became of a trial of a model."""
+    """The result of a model's trial."""
 
     version: int
     ready: bool
     findings: list[DoctorFinding]
     table: str
-    """For a settings file."""
+    """The model's table for a settings file."""
 
 
 class FoundAgent(TypedDict):
@@ -292,20 +292,20 @@ class FoundAgent(TypedDict):
     name: str
     title: str
     program: str
-    """Empty where it is not installed."""
+    """Empty if the agent is not installed."""
     version: str
     tested: str
     """The version that relay was tested with."""
     engine: str
-    """The version of what does its work, where that is another program; empty where it is not known."""
+    """The version of the program that does the agent's work, if it is another program; empty if unknown."""
     engine_tested: str
-    """Empty where the agent does its work itself."""
+    """Empty if the agent does its work itself."""
     usage: str
     steering: str
     tools: str
     login: str
     missing: str
-    """What is; empty where nothing is."""
+    """What is missing; empty for nothing."""
     install: str
 
 
@@ -317,7 +317,7 @@ class AgentsDocument(TypedDict):
 
 
 class AgentTrial(TypedDict):
-    """What became of a trial of one agent."""
+    """The result of one agent's trial."""
 
     name: str
     ready: bool
@@ -325,14 +325,14 @@ class AgentTrial(TypedDict):
 
 
 class TriedAgentsDocument(TypedDict):
-    """What became of trials of agents."""
+    """The results of agents' trials."""
 
     version: int
     trials: list[AgentTrial]
 
 
 class LastGateDocument(TypedDict):
-    """What the last gate of this work tree said."""
+    """The result of this work tree's last gate."""
 
     version: int
     at: float
@@ -340,7 +340,7 @@ class LastGateDocument(TypedDict):
     passed: bool
     baseline: bool
     expected: str
-    """Why it was red and had to be; empty otherwise."""
+    """Why it was red as expected; empty otherwise."""
     summary: str
     checks: list[CheckResult]
 
@@ -353,13 +353,13 @@ class ClaimSource(TypedDict):
     symbol: str
     blob: str
     changed: str
-    """What became of it since; empty where nothing did."""
+    """How the source has changed since; empty if it has not."""
     place: str
-    """As it is written in the ledger."""
+    """The place as the ledger writes it."""
 
 
 class LedgerClaim(TypedDict):
-    """A claim, and where it stands."""
+    """A claim and its status."""
 
     id: str
     kind: Kind
@@ -376,7 +376,7 @@ class LedgerClaim(TypedDict):
 
 
 class Contradiction(TypedDict):
-    """Claims that cannot hold together, and do."""
+    """Claims that hold although they contradict each other."""
 
     id: str
     claims: list[str]
@@ -398,15 +398,15 @@ class LedgerShowDocument(LedgerClaim):
 
 
 class LedgerWhyDocument(LedgerClaim):
-    """One claim, and why it stands where it does."""
+    """One claim, and the explanation of its status."""
 
     version: int
     explanation: list[str]
-    """Its lines."""
+    """The lines of the explanation."""
 
 
 class LedgerCheckDocument(TypedDict):
-    """What has to be looked at again."""
+    """The claims that need another look."""
 
     version: int
     remarks: list[str]
@@ -414,23 +414,23 @@ class LedgerCheckDocument(TypedDict):
 
 
 class LedgerCompactDocument(TypedDict):
-    """The ledger as a session is told it."""
+    """The ledger as sessions see it."""
 
     version: int
     text: str
     tokens: int
-    """By estimate."""
+    """An estimate."""
 
 
 class LedgerGraphDocument(TypedDict):
-    """What rests on what."""
+    """The claims and their relations."""
 
     version: int
     mermaid: str
 
 
 class LedgerWrittenDocument(TypedDict):
-    """What was written to the ledger."""
+    """The entry that relay wrote to the ledger."""
 
     version: int
     id: str
@@ -438,7 +438,7 @@ class LedgerWrittenDocument(TypedDict):
 
 
 class TuneDocument(TypedDict):
-    """Where sessions should be reset."""
+    """Reset lines compared."""
 
     version: int
     rates: list[BandRates]
@@ -446,47 +446,47 @@ class TuneDocument(TypedDict):
 
 
 class KeptSession(TypedDict):
-    """A session whose history is kept."""
+    """A recorded session."""
 
     session: str
     written: float
-    """When it was written last."""
+    """Time of the last write."""
     bytes: int
 
 
 class ReplayListDocument(TypedDict):
-    """The sessions that can be played again, newest first."""
+    """The recorded sessions, newest first."""
 
     version: int
     sessions: list[KeptSession]
 
 
 class ReplayedRequest(TypedDict):
-    """A request of a session that was played again."""
+    """A request of a replayed session."""
 
     number: int
     same: bool
     differs_at: str
-    """Where the request is another than then; empty where it is not."""
+    """Where the request differs from the record; empty if it does not."""
     made_differs_at: str
-    """The same of what relay's own parts made of the answer."""
+    """Where relay's reading of the answer differs from the record; empty if it does not."""
 
 
 class ReplayDocument(TypedDict):
-    """A session that was played again from its history."""
+    """A replayed session."""
 
     version: int
     session: str
     same: bool
     requests: list[ReplayedRequest]
     beyond: int
-    """Requests that the history does not have."""
+    """Requests that the record does not have."""
     end: str
     detail: str
 
 
 class SaidError(TypedDict):
-    """What went wrong."""
+    """The error."""
 
     kind: ErrorKind
     message: str
@@ -497,7 +497,7 @@ class SaidError(TypedDict):
 
 
 class ErrorDocument(TypedDict):
-    """An error, on standard error; nothing else stands there then."""
+    """An error; standard error holds nothing else then."""
 
     version: int
     error: SaidError
@@ -525,11 +525,11 @@ DOCUMENTS: dict[str, Any] = {
     "relay sandbox --show": Inventory,
     "any command that ends with 1": ErrorDocument,
 }
-"""By the command that prints it with --json."""
+"""The documents by command."""
 
 
 def find_faults(kind: Any, value: Any, where: str = "") -> list[str]:
-    """Return where a value is not of a kind: a field too many, one too few, another type."""
+    """Return where a value has the wrong kind: a field too many or too few, or another type."""
     if get_origin(kind) in {Union, UnionType}:
         found = [find_faults(one, value, where) for one in get_args(kind)]
         return [] if [] in found else [faults for faults in found if faults][-1]
@@ -564,7 +564,7 @@ def _find_field_faults(kind: Any, value: Any, where: str) -> list[str]:
 
 
 def read_document(command: str, text: str) -> Any:
-    """Return what a command printed, after it was held against what is documented of it."""
+    """Return a command's output, after checking it against its documented form."""
     body = json.loads(text)
     assert body["version"] == JSON_VERSION
     assert find_faults(DOCUMENTS[command], body) == []

@@ -13,15 +13,15 @@ from tests.sessions.reference import render_field
 HEAD = f"""\
 # JSON of commands
 
-Made from the code by `make docs`; tests hold what commands print against it.
+`make docs` writes this page from the code; tests compare it with the output of the commands.
 
-With `--json` a command prints one object on one line of ASCII. `version` (now {JSON_VERSION}) grows where a field goes
-or means something else, not where one is added: pass over fields that you do not know. Times are seconds since the
-epoch.
+With `--json` a command prints one object on one line of ASCII. `version` (now {JSON_VERSION}) increases if a field is
+removed or changes its meaning, not if a field is added: ignore fields that you do not know. Times are in seconds since
+the epoch.
 
-`relay run`, `plan`, `review`, `work`, `watch` and `gate` print events instead, one on each line:
-`docs/events.md`. `relay report --json` and `relay inspect --json` have `version` too; their figures are those of the
-page, by the same names, and may change with it.
+`relay run`, `plan`, `review`, `work`, `watch` and `gate` print events instead, one per line: `docs/events.md`. The
+output of `relay report --json` and `relay inspect --json` has a `version` too; its figures have the names of the page's
+figures, and may change with the page.
 """
 
 

@@ -89,7 +89,7 @@ def test_without_a_terminal_one_phase_is_done(words):
     assert "phase 2 — Two waits for a yes\nnext: relay run --approve\n" in done.stdout
     assert [commit.phase for commit in words.commits()] == ["1"]
     shown = words.relay("status").stdout
-    assert "waits  phase 2 — Two, for a yes\nnext   relay run --approve\n       without it relay run " in shown
+    assert "waits  phase 2 — Two, for a yes\nnext   relay run --approve\n       without that, relay run " in shown
 
     lines = words.relay("run", "--approve", "--json").stdout.splitlines()
 

@@ -45,14 +45,14 @@ def test_what_was_assumed_is_on_top_of_all_that_is_looked_at_next(relay, project
     assert json.loads(two.out.splitlines()[-1])["questions"] == [FIRST, SECOND]
     for words in (["status"], ["status", "--why"]):
         shown = relay(*words).out.splitlines()
-        assert shown[1].startswith(f"look   {BOTH}"), shown
+        assert shown[1].startswith(f"check  {BOTH}"), shown
         assert [line.strip() for line in shown[2:4]] == [FIRST, SECOND]
     assert json.loads(relay("status", "--json").out)["questions"] == [FIRST, SECOND]
     text = relay("pr", "--text").out
     assert text.index("## Assumptions to check") < text.index("## What was done")
     assert "In \\*which\\* language?" in text
     needs = relay("report", "--text").out.partition("What needs you: ")[2].splitlines()
-    assert needs[0] == "To go on"
+    assert needs[0] == "Type this to go on"
     assert [line.strip() for line in needs[2:4]] == [FIRST, SECOND]
 
     plan = (project / "PLAN.md").read_text()

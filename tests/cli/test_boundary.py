@@ -243,6 +243,17 @@ def test_every_command_option_and_argument_has_help():
         assert "\\" not in page, name
 
 
+def test_the_help_of_run_fits_a_screen():
+    """The everyday options and the usage on 24 lines, all of it with the prompt on 40."""
+    command = group.get_command(click.Context(group), "run")
+    assert command is not None
+    page = command.get_help(click.Context(command, info_name="relay run", terminal_width=78))
+    everyday, _, _ = page.partition("\n\nTimes:\n")
+    assert len(everyday.splitlines()) <= 23
+    assert len(page.splitlines()) <= 39
+    assert max(map(len, page.splitlines())) <= 80
+
+
 def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot_be_made(tmp_path):
     from relay.cli.boundary import save_bug_report
 

@@ -67,18 +67,18 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
         "contexts, to 110k; a relay's line is at 90k",
         "▂▃▅▇█  5 turns, 20k → 110k tokens",
         "    compacted (auto) from 110,010 tokens to 6,000 tokens; the next context began with 24k",
-        "    what it held then: tool Read 60k, other 32k, tool Bash 18k, assistant 50",
+        "    its content then: tool Read 60k, other 32k, tool Bash 18k, assistant 50",
         "  turns by band: Orient 0% · Explore 62% · Execute 0% · Consolidate 12% · Hand-off 25%",
-        "  1 read of what was there, unchanged: ",
+        "  1 read of unchanged content already in context: ",
         "  read again after compactions: 15k tokens",
-        "  ghost edits: 1 file changed without being shown",
+        "  ghost edits: 1 file changed unseen after a compaction",
         "  as it was:                  $0.57, 411k tokens of prompts, at most 110k at a time",
         "  at list prices it was $0.",
         "  a relay, little read again: $0.64, 401k tokens of prompts, at most 92k at a time, 1 reset",
         "  20k tokens in every prompt from turn 3 on: Read /home/me/x/a.py",
-        "  re-read tax: 40k tokens of what was superseded, $0.01",
-        "passed over: 1 line that cannot be read",
-        "not known, and not counted: brand-new (1)",
+        "  re-read tax: 40k tokens of superseded results, $0.01",
+        "skipped 1 unreadable line",
+        "unknown and not counted: brand-new (1)",
         "the agent counted $9.50: ",
     ):
         assert words in shown.out, shown.out
@@ -147,12 +147,12 @@ def test_what_is_not_known_is_said(relay, tmp_path):
     assert "it never reached the line at 90k: a relay changes nothing" in shown
     assert "the window of gpt-5.5 is unknown; a relay's line is that of 200,000 tokens" in shown
     empty = relay("inspect", str(write_lines(tmp_path / "e.jsonl", ask(0)))).out
-    assert "no answer of a model is in it" in empty
+    assert "it holds no answer of a model" in empty
     base = Base(tmp_path / "o.db")
     base.add_session("ses_1")
     base.add("ses_1", 0, {"role": "assistant", "modelID": "m"}, finish(0, 0, 0))
     unknown = relay("inspect", str(base.path)).out
-    assert "of 1 turn the tokens are unknown: they are in no figure" in unknown
+    assert "the tokens of 1 turn are unknown; no figure includes them" in unknown
     assert "$0" not in unknown
     (tmp_path / "x.txt").write_text("hello\n")
     failed = relay("inspect", str(tmp_path / "x.txt"))

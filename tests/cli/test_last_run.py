@@ -106,7 +106,7 @@ def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_
     ran = play(HANDS_OVER, "--max-legs", "1")
     assert ran.out.splitlines()[-1] == "next: relay plan --split 1"
     told = relay("status").out
-    assert "\nnext   relay plan --split 1\n       without it relay run goes on with phase 1: " in told
+    assert "\nnext   relay plan --split 1\n       without that, relay run goes on with phase 1: " in told
     (spent,) = (line for line in told.splitlines() if line.startswith("spent"))
 
     git("switch", "-q", "--detach")
@@ -123,7 +123,7 @@ def test_a_question_that_stopped_a_run_is_answered_before_it_is_paid_for_again(r
     ran = play("sessions: [{turns: [{tools: [{name: block, input: {reason: which port?}}]}]}]")
     assert ran.out.splitlines()[-1] == "next: relay say 'what the session needs to know'"
     assert (
-        "\nnext   relay say 'what the session needs to know'\n       without it relay run goes on"
+        "\nnext   relay say 'what the session needs to know'\n       without that, relay run goes on"
         in relay("status").out
     )
     assert relay("say", "8080").out.endswith("told when it begins: relay run\n")

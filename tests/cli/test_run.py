@@ -243,8 +243,8 @@ def test_without_a_key_nothing_starts(relay, git):
         (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
         (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
         (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
-        (["plan"], "say one thing"),
-        (["plan", "x", "--split", "1"], "say one thing"),
+        (["plan"], "choose one: relay plan"),
+        (["plan", "x", "--split", "1"], "choose one: relay plan"),
         (["plan", "--split", "1", "--force"], "--force is for a new plan only"),
     ],
 )
@@ -271,8 +271,8 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git)
         "phase  1  Hello",
         "gate   test -e .; grep -q hello hello.txt",
         "runner api",
-        "model  claude-opus-5-5, hands off at min(45%,100k)",
-        "dry run: nothing was sent and nothing changed",
+        "model  claude-opus-5-5, hands over at min(45%,100k)",
+        "dry run: relay sent nothing and changed nothing",
     ]
     assert (git("for-each-ref"), sorted(planned.iterdir())) == before
 

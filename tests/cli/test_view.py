@@ -244,7 +244,7 @@ def test_unknown_is_said_and_never_zero(recorded):
         1.0,
     )
     frame = [line.plain for line in draw(board, now=2, width=80, height=21)]
-    assert "context  unknown; hand-off at 100k" in frame
+    assert "context  unknown; hands over at 100k" in frame
     assert any("$0.41 + unknown of $20.00" in line for line in frame)
 
 
@@ -452,7 +452,7 @@ def test_a_wait_before_the_run_began_counts_down_on_the_screen():
     board = Board(started_at=0.0)
     board.apply(events.RetryScheduled(attempt=2, wait_s=30.0, reason="HTTP 529 overloaded"), 10.0)
     first, wait = [line.plain for line in draw(board, now=15.0, width=80, height=30)]
-    assert first.startswith("relay looks around")
+    assert first.startswith("relay checks repository")
     assert wait == "retry    in 25 s, attempt 2 — HTTP 529 overloaded"
     board.apply(events.RetryScheduled(attempt=0, wait_s=60.0, reason="until 22:00, as asked (--not-before)"), 10.0)
     assert draw(board, now=15.0, width=80, height=30)[1].plain == "waits    55 s, until 22:00, as asked (--not-before)"

@@ -160,7 +160,7 @@ def test_a_phase_that_only_looks_is_marked(stage, run):
     """It names nothing that it changes, and its gate is green; commit, view and status say that nothing was changed."""
     assert run("Check that the tests pass", verify="Verify: `test -f old.py`\n").exit_code == ExitCode.DONE
     assert read_doubts(stage) == [IDLE]
-    assert any(notice.text == f"ticked all the same: {IDLE}" for notice in stage.seen(Noticed))
+    assert any(notice.text == f"ticked anyway: {IDLE}" for notice in stage.seen(Noticed))
     assert f"doubtful: {IDLE}" in stage.relay("status").stdout
     assert json.loads(stage.relay("status", "--json").stdout)["phases"][0]["doubts"] == [IDLE]
 

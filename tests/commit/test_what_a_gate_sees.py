@@ -397,7 +397,7 @@ def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
 
     assert isinstance(made, PhaseCommit)
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").split()[2:] == ["seen=1"]
-    words = "the gate could see what the commit does not hold: out.log (ignored by git)"
+    words = "the gate saw files that are not in the commit: out.log (ignored by git)"
     assert any(notice.text == words and notice.warning for notice in stage.seen(Noticed))
 
 

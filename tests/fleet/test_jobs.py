@@ -237,7 +237,7 @@ def test_a_run_that_is_killed_is_gone_on_with(wave):
         os.kill(find_relay(wave.root.with_name(f"{wave.root.name}.relay") / "2"), signal.SIGKILL)
         rest = first.communicate()[0]
         assert (first.returncode, server.errors) == (0, []), rest
-    assert "it is tried once more" in rest
+    assert "relay tries once more" in rest
     assert is_whole(wave)
 
 
@@ -441,7 +441,7 @@ def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypat
 def test_the_doctor_tries_a_work_tree(plan):
     """Where phases are to be side by side; nothing of it is left."""
     done = plan.relay("doctor", environ={"RELAY_JOBS": "2", "RELAY_COPY": "missing.local"})
-    assert f"one was made in {plan.root}.relay and removed" in done.stdout
+    assert f"relay created one in {plan.root}.relay and removed it" in done.stdout
     assert "copy names missing.local" in done.stdout
     assert not plan.root.with_name(f"{plan.root.name}.relay").exists()
     assert "taken away" not in plan.relay("doctor").stdout

@@ -135,12 +135,12 @@ def test_what_is_not_known_is_not_nothing():
     texts = " | ".join(Reader(render(fold(events))).texts)
     assert "What it cost | unknown" in texts
     assert "Its log has no end" in texts
-    assert "Why it stopped | Nothing of it is in the log" in " | ".join(Reader(render(fold([]))).texts)
+    assert "Why it stopped | The log has no run" in " | ".join(Reader(render(fold([]))).texts)
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("review", "A change was reviewed | 1 finding, 1 confirmed | "), ("plan", "A plan was asked for | ")],
+    [("review", "relay reviewed a change | 1 finding, 1 confirmed | "), ("plan", "relay worked on a plan | ")],
 )
 def test_what_works_on_no_phase_says_nothing_of_phases(command, words):
     finding = ShownFinding(
@@ -158,7 +158,7 @@ def test_a_decision_has_its_cost_and_a_ledger_its_half_life():
     assert "4 claims" in texts
     assert "c4 | decision | ids are random" in texts
     assert "replaced by c4" in texts
-    assert "Belief half-life: unknown" in texts
+    assert "Half-life: unknown" in texts
 
 
 @pytest.mark.parametrize("turns", [1, 2])

@@ -10,20 +10,21 @@ from relay.session.records import SCHEMA_VERSION
 HEAD = f"""\
 # Events
 
-Made from the code by `make docs`; a test compares the two. `relay report --schema` prints a JSON Schema of one line.
+`make docs` writes this page from the code; a test compares the two. `relay report --schema` prints the JSON Schema of a
+line.
 
-`.relay/sessions/<run>.jsonl` holds what happened in a run, one JSON object on each line, written and flushed as it
-happens. `relay run --json` prints the same events on standard output, one on each line, but for two things: secrets are
-left out of the log only, and each `PlanShown` has the whole plan there.
+`.relay/sessions/<run>.jsonl` holds the events of a run, one JSON object per line; relay writes and flushes each event
+at once. `relay run --json` prints the same events on standard output, with two differences: relay removes secrets from
+the log only, and on standard output each `PlanShown` has the whole plan.
 
-Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event` (its name below), where in the
-run it happened, and the event's own fields.
+Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event` (its name below), its place in the
+run, and the event's own fields.
 
-Whoever reads it passes over a line that is torn (a crash in mid-write), an event it does not know, and fields it does
-not know: relay does. Fields marked *later* may be missing in logs of an older relay. Logs of schema 1 lack
-`run_id`, `session_id`, `phase_id` and `turn` where the event has none of its own; they follow from the lines above.
+A reader must skip torn lines (a crash in mid-write), unknown events and unknown fields, as relay does. Fields marked
+*later* may be missing in logs of an older relay. Logs of schema 1 lack `run_id`, `session_id`, `phase_id` and `turn` if
+the event has none of its own; they follow from the lines above.
 
-## Where it happened
+## Place in the run
 
 """
 

@@ -189,15 +189,15 @@ def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage):
     for script in MAY_BE_STARTED:
         finding = look_at_hook(stage, script)
         require(finding)
-        assert (finding.state, finding.words) == (State.OK, "pre-commit: what they name as their programs is there")
+        assert (finding.state, finding.words) == (State.OK, "pre-commit: their programs are installed")
 
 
 def test_hooks_that_git_or_the_user_leaves_out_are_not_looked_at(stage):
     """One that is not executable is none to git."""
     script = "#!/no/such/interpreter\n"
-    assert look_at_hook(stage, script, mode=0o644).words == "no commit hook is run"
-    assert look_at_hook(stage, script, name="pre-push").words == "no commit hook is run"
-    assert look_at_hook(stage, script, name="commit-msg", hooks=("pre-commit",)).words == "no commit hook is run"
+    assert look_at_hook(stage, script, mode=0o644).words == "no commit hook runs"
+    assert look_at_hook(stage, script, name="pre-push").words == "no commit hook runs"
+    assert look_at_hook(stage, script, name="commit-msg", hooks=("pre-commit",)).words == "no commit hook runs"
     assert look_at_hook(stage, script, name="commit-msg").state is State.MISSING
 
 
@@ -215,7 +215,7 @@ def test_a_file_that_git_does_not_run_is_not_looked_at_beside_a_configured_hook(
     hook = stage.root / ".git/hooks/pre-commit"
     hook.write_text("#!/no/such/interpreter\n")
     repo = open_repo(stage.root, {**os.environ, "PATH": f"{git.parent}:{PATH['PATH']}"})
-    words = "pre-commit: what they name as their programs is there"
+    words = "pre-commit: their programs are installed"
     assert check_hooks(repo, Settings(), PATH).words == words
     hook.chmod(0o755)
     assert check_hooks(repo, Settings(), PATH).state is State.MISSING

@@ -1,7 +1,7 @@
-"""The live region: a board and a size in, lines of exactly that size out. Pure; imports rich.
+"""Draw the live region: lines of a given width and height from a board. Pure; imports rich.
 
-From top to bottom: what runs, the phases (the current one opened), the context gauge, spend, what is going on now,
-the model's last words. Every text is cleaned here and never meets markup; every line is cut to the width.
+From top to bottom: the run, the phases (the current one with its items), the context gauge, spend, the present
+activity, the model's last words. Every text is cleaned here and never read as markup; every line is cut to the width.
 """
 
 import textwrap
@@ -40,28 +40,28 @@ _BOX_STYLES = {"open": "", "optional": "", "claimed": "yellow", "done": "green"}
 _LABEL_CELLS = 9
 _BAR_CELLS = 32
 _NARROW_CELLS = 44
-"""Below this there are no bars, no right column and no labels."""
+"""Narrower screens get no bars, no right column and no labels."""
 _WIDE_CELLS = 64
 _ROOM_FOR_OTHERS = 3
 _ROOMY_LINES = 12
-"""Below this there is neither the cache nor what a command prints."""
+"""Shorter screens show neither the cache nor a command's output."""
 _LONGEST_CHARS = 600
 _HEALTHY, _POOR = 0.8, 0.5
-"""Of the input that was read from the cache: above is healthy, below is poor. Source: Token Wiki, chapter 3."""
+"""Bounds on the share of input from the cache: healthy above, poor below. Source: Token Wiki, chapter 3."""
 _INDENT = 4
 _TITLE_CELLS = 24
-"""Of a phase's line, whatever is said behind it."""
+"""Least width of a phase's title, before the text to its right."""
 
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
     if board.run is None:
-        first = Text("relay looks around: repository, sandbox, model", "dim")
+        first = Text("relay checks repository, sandbox and model", "dim")
         waiting = [draw_activity(board, now, width)] if board.activity else []
         return [fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
     head = [Text("─" * width, "dim"), *draw_head(board, board.run, now, width)]
     meters = _draw_meters(board, now, width, height)
-    if height <= len(head) + len(meters):  # a tiny screen has what is needed most: the end of this
+    if height <= len(head) + len(meters):  # a tiny screen shows the end of these lines, the most needed ones
         lines = [head[1], *_draw_phases(board, width, 1), *meters, *_draw_stop(board)]
         return [fit(line, width) for line in lines[-height:]]
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
@@ -73,7 +73,7 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
 
 
 def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text]:
-    """Lay out what is measured and what goes on now; a small screen has the most needed of it."""
+    """Draw the gauges and the present activity; a small screen gets only the most needed ones."""
     lines = [draw_gauge(board, width), draw_spend(board, width)]
     if board.used.prompt_tokens and height >= _ROOMY_LINES:
         lines.insert(1, _draw_cache(board, width))
@@ -96,7 +96,7 @@ def _draw_end(ended: RunEnded) -> list[Text]:
 
 
 def _draw_cache(board: Board, width: int) -> Text:
-    """Draw how much of the leg's input was read from the cache."""
+    """Draw the share of the leg's input that came from the cache."""
     read, prompt = board.used.cache_read_tokens, board.used.prompt_tokens
     share = read / prompt
     style = "green" if share > _HEALTHY else "yellow" if share >= _POOR else "red"
@@ -123,7 +123,7 @@ def _safe(text: str) -> str:
 
 
 def _spread(left: Text, right: str, width: int) -> Text:
-    """Put a short text at the right edge; narrow screens go without it."""
+    """Put a short text at the right edge, except on narrow screens."""
     if not right or width < _NARROW_CELLS:
         return left
     room = width - cell_len(right) - 2
@@ -132,7 +132,7 @@ def _spread(left: Text, right: str, width: int) -> Text:
 
 
 def draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Text]:
-    """Draw what runs and for how long, and what was asked of it."""
+    """Draw the run, its duration, and a requested stop."""
     where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
@@ -171,7 +171,7 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
 
 
 def _find_current(board: Board) -> int | None:
-    """Return the position of the phase that is worked on, else of the first that is not done."""
+    """Return the position of the present phase, else of the first open one."""
     for index, phase in enumerate(board.phases):
         if phase["id"] == board.focus:
             return index
@@ -187,7 +187,7 @@ def _count_digits(phases: Sequence[ShownPhase]) -> int:
 
 
 def draw_phase(phase: ShownPhase, width: int, *, current: bool, digits: int = 0) -> Text:
-    """Draw a phase's box, title and count; its number in a column of so many characters."""
+    """Draw a phase's box, id, title and count; `digits` is the width of the id's column."""
     state = _phase_state(phase)
     line = Text("▸ " if current else "  ", "bold")
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
@@ -218,7 +218,7 @@ def _more(n: int, noun: str, where: str, indent: int) -> Text:
 
 
 def _window(n: int, at: int, room: int) -> tuple[int, int]:
-    """Choose which of `n` lines around `at` to show, leaving a line for each side that is cut."""
+    """Return the range of `n` lines around `at` to show, with room for a note on each side that is cut."""
     if n <= room:
         return 0, n
     if room < 4:  # noqa: PLR2004  # too little for two notes and two lines: only the line itself
@@ -231,13 +231,13 @@ def _window(n: int, at: int, room: int) -> tuple[int, int]:
 
 
 def draw_gauge(board: Board, width: int) -> Text:
-    """Draw how full the context is, against its two lines."""
+    """Draw the context's fill against the soft line and the hard line."""
     response = board.response
     if response is None:
         return _label("context", width).append("unknown until the first answer", "dim")
     fill, soft, hard = response.fill_tokens, response.soft_tokens, max(1, response.hard_tokens)  # a log may have any
     if fill is None:
-        return _label("context", width).append(f"unknown; hand-off at {render_tokens(soft)}", "dim")
+        return _label("context", width).append(f"unknown; hands over at {render_tokens(soft)}", "dim")
     band = find_band(fill, soft)
     style = BAND_STYLES[band] if band else "dim"
     line = _label("context", width)
@@ -270,7 +270,7 @@ def _draw_bar(fill: float, soft: float | None, style: str, cells: int) -> Text:
 
 
 def draw_spend(board: Board, width: int) -> Text:
-    """Draw what the plan has cost against the cap, which counts earlier runs too."""
+    """Draw the plan's cost, with earlier runs, against the cap."""
     cap = board.run.cap_usd if board.run else None
     spent, complete = board.spent_usd
     line = _label("spend", width)
@@ -288,7 +288,7 @@ def draw_spend(board: Board, width: int) -> Text:
 
 
 def draw_activity(board: Board, now: float, width: int) -> Text:
-    """Draw what goes on right now, and for how long."""
+    """Draw the present activity and its duration."""
     activity = board.activity
     if activity is None:
         return _label("now", width).append("relay is at work", "dim")
@@ -320,15 +320,15 @@ def _draw_said(board: Board, width: int, room: int) -> list[Text]:
 
 
 class _Worth(IntEnum):
-    """Of a line where there is too little room, the least first."""
+    """The value of a line if there is too little room, the least first."""
 
     IDLE = 0
-    """A phase at which nobody is."""
+    """A phase without a job."""
     REASON = 1
     RULE = 2
     GAUGE = 3
     HALTED = 4
-    """A phase that stopped, or has to wait."""
+    """A phase that stopped, or waits."""
     NOW = 5
     JOB = 6
 
@@ -338,7 +338,7 @@ _Lines = list[tuple[_Worth, Text]]
 
 
 def draw_run(board: Board, *, now: float, width: int, height: int) -> list[Text]:
-    """Lay a board out as `draw` does; where it has jobs, each has its gauge and what it does below its phase."""
+    """Draw a board as `draw` does; with jobs, draw each job's gauge and activity below its phase."""
     has_jobs = board.jobs or board.job_states
     if board.run is None or not has_jobs or board.ended is not None or board.lost:
         return draw(board, now=now, width=width, height=height)
@@ -353,7 +353,7 @@ def draw_run(board: Board, *, now: float, width: int, height: int) -> list[Text]
 
 
 def _draw_job_phase(board: Board, phase: ShownPhase, now: float, width: int) -> _Lines:
-    """Draw a phase of a run with jobs: who is at it and what that does, or why nobody is."""
+    """Draw a phase of a run with jobs: its job's gauge and activity, or why it has none."""
     phase_id = str(phase["id"])
     if job := board.jobs.get(phase_id):
         current = next((p for p in job.phases if str(p["id"]) == phase_id), phase)
@@ -380,7 +380,7 @@ def _indent(line: Text) -> Text:
 
 
 def _choose(lines: _Lines, room: int) -> list[Text]:
-    """Leave out what there is no room for, in the order of its worth; a last line says how many phases are missing."""
+    """Leave out the least valuable lines if there is too little room; a last line counts the missing phases."""
     last = len(lines) - 1
 
     def rank(n: int) -> tuple[int, int]:

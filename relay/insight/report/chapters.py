@@ -63,12 +63,12 @@ def show_context(figures: Figures) -> Chapter:
     crossed, peak = figures.totals.crossings, max((leg.peak_tokens or 0 for leg in legs), default=0)
     left_out = sum(run.legs_left_out for run in figures.runs)
     lead = (
-        f"One rising line for each of {count(len(legs), 'session')}: a fresh context fills turn by turn "
-        f"and is left behind at its hand-off line. {count(crossed, 'session')} crossed it; "
-        f"the fullest held {render_tokens(peak)} tokens."
+        f"{count(len(legs), 'session')}, each a rising line: a fresh context fills turn by turn until the session "
+        f"hands over or ends. {count(crossed, 'session')} crossed the hand-off line; the fullest held "
+        f"{render_tokens(peak)} tokens."
     )
     if left_out:
-        lead += f" {count(left_out, 'older session')} are in the sums only."
+        lead += f" The sums also include {count(left_out, 'older session')}."
     plots = (plot_contexts(legs, "contexts"),) if legs else ()
     tables = (_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
@@ -82,14 +82,14 @@ def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False
         legs,
         marks,
         name=name,
-        label=f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures",
+        label=f"Context of {count(len(legs), 'session')}, turn by turn; the tables have the figures",
         most=most,
         legend=_CONTEXT_LEGEND,
-        caption="Left to right: turns; the number below says which session begins." if by_leg else PHASES_BELOW,
+        caption="Left to right: turns; the number below is the session that begins." if by_leg else PHASES_BELOW,
     )
 
 
-PHASES_BELOW = "Left to right: turns; the number below says which phase begins."
+PHASES_BELOW = "Left to right: turns; the number below is the phase that begins."
 
 
 def mark_phases(legs: Sequence[LegFigures]) -> list[tuple[int, str]]:
@@ -113,15 +113,15 @@ def show_phases(figures: Figures) -> Chapter:
         _fold_phase(n, phase, legs.get(phase.phase_id, ())) for n, phase in enumerate(worked[:MOST_FOLDS]) if phase.legs
     )
     lead = (
-        "Drift is the share of touched files that the phase's items do not name, "
-        f"worth a look above {render_share(DRIFT_WARNING)}."
+        "Drift is the share of changed files that the phase's items do not name; "
+        f"look closer above {render_share(DRIFT_WARNING)}."
     )
     tables = (make_table("Phases", columns, rows),)
     return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=folds)
 
 
 def _name_phase(phase: PhaseFigures) -> str:
-    return f"{phase.phase_id} {phase.title}".strip() or "outside of phases"
+    return f"{phase.phase_id} {phase.title}".strip() or "outside phases"
 
 
 def _list_cells(phase: PhaseFigures, legs: Sequence[LegFigures]) -> tuple[str, ...]:
@@ -192,11 +192,11 @@ def _list_batons(legs: Sequence[LegFigures]) -> Table:
         for line in leg.baton.splitlines()
         if line.strip()
     )
-    return make_table("Batons", "To session, What it was told", rows)
+    return make_table("Handoff notes", "To session, Note", rows)
 
 
 def _list_compactions(legs: Sequence[LegFigures]) -> Table:
-    columns = "`Session`, #Turn, #Before, #After, Most of what went"
+    columns = "`Session`, #Turn, #Before, #After, Largest losses"
     rows = (
         (
             cut_id(leg.session_id),
@@ -216,8 +216,8 @@ def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
     paid_off = [step for step in hand_offs if step.saved_usd is not None and step.saved_usd > 0]
     known = [step.saved_usd for step in hand_offs if step.saved_usd is not None]
     lead = (
-        "A fresh session pays for its prefix B and for what it reads again, O; each of its R turns then carries less "
-        "than the context C of the session before would have been. It has paid off after "
+        "A fresh session pays for its prefix B and for O, what it reads again. In each of its R turns it then carries "
+        "less than C, the context of the session before. It pays off after "
         "R* = (B + O) · write / ((C − B − O) · read) turns."
     )
     if hand_offs:
@@ -248,7 +248,7 @@ def show_cache(figures: Figures) -> Chapter:
     usage = totals.spent.usage
     lead = (
         f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above "
-        f"{render_share(HEALTHY_CACHE)} (dashed) is healthy. A session's first prompt is written, not read."
+        f"{render_share(HEALTHY_CACHE)} (dashed) is healthy. A session's first prompt is written to the cache."
     )
     amounts: Mapping[str, int] = {
         "read from the cache": usage.cache_read_tokens,
@@ -257,10 +257,10 @@ def show_cache(figures: Figures) -> Chapter:
         "neither": usage.input_tokens,
     }
     rows = [(name, render_tokens(n), render_share(n / usage.prompt_tokens)) for name, n in amounts.items() if n]
-    rows.append(("times that less was read than promised", render_number(totals.cache_breaks), NOTHING))
+    rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
     if totals.refreshes:
         cost = render_usd(totals.refresh_usd)
-        rows.append(("requests that kept it through a wait", render_number(totals.refreshes), cost))
+        rows.append(("requests that kept the cache during a wait", render_number(totals.refreshes), cost))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
     return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.legs), tables=(table,))
 
@@ -284,7 +284,7 @@ _COSTLIEST = 20
 
 def show_tools(figures: Figures) -> Chapter:
     """Show when tools ran, and the size of their results."""
-    columns = "Tool, #Calls, #Errors, #Time, #Tokens of results, #Same again, #Tokens of those"
+    columns = "Tool, #Calls, #Errors, #Time, #Tokens of results, #Repeats, #Tokens of repeats"
     table = make_table(
         "Tools",
         columns,
@@ -321,8 +321,8 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
         return ()
     lines = list(dict.fromkeys([*rows, *(span.row for span in spans)]))
 
-    label = "When each tool ran; the table has its sums"
-    caption = "Left to right: minutes since the first call. The shortest calls are drawn longer than they were."
+    label = "When each tool ran; the table has the sums"
+    caption = "Left to right: minutes since the first call. Very short calls are drawn longer."
     legend = ((Ink.S1, "answered"), (Ink.BAD, "with an error"))
     return (make_plot("draw_spans", spans, lines, name="tools-plot", label=label, legend=legend, caption=caption),)
 
@@ -331,9 +331,9 @@ def show_reads(figures: Figures) -> Chapter:
     """Show repeated reads, the largest results, and the noise of context and log."""
     totals = figures.totals
     lead = (
-        f"{count(totals.duplicate_reads, 'time')} the same part of an unchanged file was shown again in one session: "
+        f"{count(totals.duplicate_reads, 'time')} a session saw the same part of an unchanged file again: "
         f"{render_tokens(totals.duplicate_tokens)} tokens. {count(totals.ghost_edits, 'file')} changed by a session "
-        "that had not been shown it, while an earlier one had."
+        "that had not seen the file, while an earlier session had."
     )
     costliest = sorted((r for tool in figures.tools for r in tool.costliest), key=lambda r: -r.tokens)[:_COSTLIEST]
     results = make_table(
@@ -389,9 +389,9 @@ def show_sources(figures: Figures) -> Chapter:
     rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources]
     table = make_table("All prompts", "Source, #Tokens, #Share", rows)
     lead = (
-        f"{render_tokens(whole)} tokens were sent in {count(figures.totals.turns, 'turn')}; what is in a context is "
-        f"sent with every turn. {render_tokens(figures.totals.carried_tokens)} were sent before in the same session. "
-        "Parts are estimated by size and scaled to what the endpoint counted; what nothing explains is “other”."
+        f"{count(figures.totals.turns, 'turn')} sent {render_tokens(whole)} tokens; every turn sends the whole "
+        f"context, so {render_tokens(figures.totals.carried_tokens)} of them had been sent before in the same session. "
+        "relay estimates the parts by size and scales them to the endpoint's count; “other” is the rest."
     )
     plots = (plot_sources(figures, "sources-plot"),) if rows else ()
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
@@ -408,7 +408,7 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     groups = group_sources(ranked or [source for source, _ in figures.totals.sources])
     inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
     bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
-    label = "Tokens of all prompts by source, by phase; the table has their sums"
+    label = "Tokens of all prompts by source and phase; the table has the sums"
     legend = tuple((ink, group) for group, ink in inks.items())
     return make_plot("draw_bars", bars, dollars=False, name=name, label=label, most=most, legend=legend, caption=_BELOW)
 
@@ -440,13 +440,10 @@ def show_cost(figures: Figures) -> Chapter:
     phases = [phase for phase in figures.phases if phase.totals.spent.cost_usd is not None and phase.totals.turns]
     plots = _plot_money(phases) if phases else ()
     totals = figures.totals
-    lead = (
-        f"{render_per_decision(totals)} per decision. A decision is explicit: a tick, a record, an "
-        "amendment or a commit; no words are searched for."
-    )
+    lead = f"{render_per_decision(totals)} per decision. A decision is a tick, a record, an amendment or a commit."
     rows = [
         (
-            "carried from turn to turn, at the price of a cache read",
+            "context carried from turn to turn, at the price of a cache read",
             render_tokens(totals.carried_tokens),
             render_usd(totals.carried_usd),
         ),
@@ -457,7 +454,7 @@ def show_cost(figures: Figures) -> Chapter:
         ),
         ("duplicate reads", render_tokens(totals.duplicate_tokens), NOTHING),
     ]
-    tables = [make_table("What remembering cost", "What, #Tokens, #Cost", rows)]
+    tables = [make_table("Cost of carried context", "What, #Tokens, #Cost", rows)]
     if (forecast := figures.forecast) and forecast.phases:
         row = (
             render_number(forecast.phases),
@@ -468,7 +465,7 @@ def show_cost(figures: Figures) -> Chapter:
             else f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
         )
         columns = "#Phases, #Open items, #Cost, Range"
-        tables.append(make_table("What is to come, at the cost per item so far", columns, [row]))
+        tables.append(make_table("Forecast, at the cost per item so far", columns, [row]))
     return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
 
 
@@ -486,6 +483,6 @@ def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
     costs, each = zip(*((p.totals.spent.cost_usd, p.totals.usd_per_decision) for p in phases), strict=True)
     said = "Cost per decision of each phase"
     return (
-        plot(Ink.S1, "cost of the phase", costs, "Cost of each phase; the table of phases has it", _BELOW),
+        plot(Ink.S1, "cost of the phase", costs, "Cost of each phase; as in the table of phases", _BELOW),
         plot(Ink.S5, "cost per decision", each, said, f"{_BELOW} No bar: no decision."),
     )

@@ -47,13 +47,13 @@ from relay.insight.transcripts.emitter import MAIN, Reading
 from relay.insight.transcripts.library import Course, Relayed, Transcript
 
 _BESIDE_PHASES = {
-    "plan": "A plan was asked for",
-    "converge": "The plan was held against the repository",
-    "review": "A change was reviewed",
+    "plan": "relay worked on a plan",
+    "converge": "relay compared the plan with the repository",
+    "review": "relay reviewed a change",
 }
-"""Commands that work on no phase; they do not know how many phases are to go."""
+"""Commands that work on no phase; their logs do not say how many phases are left."""
 _LATEST = 5
-"""Commits and warnings at the head of the page; the others stand further down."""
+"""Most commits and warnings at the head of the page."""
 
 
 def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
@@ -116,10 +116,10 @@ def _get_last(runs: Sequence[RunFigures]) -> RunFigures:
 def _say_stopped(figures: Figures) -> Card:
     question = "Why it stopped"
     if not figures.runs:
-        return Card(question=question, words="Nothing of it is in the log", ink=Ink.SOFT)
+        return Card(question=question, words="The log has no run", ink=Ink.SOFT)
     run = _get_last(figures.runs)
     if run.exit_code is None:
-        words = "Its log has no end: it was killed, or it still works"
+        words = "Its log has no end: killed, or still at work"
         return Card(question=question, words=words, lines=_end_of_last(run), ink=Ink.SOFT)
     ink = {0: Ink.GOOD, 4: Ink.SOFT, 130: Ink.SOFT}.get(run.exit_code, Ink.BAD)
     lines = (f"exit status {run.exit_code}", *_end_of_last(run))
@@ -148,7 +148,7 @@ def _say_cost(figures: Figures) -> Card:
     if forecast and forecast.phases and forecast.usd is not None:
         lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
     if totals.unknown_turns:
-        lines.append(f"{count(totals.unknown_turns, 'turn')} of unknown usage are in no sum")
+        lines.append(f"no sum includes {count(totals.unknown_turns, 'turn')} of unknown usage")
     words = render_usd(spent.cost_usd, estimated=spent.estimated)
     return Card(
         question="What it cost", words=words if cap is None else f"{words} of {render_usd(cap)}", lines=tuple(lines)
@@ -163,17 +163,17 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
         *(run.questions if run else ()),
         *(list_contradictions(beliefs) if beliefs else ()),
         *(
-            f"phase {phase.phase_id} touched files that its items do not name: {list_some(phase.work.strayed, 3)}"
+            f"phase {phase.phase_id} changed files that its items do not name: {list_some(phase.work.strayed, 3)}"
             for phase in strayed
         ),
         *warnings,
     ]
     more = (f"and {len(lines) - _LATEST} more, further down",) if len(lines) > _LATEST else ()
     command = run.next_command if run else ""
-    words = "A look at this" if lines else "Nothing"
+    words = "Please check this" if lines else "Nothing"
     return Card(
         question="What needs you",
-        words="To go on" if command else words,
+        words="Type this to go on" if command else words,
         lines=(*lines[:_LATEST], *more),
         command=command,
         ink=Ink.SOFT if command or lines else Ink.GOOD,
@@ -191,7 +191,7 @@ def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
         for a, b in [(read(one), read(other))]
     ]
     columns = "Figure, #A, #B, #B against A"
-    lead = "The same figures of both; the last column is how much more or less B has."
+    lead = "The same figures of both; the last column is the change from A to B."
     tables = (_describe(one, other), make_table("Figures", columns, rows), _compare_phases(one, other))
     return (
         Chapter(name="comparison", title="Side by side", lead=lead, tables=tables),
@@ -212,7 +212,7 @@ def _show_contexts(one: Figures, other: Figures) -> Chapter:
         plot_contexts(figures.legs, f"contexts-{letter.lower()}", most=most)
         for letter, figures in (("A", one), ("B", other))
     ]
-    lead = "A on the left or above, B on the right or below, on the same scale. One rising line for each session."
+    lead = "A is on the left or above, B on the right or below, on the same scale. Each rising line is a session."
     return Chapter(name="context", title="Context", lead=lead, plots=tuple(plots))
 
 
@@ -231,7 +231,7 @@ def _show_sources(one: Figures, other: Figures) -> Chapter:
         )
         for source in both
     ]
-    lead = "Tokens of all prompts, A on the left or above, B on the right or below, on the same scale."
+    lead = "Tokens of all prompts; A is on the left or above, B on the right or below, on the same scale."
     tables = (make_table("All prompts", columns, rows),)
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=tables)
 
@@ -394,7 +394,7 @@ def _say_what(
 ) -> Card:
     legs, main = found
     models = dict.fromkeys(leg.model for leg in legs if leg.model)
-    began = f"{datetime.fromtimestamp(run.began, tz=UTC):%Y-%m-%d %H:%M} UTC" if run.began else "begun at no known time"
+    began = f"{datetime.fromtimestamp(run.began, tz=UTC):%Y-%m-%d %H:%M} UTC" if run.began else "start unknown"
     title = f" · {transcript.title}" if transcript.title else ""
     others = len(legs) - len(main)
     beside = f" and {count(others, 'further one')} (sub-agents, summaries)" if others else ""
@@ -408,9 +408,9 @@ def _say_what(
         prompts = f"{render_tokens(usage.prompt_tokens)} tokens of prompts{hit}"
         lines.append(f"{prompts}; {render_tokens(usage.output_tokens)} of answers; {paid}")
     if totals.unknown_turns:
-        lines.append(f"of {count(totals.unknown_turns, 'turn')} the tokens are unknown: they are in no figure")
+        lines.append(f"the tokens of {count(totals.unknown_turns, 'turn')} are unknown; no figure includes them")
     if not legs:
-        lines.append("no answer of a model is in it")
+        lines.append("it holds no answer of a model")
     ink = Ink.TEXT if legs and not totals.unknown_turns else Ink.SOFT
     return Card(question=f"{run.command} · {run.run_id}{title}", words="", lines=tuple(lines), ink=ink)
 
@@ -442,7 +442,7 @@ def _list_context(leg: LegFigures, after: LegFigures | None, top: int) -> Iterat
         return
     left = f"; the next context began with {render_tokens(after.first_tokens)}" if after else ""
     yield f"  {leg.detail}{left}"
-    yield f"  what it held then: {_name_sources(leg.held)}"
+    yield f"  its content then: {_name_sources(leg.held)}"
 
 
 def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
@@ -470,14 +470,14 @@ def _list_helpers(others: Sequence[LegFigures]) -> Iterator[str]:
 def _list_losses(figures: Figures, main: Sequence[LegFigures]) -> Iterator[str]:
     totals, later = figures.totals, {leg.session_id for leg in main[1:]}
     again = sum(start.orientation_tokens for start in figures.hand_offs if start.to_session in later)
-    tax = f"{render_tokens(totals.tax_tokens)} tokens of what was superseded, {_say_usd(totals.tax_usd)}"
+    tax = f"{render_tokens(totals.tax_tokens)} tokens of superseded results, {_say_usd(totals.tax_usd)}"
     yield f"re-read tax: {tax}"
-    duplicates = f"{count(totals.duplicate_reads, 'read')} of what was there, unchanged"
+    duplicates = f"{count(totals.duplicate_reads, 'read')} of unchanged content already in context"
     yield f"{duplicates}: {render_tokens(totals.duplicate_tokens)} tokens"
     if len(main) > 1:
         yield f"read again after compactions: {render_tokens(again)} tokens"
     ghosts = count(totals.ghost_edits, "file")
-    yield f"ghost edits: {ghosts} changed without being shown, after a compaction"
+    yield f"ghost edits: {ghosts} changed unseen after a compaction"
     costly = sorted((one for tool in figures.tools for one in tool.costliest), key=lambda one: one.tokens, reverse=True)
     for result in costly[:_COSTLY]:
         words = f"{result.tool} {shorten(result.summary, 60)}"
@@ -510,14 +510,14 @@ def _say_read(reading: Reading, totals: Totals) -> Card:
     own, ours = reading.own_cost_usd, totals.spent.cost_usd
     if own is not None and ours is not None and own > ours:
         rest = render_usd(own - ours)
-        lines.append(f"the agent counted {render_usd(own)}: {rest} for what is in no transcript (summaries, titles)")
+        lines.append(f"the agent counted {render_usd(own)}: {rest} for requests in no transcript (summaries, titles)")
     notes = list(reading.notes)
     if reading.torn:
-        notes.append(f"passed over: {count(reading.torn, 'line')} that cannot be read")
+        notes.append(f"skipped {count(reading.torn, 'unreadable line')}")
     if reading.unknown:
         kinds = [f"{kind} ({n})" for kind, n in sorted(reading.unknown.items(), key=lambda pair: -pair[1])]
-        notes.append(f"not known, and not counted: {list_some(kinds)}")
-    return Card(question="what was read", words="", lines=(*lines, *notes), ink=Ink.SOFT if notes else Ink.TEXT)
+        notes.append(f"unknown and not counted: {list_some(kinds)}")
+    return Card(question="what relay read", words="", lines=(*lines, *notes), ink=Ink.SOFT if notes else Ink.TEXT)
 
 
 def _say_usd(amount: float | None) -> str:

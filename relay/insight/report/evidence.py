@@ -63,22 +63,22 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
     uses = find_uses(beliefs.ledger)
     half_life = find_half_life(lives.values())
     held = sum(beliefs.judgement[claim.id].status is ClaimStatus.IN for claim in claims)
-    age = "unknown, since fewer than half were ever taken back or replaced"
+    age = "unknown, since fewer than half were ever retracted or replaced"
     if half_life is not None:
-        age = f"{render_span(half_life)}: by then half of them are out"
+        age = f"{render_span(half_life)}: by then half of them no longer hold"
     lead = (
-        f"{count(len(claims), 'claim')}, {held} of them hold; {len(uses)} were used again, by another session or a "
-        f"person. Belief half-life: {age}."
+        f"{count(len(claims), 'claim')}, {held} of them hold; another session or a person used {len(uses)} of them "
+        f"again. Half-life: {age}."
     )
     legs = {leg.session_id: leg for leg in figures.legs}
     decisions = [claim for claim in claims if claim.kind is Kind.DECISION]
     others = [claim for claim in claims if claim.kind is not Kind.DECISION]
     tables = [
-        _list_claims("Decisions and what they cost", decisions, beliefs, legs, uses),
+        _list_claims("Decisions and their cost", decisions, beliefs, legs, uses),
         _list_claims("Constraints, warnings, observations, dead ends", others, beliefs, legs, uses),
         _list_contradictions(beliefs),
     ]
-    return Chapter(name="beliefs", title="Beliefs", lead=lead, tables=tuple(tables))
+    return Chapter(name="beliefs", title="Claims", lead=lead, tables=tuple(tables))
 
 
 def _list_claims(
@@ -88,7 +88,7 @@ def _list_claims(
     legs: Mapping[str, LegFigures],
     uses: Mapping[str, tuple[str, ...]],
 ) -> blocks.Table:
-    columns = "`Id`, Kind, Claim, Because, Stands, Phase, #Cost, Used again by"
+    columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, Used again by"
     rows = (
         (
             claim.id,
@@ -121,7 +121,7 @@ def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
         (n.id, ", ".join(n.claims), n.because, ", ".join(_find_held_constraints(n, beliefs)) or NOTHING)
         for n in beliefs.judgement.contradictions
     )
-    return make_table("Contradictions that nobody has settled", columns, rows)
+    return make_table("Open contradictions", columns, rows)
 
 
 _COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"
@@ -132,12 +132,12 @@ def show_evidence(figures: Figures) -> Chapter:
     rows = [row for tick in figures.ticks for row in _iter_rows(tick)]
     unproven = sum(not tick.checks for tick in figures.ticks)
     lead = (
-        "relay ticks a box in the commit that holds its work, after the phase's commands passed. “Output” begins the "
-        "SHA-256 of what a command printed."
+        "relay ticks a box in the commit with its work, after the phase's commands passed. “Output” begins the SHA-256 "
+        "of a command's output."
     )
     if unproven:
-        lead += f" {count(unproven, 'commit')} ticked without a gate in this log."
-    tables = (make_table("Ticks and what proved them", _COLUMNS, rows),)
+        lead += f" {count(unproven, 'commit')} ticked boxes without a gate in this log."
+    tables = (make_table("Ticks and their evidence", _COLUMNS, rows),)
     files = (_fold_files(figures.ticks),) if any(tick.files for tick in figures.ticks) else ()
     folds = (_fold_boxes(figures.ticks), *files) if rows else ()
     return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds)
@@ -152,8 +152,8 @@ def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
     """Show the reviewers' findings with their verdicts."""
     found, confirmed = count_findings(reviews)
     lead = (
-        f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. What "
-        "is confirmed goes back for repair before the commit; the rest is reported only."
+        f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. The "
+        "session repairs confirmed faults before the commit; relay only reports the others."
     )
     columns = "Phase, #Round, Verdict, About, `Place`, Finding, What goes wrong, Verdict because"
     rows = (
@@ -198,7 +198,7 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
     ]
     columns = "`Commit`, Subject, Box, Text"
     return Details(
-        title=f"What the {count(len(rows), 'box', 'boxes')} say", tables=(make_table("Boxes", columns, rows),)
+        title=f"Texts of the {count(len(rows), 'box', 'boxes')}", tables=(make_table("Boxes", columns, rows),)
     )
 
 
@@ -215,4 +215,4 @@ def _fold_files(ticks: Sequence[TickEvidence]) -> Details:
     ]
     columns = "`Commit`, `File`, #Added, #Deleted"
     paths = len({change["path"] for tick in ticks for change in tick.files})
-    return Details(title=f"What changed in {count(paths, 'file')}", tables=(make_table("Files", columns, rows),))
+    return Details(title=f"Changes in {count(paths, 'file')}", tables=(make_table("Files", columns, rows),))

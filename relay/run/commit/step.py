@@ -170,7 +170,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return reviewed
     candidate = replace(candidate, leg=reviewed.leg)
     for words in doubts.sentences:
-        ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
+        ctx.observe(Noticed(text=f"ticked anyway: {words}", warning=True))
     _report_left_out(ctx, work)
     said = filter(None, (*doubts.sentences, work.run.difference.shown))
     marks = tuple((trailers.DOUBT, words) for words in said) + reviewed.trailers
@@ -297,7 +297,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
     if work.run.difference.paths and not work.run.is_hidden:
         words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after)
-        ctx.observe(Noticed(text=f"the gate could see what the commit does not hold: {words}", warning=True))
+        ctx.observe(Noticed(text=f"the gate saw files that are not in the commit: {words}", warning=True))
     if work.run.difference.shown:
         ctx.observe(Noticed(text=work.run.difference.shown, warning=True))
     mixed = [change.path for change in work.changes if change.path in work.user]
@@ -388,7 +388,9 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
         words = f"a commit hook rewrote files of the user; that is not committed: {list_paths(outcome.not_taken)}"
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.rewritten:
-        ctx.observe(Noticed(text=f"a commit hook rewrote {list_paths(outcome.rewritten)}; taken in and checked"))
+        ctx.observe(
+            Noticed(text=f"a commit hook rewrote {list_paths(outcome.rewritten)}; relay included and checked this")
+        )
 
 
 BATON_TITLE = "Baton:"
