@@ -227,9 +227,9 @@ def test_a_protected_file_is_copied_up_to_a_size(tmp_path: Path) -> None:
         os.truncate(file, size)
     link.symlink_to(fits)
 
-    lent = copy_files((fits, larger, link, tmp_path, fits), tmp_path / "copies")
+    copies = copy_files((fits, larger, link, tmp_path, fits), tmp_path / "copies")
 
-    assert [(one.dest, one.place.stat().st_size) for one in lent] == [(fits, MOST_COPIED_BYTES)]
+    assert [(one.dest, one.place.stat().st_size) for one in copies] == [(fits, MOST_COPIED_BYTES)]
 
 
 def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:

@@ -285,12 +285,12 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
         shown = copy_git_dir(repo, copy, branch=run.branch)
-        lent = WritableCopy(dest=repo.common_dir, place=copy, shown=shown)
+        git_copy = WritableCopy(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         for path, place in run.copies.items():
             if find_real(repo.root / path) == repo.root / path:
-                fresh = fresh.put_copy(WritableCopy(dest=repo.root / path, place=place, shown=()))
-        result = fresh.put_copy(lent).run(
+                fresh = fresh.put_copy(WritableCopy(dest=repo.root / path, place=place))
+        result = fresh.put_copy(git_copy).run(
             [argument.replace(outside, inside) for argument in run.argv],
             limits=replace(workspace.limits, timeout_s=timeout_s),
             should_stop=workspace.should_stop,
