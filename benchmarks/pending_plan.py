@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from parse_plan import write_plan
 
-from relay.ledger import Claim, Ledger, Source, append_entry
+from relay.ledger.model import Claim, Ledger, Source, append_entry
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PendingPlan
 from relay.tools.claims import LegNotes, run_amend

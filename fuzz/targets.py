@@ -15,7 +15,9 @@ from pathlib import Path
 from relay.base.errors import ConfigError, PlanError, RelayError
 from relay.config.sources import load_settings
 from relay.git.message import Message, make_line, parse_message, render_message
-from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
+from relay.ledger.belief import judge
+from relay.ledger.model import Claim, Source, append_entry, parse_ledger
+from relay.ledger.snapshot import render_snapshot
 from relay.plan.check import add_boxes, check_plan
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Plan

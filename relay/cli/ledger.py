@@ -16,7 +16,8 @@ from relay.plan.text import find_ledger_path
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
-    from relay.ledger import Belief, Claim, Entry, Judgement, Ledger, Source
+    from relay.ledger.belief import Belief, Judgement
+    from relay.ledger.model import Claim, Entry, Ledger, Source
 
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 BUDGET_TOKENS = 1_500
@@ -161,7 +162,7 @@ def _iter_remarks(found: Open) -> Iterable[str]:
 @_options
 def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
     """Print the ledger as sessions see it, within a token budget."""
-    from relay.ledger import render_snapshot
+    from relay.ledger.snapshot import render_snapshot
     from relay.session.usage import estimate_tokens
 
     found = _open(plan)
@@ -198,7 +199,7 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
 @_options
 def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **given: Any) -> None:
     """Add a claim of your own. Sessions see it before their own claims of the same kind."""
-    from relay.ledger import Claim, Kind, Stamp
+    from relay.ledger.model import Claim, Kind, Stamp
 
     def make(found: Open) -> "Claim":
         for name in (*given["rests_on"], *given["replaces"]):
@@ -224,7 +225,7 @@ def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **giv
 @_options
 def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
     """Retract a claim. Claims that rest on it alone are out then too; `confirm` restores all of them."""
-    from relay.ledger import Retraction, Stamp
+    from relay.ledger.model import Retraction, Stamp
 
     def make(found: Open) -> "Entry":
         found.require(claim_id)
@@ -240,7 +241,7 @@ def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
 @_options
 def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
     """Confirm that a claim holds: it is then neither stale nor retracted."""
-    from relay.ledger import Confirmation, Stamp
+    from relay.ledger.model import Confirmation, Stamp
 
     def make(found: Open) -> "Entry":
         there = [str(source) for source in found.require(claim_id).sources if not _find_fault(found.repo, source)]
@@ -256,7 +257,7 @@ def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
 @_options
 def note_nogood(plan: str | None, claim_ids: tuple[str, ...], because: str, *, as_json: bool) -> None:
     """Record that claims cannot all hold. The least entrenched premise counts as out until you retract one of them."""
-    from relay.ledger import Nogood, Stamp
+    from relay.ledger.model import Nogood, Stamp
 
     def make(found: Open) -> "Entry":
         for name in claim_ids:
@@ -280,7 +281,8 @@ def _open(plan: str | None) -> Open:
 
 def _read(repo: "Repo", plan_path: str) -> Open:
     from relay.base.tree import read_file
-    from relay.ledger import judge, parse_ledger
+    from relay.ledger.belief import judge
+    from relay.ledger.model import parse_ledger
     from relay.plan.text import decode_text
     from relay.store.staleness import find_stale_claims
 
@@ -298,7 +300,7 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
     from relay.base.tree import replace_file
     from relay.git.notes import lock_worktree
     from relay.git.trees import FILE
-    from relay.ledger import append_entry
+    from relay.ledger.model import append_entry
     from relay.plan.text import encode_text
 
     found = _open(plan)

@@ -61,7 +61,8 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
     from relay.base.tree import read_file
     from relay.insight.report.evidence import Beliefs
-    from relay.ledger import judge, parse_ledger
+    from relay.ledger.belief import judge
+    from relay.ledger.model import parse_ledger
     from relay.plan.text import decode_text
     from relay.store.staleness import find_stale_claims
 
@@ -82,8 +83,8 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
 
 def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
     """Return a ledger's figures as JSON: decisions and their cost, half-life, uses, contradictions."""
-    from relay.ledger import Kind
     from relay.ledger.belief import find_half_life, find_lives, find_uses
+    from relay.ledger.model import Kind
 
     ledger, judgement = beliefs.ledger, beliefs.judgement
     costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}

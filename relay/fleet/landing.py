@@ -17,7 +17,7 @@ from relay.git.names import list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, FILE
-from relay.ledger import merge_entries, parse_ledger
+from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import PlanMerge, find_lineage, merge_plans, strip_rewrites
 from relay.plan.model import Phase, Plan
 from relay.plan.text import encode_text, find_ledger_path

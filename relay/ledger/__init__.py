@@ -28,29 +28,3 @@ entries stand. It shows claims that depend on their own absence.
 The file is read as a stream of parser events with every scalar as text: nothing becomes a date or a number, and aliases
 and deep nesting are refused (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
 """
-
-from relay.ledger.belief import Belief, ClaimStatus, Judgement, judge
-from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
-from relay.ledger.parse import append_entry, merge_entries, parse_ledger
-from relay.ledger.snapshot import Topic, render_snapshot
-
-__all__ = [
-    "Belief",
-    "Claim",
-    "ClaimStatus",
-    "Confirmation",
-    "Entry",
-    "Judgement",
-    "Kind",
-    "Ledger",
-    "Nogood",
-    "Retraction",
-    "Source",
-    "Stamp",
-    "Topic",
-    "append_entry",
-    "judge",
-    "merge_entries",
-    "parse_ledger",
-    "render_snapshot",
-]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relay.base.values import dataclass
-from relay.ledger.model import Source
+from relay.ledger.model import SYMBOL, Source
 
 if TYPE_CHECKING:
     import ast
@@ -96,8 +96,6 @@ MAX_NAMES = 500
 MAX_NAME_CHARS = 100
 """A longer name, or one beyond the first `MAX_NAMES`, is never suggested."""
 
-_NAME = r"[^\W\d]\w{0,99}"
-SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
 PLACE = re.compile(
     rf"(?P<path>.+\.pyi?(?=::)|.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
     rf"|::(?P<symbol>{SYMBOL}))?"

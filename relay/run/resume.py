@@ -11,7 +11,7 @@ from relay.base.hints import RUN
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.trees import ABSENT
-from relay.ledger import Ledger, merge_entries
+from relay.ledger.model import Ledger, merge_entries
 from relay.plan.lineage import merge_plans
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan

@@ -13,9 +13,8 @@ from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_new_name, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
-from relay.ledger import Ledger, Source
 from relay.ledger.citation import cite, find_change
-from relay.ledger.model import get_sources
+from relay.ledger.model import Ledger, Source, get_sources
 from relay.plan.model import Phase
 from relay.store import trailers
 from relay.store.history import walk_changes

@@ -14,8 +14,8 @@ from relay.base.errors import PlanError
 from relay.base.tree import Look
 from relay.base.values import dataclass
 from relay.base.words import name_item, render_output, shorten
-from relay.ledger import Kind, Ledger, Source
 from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
+from relay.ledger.model import Kind, Ledger, Source
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
 from relay.session.events import QuestionAsked

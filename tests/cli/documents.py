@@ -12,7 +12,8 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
 from relay.insight.figures.tuning import BandRates, TrialFigures
-from relay.ledger import ClaimStatus, Kind
+from relay.ledger.belief import ClaimStatus
+from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
 from relay.session.events import BoxState, CheckResult
 from relay.setup.preconditions import State

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from relay.ledger import Ledger
+from relay.ledger.model import Ledger
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused

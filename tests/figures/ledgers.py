@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from relay.ledger import Claim, Confirmation, Entry, Kind, Nogood, Retraction, Source, Stamp
+from relay.ledger.model import Claim, Confirmation, Entry, Kind, Nogood, Retraction, Source, Stamp
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(str.strip)
 PATHS = TEXTS.filter(lambda text: "\0" not in text)

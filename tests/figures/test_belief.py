@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.ledger import Claim, ClaimStatus, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp, judge
-from relay.ledger.belief import MAX_CULPRITS, MAX_ROUNDS, Belief, rank_claims
+from relay.ledger.belief import MAX_CULPRITS, MAX_ROUNDS, Belief, ClaimStatus, judge, rank_claims
+from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
 
 A, B = Source(path="a.py", lines="3-9", blob="0123abc"), Source(path="b.py", blob="0123abc")
 CHANGED = {A: "a.py:3-9 has changed", B: "b.py is gone"}

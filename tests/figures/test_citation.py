@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from relay.ledger import Source
 from relay.ledger.citation import (
     MAX_COMPARED_LINES,
     MAX_PARSED_BYTES,
@@ -16,6 +15,7 @@ from relay.ledger.citation import (
     parse_place,
     read_names,
 )
+from relay.ledger.model import Source
 
 FILE = b"one\ntwo\nthree\nfour\nfive\n"
 

@@ -2,7 +2,8 @@
 
 from hypothesis import given
 
-from relay.ledger import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, judge
+from relay.ledger.belief import judge
+from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp
 from relay.ledger.snapshot import MAX_LINES, render_graph, render_why
 from tests.figures.ledgers import entries
 

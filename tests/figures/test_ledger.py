@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from relay.base.errors import RelayError
-from relay.ledger import (
+from relay.ledger.belief import judge
+from relay.ledger.model import (
     Claim,
     Confirmation,
     Entry,
@@ -19,14 +20,12 @@ from relay.ledger import (
     Retraction,
     Source,
     Stamp,
-    Topic,
     append_entry,
-    judge,
     merge_entries,
     parse_ledger,
-    render_snapshot,
+    render_stamp_time,
 )
-from relay.ledger.model import render_stamp_time
+from relay.ledger.snapshot import Topic, render_snapshot
 from relay.session.usage import estimate_tokens
 from tests.figures.ledgers import TEXTS, entries
 

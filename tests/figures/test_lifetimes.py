@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.ledger import Claim, Confirmation, Ledger, Nogood, Retraction, Stamp
 from relay.ledger.belief import Life, find_half_life, find_lives, find_uses
+from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Stamp
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

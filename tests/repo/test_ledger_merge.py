@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import LedgerError
-from relay.ledger import Claim, Ledger, Retraction, Stamp, append_entry, parse_ledger
+from relay.ledger.model import Claim, Ledger, Retraction, Stamp, append_entry, parse_ledger
 from relay.prompts.package_data import get_shipped
 
 PATH = "PLAN.ledger.yaml"

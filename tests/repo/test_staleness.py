@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.ledger import Claim, Ledger, Stamp
 from relay.ledger.citation import parse_place
+from relay.ledger.model import Claim, Ledger, Stamp
 from relay.plan.parse import parse_plan
 from relay.store.staleness import cite_sources, find_stale, find_stale_claims
 

@@ -10,7 +10,7 @@ from relay.cli.report import require_libraries
 from relay.config.extras import advise_extra
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log
-from relay.ledger import Claim, Ledger, Nogood, append_entry
+from relay.ledger.model import Claim, Ledger, Nogood, append_entry
 from tests.report.reading import Reader
 from tests.report.runs import play
 

@@ -17,7 +17,8 @@ from relay.insight.figures.values import Figures
 from relay.insight.report.contents import make_comparison, make_page
 from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
-from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
+from relay.ledger.belief import judge
+from relay.ledger.model import Claim, Kind, Ledger, Nogood, Stamp
 from relay.session.events import Event, LegStarted, ReviewFinished, ShownFinding
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
-from relay.ledger import Ledger
+from relay.ledger.model import Ledger
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
 from relay.run.commit.candidate import PendingPlan, PhaseCommit, Proposal, Refused

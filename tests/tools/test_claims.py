@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.ledger import Source
+from relay.ledger.model import Source
 from relay.plan.parse import parse_plan
 from relay.tools.claims import Amendment, HandOff, Record
 

@@ -22,8 +22,8 @@ from relay.insight.report.blocks import (
     render_per_decision,
     render_time,
 )
-from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, Nogood
-from relay.ledger.belief import find_half_life, find_lives, find_uses
+from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_half_life, find_lives, find_uses
+from relay.ledger.model import Claim, Kind, Ledger, Nogood
 from relay.session.events import ChangedFile
 
 

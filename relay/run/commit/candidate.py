@@ -7,7 +7,7 @@ from dataclasses import replace
 from relay.base.hints import WHY, Command, Hint
 from relay.base.values import dataclass
 from relay.gate.model import GateResult
-from relay.ledger import Ledger
+from relay.ledger.model import Ledger
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.text import encode_text
 from relay.store.legs import OpenLeg

@@ -16,7 +16,7 @@ from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.status import read_status
 from relay.git.trees import FILE
-from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
+from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan

@@ -14,8 +14,8 @@ from relay.base.words import list_some
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.trees import FILE
-from relay.ledger import Claim, ClaimStatus, Judgement, Ledger, Stamp, append_entry, judge
-from relay.ledger.model import render_stamp_time
+from relay.ledger.belief import ClaimStatus, Judgement, judge
+from relay.ledger.model import Claim, Ledger, Stamp, append_entry, render_stamp_time
 from relay.ledger.snapshot import describe_belief
 from relay.prompts.texts import render_baton, render_said_notice
 from relay.run.commit.candidate import PendingPlan

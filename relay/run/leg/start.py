@@ -14,7 +14,9 @@ from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
-from relay.ledger import ClaimStatus, Ledger, Topic, judge, render_snapshot
+from relay.ledger.belief import ClaimStatus, judge
+from relay.ledger.model import Ledger
+from relay.ledger.snapshot import Topic, render_snapshot
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.run.commit.candidate import PendingPlan
