@@ -165,6 +165,14 @@ class Git:
         """
         return _require(self.probe(*args, stdin=stdin, env=env, pass_fds=pass_fds), args)
 
+    def list_files(self, *args: str) -> list[str]:
+        """Return the paths that ``git ls-files`` prints for these arguments, relative to the root.
+
+        Raises:
+            GitError: The exit status is not 0.
+        """
+        return [os.fsdecode(path) for path in self.run("ls-files", "-z", *args).split(b"\0")[:-1]]
+
     def ask(self, *args: str) -> bytes | None:
         """Run git and return its one line without the newline; None when there is no such thing.
 

@@ -104,7 +104,6 @@ def _is_held(file: Path, found: bytes) -> bool:
 
 
 _INTENT = "intent"
-_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard")
 _SCRATCH = ("status-", "blobs-")
 """Prefixes of directories that exist during one call of git; the second is an older relay's."""
 WINDOW_S = 60.0
@@ -146,7 +145,7 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
     Returns:
         A sentence for each lock file in the way that relay may not remove.
     """
-    clear_temporaries(repo, map(os.fsdecode, repo.git.run(*_UNTRACKED).split(b"\0")))
+    clear_temporaries(repo, repo.git.list_files("--others", "--exclude-standard"))
     return clear_git_directory(repo)
 
 

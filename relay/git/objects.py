@@ -88,13 +88,11 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     return found
 
 
-def find_new_name(repo: Repo, a: str, b: str, path: str) -> str | None:
-    """Return the name in `b` of a file of the tree (or commit) `a`, found by content; None when it is gone."""
-    options = ("--raw", "-M", "--diff-filter=R", "--no-ext-diff", "--no-textconv")
-    fields = repo.git.run("diff-tree", "-r", "-z", *options, a, b, "--").split(b"\0")
-    names = dict(zip(fields[1::3], fields[2::3], strict=False))
-    found = names.get(os.fsencode(path))
-    return None if found is None else os.fsdecode(found)
+def find_renames(repo: Repo, *revs: str) -> dict[str, str]:
+    """Return ``old name: new name`` of files that a commit renamed, or that two trees or commits have renamed."""
+    options = ("--raw", "-M", "--diff-filter=R", "--no-commit-id", "--no-ext-diff", "--no-textconv")
+    fields = repo.git.run("diff-tree", "-r", "-z", *options, *revs, "--").split(b"\0")
+    return dict(zip(map(os.fsdecode, fields[1::3]), map(os.fsdecode, fields[2::3]), strict=False))
 
 
 def _parse_change(head: str, path: str) -> PathChange:

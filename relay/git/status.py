@@ -177,8 +177,7 @@ def _parse_entry(record: bytes) -> StatusEntry:
 
 def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
     """Return the tracked files that no session may see: the index and history would still show them."""
-    names = repo.git.run("ls-files", "-z").split(b"\0")[:-1]
-    return tuple(path for path in map(os.fsdecode, names) if repo.hidden.covers(path))
+    return tuple(path for path in repo.git.list_files() if repo.hidden.covers(path))
 
 
 def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
@@ -191,9 +190,9 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
     git = guard(repo).git
     # check-ignore refuses literal pathspecs, which are among relay's fixed flags.
-    ignored = _list_files(git, "--others", "--ignored", "--exclude-standard", "--", *there)
+    ignored = with_parents(git.list_files("--others", "--ignored", "--exclude-standard", "--", *there))
     found = [path for path in there if str(PurePosixPath(path)) in ignored]
-    seen = _list_files(git, "--cached", "--others", "--exclude-standard", "--", *found) if found else ()
+    seen = with_parents(git.list_files("--cached", "--others", "--exclude-standard", "--", *found)) if found else ()
     return tuple(path for path in found if str(PurePosixPath(path)) not in seen)
 
 
@@ -210,12 +209,7 @@ def find_unwelcome(repo: Repo, paths: Sequence[str]) -> frozenset[str]:
 
 def list_known(repo: Repo) -> tuple[str, ...]:
     """Return the files of the work tree that git tracks, or does not ignore."""
-    out = guard(repo).git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return tuple(sorted(set(map(os.fsdecode, out.split(b"\0")[:-1]))))
-
-
-def _list_files(git: Git, *args: str) -> frozenset[str]:
-    return with_parents(os.fsdecode(path) for path in git.run("ls-files", "-z", *args).split(b"\0")[:-1])
+    return tuple(sorted(set(guard(repo).git.list_files("--cached", "--others", "--exclude-standard"))))
 
 
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))

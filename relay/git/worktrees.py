@@ -200,8 +200,7 @@ def remove_worktree(repo: Repo, place: Path) -> bool:
 
 def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
     """Return the ignored files of a work tree, at or below `paths` if given."""
-    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *paths)
-    return tuple(os.fsdecode(path) for path in out.split(b"\0")[:-1])
+    return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--", *paths))
 
 
 def put_on_branch(repo: Repo, branch: str) -> None:

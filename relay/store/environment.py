@@ -69,8 +69,8 @@ class Environment:
 
 def read_environment(repo: Repo) -> Environment:
     """Return what git ignores in the work tree now."""
-    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-    roots = frozenset(os.fsdecode(name).rstrip("/") for name in out.split(b"\0")[:-1])
+    names = guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--directory")
+    roots = frozenset(name.rstrip("/") for name in names)
     files: dict[str, str] = {}
     unlisted = set()
     for root in sorted(roots):

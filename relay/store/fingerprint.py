@@ -134,8 +134,7 @@ def _describe(found: os.stat_result | None) -> str:
 
 
 def _read_ignored(repo: Repo, guarded: Guarded, is_left_out: Callable[[str], bool]) -> dict[str, str]:
-    out = guarded.git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
-    paths = (os.fsdecode(path) for path in out.split(b"\0")[:-1])
+    paths = guarded.git.list_files("--others", "--ignored", "--exclude-standard")
     return {path: _describe(_find_lstat(repo.root / path)) for path in paths if not is_left_out(path)}
 
 

@@ -1,6 +1,5 @@
 """The branch's commits about a plan: the state that survives everything but the loss of the branch."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -373,9 +372,9 @@ def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
 
 def _find_old_name(repo: Repo, path: str, commit: str) -> str:
     """Return the name from which a commit renamed a file; empty if it did not."""
-    shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", commit)
-    parts = [os.fsdecode(part) for part in shown.split(b"\0")]
-    return next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
+    from relay.git.objects import find_renames
+
+    return next((old for old, new in find_renames(repo, commit).items() if new == path), "")
 
 
 def find_added(repo: Repo, path: str, *, rev: str = "HEAD") -> str:

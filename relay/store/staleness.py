@@ -10,7 +10,7 @@ from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.message import CommitText, read_texts, walk_texts
-from relay.git.objects import diff_trees, find_blob_id, find_new_name, load_blob, read_blob, read_entries
+from relay.git.objects import diff_trees, find_blob_id, find_renames, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger.citation import cite, find_change
@@ -151,7 +151,7 @@ def _find_moved(repo: Repo, path: str) -> str:
         if head is None or name is None or find_stat(repo.root, name):
             break
         texts = read_texts(repo.git, "--max-count=1", head, "--", name)
-        name = next((find_new_name(repo, t.parents[0], t.commit, name) for t in texts if t.parents), None)
+        name = next((find_renames(repo, t.parents[0], t.commit).get(name) for t in texts if t.parents), None)
     return name if name and _is_comparable(repo, name) else path
 
 

@@ -149,8 +149,8 @@ def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
     wanted = sorted(paths)
     if not wanted:
         return frozenset()
-    out = guard(repo).git.run("ls-files", "-z", "--others", "--modified", "--", *wanted)
-    return frozenset(os.fsdecode(path).rstrip("/") for path in out.split(b"\0") if path)
+    found = guard(repo).git.list_files("--others", "--modified", "--", *wanted)
+    return frozenset(path.rstrip("/") for path in found)
 
 
 def find_persons(paths: Iterable[str]) -> frozenset[str]:
