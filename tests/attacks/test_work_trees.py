@@ -42,11 +42,11 @@ def prepare(arena):
     arena.commit()
 
 
-def play(arena, *words, before=()):
+def play(arena, *words, warm=True):
     """Have a session, or what is typed, look for it; return what of it was shown, and all that was."""
     turns = [{"tools": [{"name": name, "input": given}]} for name, given in CALLS]
     done = {"turns": [{"text": "Done."}], "repeat": True}
-    played = arena.play([{"turns": [*turns, {"text": "Done."}]}, done], *arena.fill(words), before=before)
+    played = arena.play([{"turns": [*turns, {"text": "Done."}]}, done], *arena.fill(words), warm=warm)
     text = "\n".join((played.out.decode(), *(got.text for got in played.got)))
     assert str(arena.base) in text, played.tail
     return [secret.strip() for secret in FILES.values() if secret in text], text
@@ -58,7 +58,7 @@ def test_a_job_is_not_shown_the_work_tree_where_it_was_ordered(arena):
     fill(arena.root)
     arena.give()
 
-    shown, text = play(arena, "run", "--jobs", "2")
+    shown, text = play(arena, "run", "--jobs", "2", warm=False)
 
     assert f"{arena.root}.relay/1" in text
     assert shown == []

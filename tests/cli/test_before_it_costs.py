@@ -5,6 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 
 KEY = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 """An endpoint that nobody answers at: whoever asks it fails otherwise."""
@@ -20,7 +21,8 @@ def write(project, commit):
 
 
 @pytest.mark.parametrize(
-    "command", ["true", ":", "exit 0", "echo ok", "ls", "pytest || true", "echo ok; exit 0", "pytest; cat log"]
+    "command",
+    take_each(4, ["true", ":", "exit 0", "echo ok", "ls", "pytest || true", "echo ok; exit 0", "pytest; cat log"]),
 )
 def test_a_command_that_shows_nothing_is_refused_with_its_line(relay, write, command):
     write(f"Verify: `{command}`")

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.cli.documents import read_document
+from tests.effort import take_each
 
 PLAN = """\
 # Add keys
@@ -120,7 +121,7 @@ def test_no_plan_at_all(relay):
     )
 
 
-@pytest.mark.parametrize("typed", ["docs/BUILD.m", "docs/build.md", "docs/BIULD.md"])
+@pytest.mark.parametrize("typed", take_each(2, ["docs/BUILD.m", "docs/build.md", "docs/BIULD.md"]))
 def test_a_name_that_is_nearly_that_of_a_file_names_it(relay, project, typed):
     (project / "docs").mkdir()
     write(project, PLAN, "docs/BUILD.md")
@@ -173,7 +174,7 @@ def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(re
     assert ran.code == 0
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", take_each(2, [60, 80]))
 def test_the_sizes_fit_the_terminal(relay, project, columns):
     """With a long title, an agent, and a phase that is too big."""
     items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 100))

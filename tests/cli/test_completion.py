@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from relay.cli.main import COMMANDS, GROUPS
+from tests.effort import take_each
 
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
@@ -71,14 +72,17 @@ def test_help_and_version_are_where_one_looks_for_them(relay):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("help", "--help"),
-        ("help run", "run --help"),
-        ("otel --help", "report --otel --help"),
-        ("converge --help", "review --whole-plan --help"),
-        ("otel", "report --otel"),
-        ("converge", "review --whole-plan"),
-    ],
+    take_each(
+        2,
+        [
+            ("help", "--help"),
+            ("help run", "run --help"),
+            ("otel --help", "report --otel --help"),
+            ("converge --help", "review --whole-plan --help"),
+            ("otel", "report --otel"),
+            ("converge", "review --whole-plan"),
+        ],
+    ),
 )
 def test_an_old_name_does_the_same_and_names_the_new_one(relay, old, new):
     """One line on standard error; no help and no completion offers it."""

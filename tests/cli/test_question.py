@@ -5,6 +5,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.effort import take_each
 from tests.planning.test_questions import WHERE, ask, plan_by
 from tests.terminal import answer_at_terminal
 
@@ -23,7 +24,8 @@ def plan_at_terminal(stage, answers, *args, term="xterm", environ=None):
 
 
 @pytest.mark.parametrize(
-    ("term", "environ"), [("xterm", {}), ("xterm", {"NO_COLOR": "1", "LINES": "4", "COLUMNS": "24"}), ("dumb", {})]
+    ("term", "environ"),
+    take_each(2, [("xterm", {}), ("xterm", {"NO_COLOR": "1", "LINES": "4", "COLUMNS": "24"}), ("dumb", {})]),
 )
 def test_what_is_answered_stands_in_the_plan_as_a_constraint(stage, term, environ):
     """By number, in one's own words; a number that there is not is asked again."""

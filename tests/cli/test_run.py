@@ -16,6 +16,7 @@ from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.effort import take_each
 from tests.scripts import serving
 from tests.waiting import wait_until
 
@@ -238,15 +239,18 @@ def test_without_a_key_nothing_starts(relay, git):
 
 @pytest.mark.parametrize(
     ("args", "words"),
-    [
-        (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
-        (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
-        (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
-        (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
-        (["plan"], "choose one: relay plan"),
-        (["plan", "x", "--split", "1"], "choose one: relay plan"),
-        (["plan", "--split", "1", "--force"], "--force is for a new plan only"),
-    ],
+    take_each(
+        2,
+        [
+            (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
+            (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
+            (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
+            (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
+            (["plan"], "choose one: relay plan"),
+            (["plan", "x", "--split", "1"], "choose one: relay plan"),
+            (["plan", "--split", "1", "--force"], "--force is for a new plan only"),
+        ],
+    ),
 )
 @pytest.mark.usefixtures("planned")
 def test_a_bad_value_says_what_is_allowed(relay, args, words):

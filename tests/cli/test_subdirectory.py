@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from tests.effort import take_each
 from tests.scripts import HELLO, serving
 
 PLAN = """\
@@ -115,17 +116,20 @@ def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git, how)
 
 @pytest.mark.parametrize(
     ("typed", "hint"),
-    [
-        ("run --plan 'no plan.md'", "`relay plan --plan 'no plan.md' \"what you want\"` writes one"),
-        ("status --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
-        ("check nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
-        ("plan --revise more --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
-        ("plan more --plan ../BUILD.md", "relay plan --plan ../BUILD.md --revise 'what to change' changes it"),
-        ("rewind 1 --plan ../BUILD.md", "relay status --plan ../BUILD.md"),
-        ("rewind 1", "relay status"),
-        ("run --dry-run --plan ../LINK.md", "--plan ../BUILD.md"),
-        ("run --dry-run --plan ../IGNORED.md", "git add -f ../IGNORED.md, or take it out of .gitignore"),
-    ],
+    take_each(
+        2,
+        [
+            ("run --plan 'no plan.md'", "`relay plan --plan 'no plan.md' \"what you want\"` writes one"),
+            ("status --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
+            ("check nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
+            ("plan --revise more --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
+            ("plan more --plan ../BUILD.md", "relay plan --plan ../BUILD.md --revise 'what to change' changes it"),
+            ("rewind 1 --plan ../BUILD.md", "relay status --plan ../BUILD.md"),
+            ("rewind 1", "relay status"),
+            ("run --dry-run --plan ../LINK.md", "--plan ../BUILD.md"),
+            ("run --dry-run --plan ../IGNORED.md", "git add -f ../IGNORED.md, or take it out of .gitignore"),
+        ],
+    ),
 )
 def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed, hint):
     """Paths count from there, and the plan is named as it was."""

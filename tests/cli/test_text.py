@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cli.screen import clean, clean_line, clip, ensure_codec, escape_json
+from tests.effort import take_each
 from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
@@ -95,7 +96,7 @@ def show(stage, columns, *args):
     return answer_at_terminal([*stage.find_program(), *args], [], cwd=stage.root, environ=environ, prompt="?")
 
 
-@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("columns", take_each(2, [40, 80]))
 def test_status_has_no_line_that_a_terminal_has_no_room_for(stage, columns):
     title = "part of the long migration of the billing engine, with everything that hangs on it"
     phases = [

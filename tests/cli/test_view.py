@@ -28,7 +28,7 @@ from relay.session.records import parse_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
-from tests.effort import try_each
+from tests.effort import take_turns, try_each
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 
@@ -278,8 +278,7 @@ def test_a_plan_of_which_a_log_has_the_changes_is_shown_whole():
         assert changed[1].tell(end) == whole[1].tell(end)
 
 
-@pytest.mark.parametrize("width", [1, 20, 43, 44, 80, 120, 300])
-@pytest.mark.parametrize("height", [1, 2, 5, 9, 21, 37])
+@pytest.mark.parametrize(("width", "height"), take_turns([1, 20, 43, 44, 80, 120, 300], [1, 37, 5, 2, 21, 9]))
 def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height):
     """No line is wider or the frame higher than allowed; the current phase is on it as soon as there is room."""
     from rich.cells import cell_len
@@ -437,8 +436,7 @@ def test_what_an_agent_does_by_itself_is_told_as_that():
     assert Narrator().tell(retry)[0].text == "retry 1 — HTTP 529 overloaded"
 
 
-@pytest.mark.parametrize("urgency", [Urgency.FINISH_TURN, Urgency.NOW])
-@pytest.mark.parametrize("upto", [0, 1, 20])
+@pytest.mark.parametrize(("upto", "urgency"), take_turns([0, 1, 20], [Urgency.FINISH_TURN, Urgency.NOW]))
 def test_a_stop_is_on_the_live_screen_from_the_first_moment(recorded, upto, urgency):
     """Also while relay looks around, and on one line of 80."""
     board = make_board(recorded, upto)
@@ -516,8 +514,7 @@ def test_what_does_not_fit_beside_is_left_out_in_the_order_of_its_worth(recorded
     assert kept["reason"] >= kept["rule"] > kept["gauge"]
 
 
-@pytest.mark.parametrize("width", [1, 20, 43, 60, 80, 300])
-@pytest.mark.parametrize("height", [1, 5, 9, 15, 37])
+@pytest.mark.parametrize(("width", "height"), take_turns([1, 20, 43, 60, 80, 300], [1, 37, 5, 15, 9]))
 def test_any_size_holds_the_frame_of_phases_side_by_side(recorded, width, height):
     from rich.cells import cell_len
 

@@ -24,6 +24,7 @@ from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from tests.cli.documents import read_document
+from tests.effort import take_each
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 ENDED = LOG.splitlines()[-1]
@@ -163,7 +164,7 @@ def test_foreign_lines_and_an_emptied_log_do_no_harm(tmp_path):
         assert [type(record.event) for record in log.read()] == [RunEnded]
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc/passwd"), Path.mkdir])
+@pytest.mark.parametrize("make", take_each(2, [os.mkfifo, lambda path: path.symlink_to("/etc/passwd"), Path.mkdir]))
 def test_what_is_no_log_is_not_read(relay, project, make):
     (project / ".relay/sessions").mkdir(parents=True)
     make(project / ".relay/sessions/aaaa1111.jsonl")

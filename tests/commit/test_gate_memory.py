@@ -7,6 +7,7 @@ from relay.run.loop import run as run_plan
 from relay.run.selection import Selection
 from relay.session.events import GateFinished, GateStarted
 from relay.session.values import SessionKind
+from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 
 PLAN = """\
@@ -94,7 +95,7 @@ def make_session(item, name):
     return [[write, ("tick", {"item": item, "evidence": "grep"})]]
 
 
-@pytest.mark.parametrize("path", ["notes.txt", "local.db", "AGENTS.md"])
+@pytest.mark.parametrize("path", take_each(2, ["notes.txt", "local.db", "AGENTS.md"]))
 def test_other_files_make_it_run_again(stage, path):
     """One that no commit has, one that git ignores, one that the user edits: saved behind the first phase's commit."""
     stage.write("PLAN.md", PLAN)

@@ -12,6 +12,7 @@ from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.setup.observers import make_last_gate
 from relay.store.branches import begin_branch
+from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
 
 WORK: list[list[Sequence[Act | SessionOutcome]]] = [
@@ -265,17 +266,24 @@ def test_a_revert_has_its_message_judged_as_gits_own_has(stage):
 
 @pytest.mark.parametrize(
     ("script", "cause", "way"),
-    [
-        ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
-        ("mkdir /etc/mine\n", "it writes where it may only read", "writable_dirs"),
-        (
-            "echo begins; no-such-program\n",
-            "a program of it is missing here, or hidden",
-            "no-such-program: not found; readable_dirs",
-        ),
-        ("echo '`pre-commit` not found.  Did you forget …?'; exit 1\n", "a program of it is missing", "readable_dirs"),
-        ("#!tools/that-nobody-made\n", "it cannot be started: what its first line names", "relay gate --hooks"),
-    ],
+    take_each(
+        2,
+        [
+            ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
+            ("mkdir /etc/mine\n", "it writes where it may only read", "writable_dirs"),
+            (
+                "echo begins; no-such-program\n",
+                "a program of it is missing here, or hidden",
+                "no-such-program: not found; readable_dirs",
+            ),
+            (
+                "echo '`pre-commit` not found.  Did you forget …?'; exit 1\n",
+                "a program of it is missing",
+                "readable_dirs",
+            ),
+            ("#!tools/that-nobody-made\n", "it cannot be started: what its first line names", "relay gate --hooks"),
+        ],
+    ),
 )
 def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, cause, way):
     """With its cause and a setting, and before a session is paid; one that is red with its files, behind it."""

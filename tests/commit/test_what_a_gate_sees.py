@@ -12,7 +12,7 @@ from relay.sandbox.places import MOST
 from relay.session.events import GateFinished, Noticed
 from relay.session.values import SessionKind
 from tests.commit.candidate import commit_claims
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.scripted import ScriptedRunner
 
 IGNORED = "*.log\nbuild/\nlocal.env\nnode_modules/\n.venv/\nenv/\n*.egg-info/\n*.tsbuildinfo\n*_cache/\n__pycache__/\n"
@@ -297,7 +297,7 @@ SEEN_ALL_THE_SAME = {
 }
 
 
-@pytest.mark.parametrize("case", SEEN_ALL_THE_SAME)
+@pytest.mark.parametrize("case", take_each(2, SEEN_ALL_THE_SAME))
 def test_what_a_session_installs_is_seen_and_said(stage, work, case):
     """Nothing would run without packages: the commit says that the gate saw other ones than there were."""
     path, top = SEEN_ALL_THE_SAME[case]
@@ -344,7 +344,7 @@ def test_what_cannot_be_hidden_is_said(stage, work, do, words):
     assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)")
 
 
-@pytest.mark.parametrize("gate", ["grep -q saved src/app.py", "test -e new.py"])
+@pytest.mark.parametrize("gate", take_each(2, ["grep -q saved src/app.py", "test -e new.py"]))
 def test_a_file_that_the_user_saves_while_the_gate_runs_makes_it_not_green(stage, work, gate):
     """The gate is run once more without it; what was saved stays."""
     runs = []

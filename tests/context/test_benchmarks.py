@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from tests.effort import take_each
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -15,7 +19,7 @@ def run_quick(name, out):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_comparison_of_strategies(tmp_path):
+def check_strategies(tmp_path):
     """Four rows, a table, a plot; nothing but the wall time depends on the machine."""
     run_quick("context.py", tmp_path)
 
@@ -30,7 +34,7 @@ def test_the_comparison_of_strategies(tmp_path):
     assert report.count("\n| ") == 6
 
 
-def test_the_overhead_of_the_loop(tmp_path):
+def check_overhead(tmp_path):
     """A row for each setup, parts and the fixed prompt."""
     run_quick("overhead.py", tmp_path)
 
@@ -40,7 +44,7 @@ def test_the_overhead_of_the_loop(tmp_path):
     assert "tokens for a runner" in (tmp_path / "overhead.md").read_text()
 
 
-def test_a_job_of_three_phases(tmp_path):
+def check_three_phases(tmp_path):
     """Three commits, and a figure in every column."""
     run_quick("three_phases.py", tmp_path)
 
@@ -50,7 +54,12 @@ def test_a_job_of_three_phases(tmp_path):
     assert "| now |" in (tmp_path / "three_phases.md").read_text()
 
 
-def test_what_a_gate_is_shown(tmp_path):
+def check_gate_view(tmp_path):
     run_quick("gate_view.py", tmp_path)
 
     assert "| 1,000 | " in (tmp_path / "gate_view.md").read_text()
+
+
+@pytest.mark.parametrize("check", take_each(2, [check_gate_view, check_strategies, check_three_phases, check_overhead]))
+def test_a_benchmark_runs_and_writes_what_it_says(check, tmp_path):
+    check(tmp_path)

@@ -10,6 +10,7 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import CacheBroken, GateFinished
 from relay.session.values import SessionKind, ToolSpec
+from tests.effort import take_each
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -29,7 +30,7 @@ def find_marks(body):
     return [block["cache_control"].get("ttl", "5m") for block in blocks if "cache_control" in block]
 
 
-@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-6"])
+@pytest.mark.parametrize("model", take_each(2, ["claude-opus-5-5", "claude-sonnet-4-6"]))
 def test_over_forty_turns_nearly_all_input_is_read_from_the_cache(talk, turns, model):
     """At least 95 % of all input tokens, with thinking and results of ordinary size in between."""
     session = talk([{"turns": turns(40)}], result=1_200, model=model)
@@ -52,7 +53,7 @@ def test_every_request_reads_all_that_the_one_before_it_sent(talk, turns):
         assert count(now)[0] >= total(before)
 
 
-@pytest.mark.parametrize("parallel", [9, 10, 25, 60])
+@pytest.mark.parametrize("parallel", take_each(3, [9, 10, 25, 60]))
 def test_a_turn_of_many_calls_does_not_lose_the_cache(talk, turns, parallel):
     """The cache looks back twenty blocks; where a turn adds more, one more marker reaches what was cached."""
     session = talk([{"turns": turns(3, parallel=parallel)}], result=400)

@@ -14,6 +14,7 @@ from relay.session.gauge import parse_reset_at
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
+from tests.effort import take_each
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -61,7 +62,8 @@ def find_notices(session):
 
 
 @pytest.mark.parametrize(
-    ("model", "role"), [("claude-opus-5-5", "system"), ("claude-sonnet-4-6", "user"), ("claude-fable-5-2", "user")]
+    ("model", "role"),
+    take_each(2, [("claude-opus-5-5", "system"), ("claude-sonnet-4-6", "user"), ("claude-fable-5-2", "user")]),
 )
 def test_the_soft_notice_is_told_once_behind_the_results_and_keeps_the_cache(talk, turns, model, role):
     """As a system message where the model takes one; the next request still reads all that was there."""
@@ -119,13 +121,16 @@ SCRIPT = json.dumps({
 
 @pytest.mark.parametrize(
     ("flags", "toml", "soft"),
-    [
-        ({}, "", 100_000),
-        ({}, 'reset_at = "40k"\n[models.claude-opus-5-5]\nreset_at = "3%"\n', 30_000),
-        ({}, 'reset_at = "40k"\n[models.claude-sonnet-4-6]\nreset_at = "3%"\n', 40_000),
-        ({"reset_at": "80k"}, '[models.claude-opus-5-5]\nreset_at = "3%"\n', 80_000),
-        ({"reset_at": "2.5%"}, "[models.claude-opus-5-5]\nwindow_tokens = 200000\n", 5_000),
-    ],
+    take_each(
+        2,
+        [
+            ({}, "", 100_000),
+            ({}, 'reset_at = "40k"\n[models.claude-opus-5-5]\nreset_at = "3%"\n', 30_000),
+            ({}, 'reset_at = "40k"\n[models.claude-sonnet-4-6]\nreset_at = "3%"\n', 40_000),
+            ({"reset_at": "80k"}, '[models.claude-opus-5-5]\nreset_at = "3%"\n', 80_000),
+            ({"reset_at": "2.5%"}, "[models.claude-opus-5-5]\nwindow_tokens = 200000\n", 5_000),
+        ],
+    ),
 )
 def test_the_reset_line_may_be_set_for_each_model(stage, flags, toml, soft):
     """The line of the model that works, over the general one, unless one was typed."""
@@ -156,13 +161,16 @@ def test_a_notice_that_the_endpoint_does_not_take_is_said_as_text(talk, turns):
 
 @pytest.mark.parametrize(
     ("refuses", "lacks"),
-    [
-        (["display"], {"display"}),
-        (["thinking"], {"display", "thinking"}),
-        (["cache_control"], {"cache_control"}),
-        (["cache_control", "display"], {"cache_control", "display"}),
-        (["cache_control", "marks"], {"cache_control", "marks"}),
-    ],
+    take_each(
+        2,
+        [
+            (["display"], {"display"}),
+            (["thinking"], {"display", "thinking"}),
+            (["cache_control"], {"cache_control"}),
+            (["cache_control", "display"], {"cache_control", "display"}),
+            (["cache_control", "marks"], {"cache_control", "marks"}),
+        ],
+    ),
 )
 def test_what_an_endpoint_does_not_take_of_a_request_is_left_out(talk, turns, refuses, lacks):
     """The least that helps, and the cache is used as long as any mark is taken."""

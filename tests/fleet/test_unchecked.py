@@ -19,6 +19,7 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import LegStart, open_leg
+from tests.effort import take_turns
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.fleet.test_work import RED, Field, field, go
 
@@ -129,8 +130,7 @@ def store_tree(root, *entries):
     return subprocess.run(words, input=data, capture_output=True, check=True).stdout.decode().strip()
 
 
-@pytest.mark.parametrize("is_checkpoint", [True, False])
-@pytest.mark.parametrize("odd", ["..", ".git", "twice"])
+@pytest.mark.parametrize(("odd", "is_checkpoint"), take_turns(["..", ".git", "twice"], [True, False]))
 def test_a_tree_that_git_would_not_make_is_refused_with_its_ref(field, odd, is_checkpoint):
     mallory = Mallory(field)
     blob = mallory.git("rev-parse", "HEAD:PLAN.md")

@@ -7,6 +7,7 @@ from relay.git.repository import open_repo
 from relay.insight.telemetry.log import list_logs
 from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
+from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
@@ -21,7 +22,7 @@ def block():
     return ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]])
 
 
-@pytest.mark.parametrize("command", ["no-such-linter -q", "python3 -m no_such_linter"])
+@pytest.mark.parametrize("command", take_each(2, ["no-such-linter -q", "python3 -m no_such_linter"]))
 def test_a_program_that_nothing_makes_costs_nothing(stage, command):
     plan(stage, command)
     runner = ScriptedRunner(sessions=[])
@@ -45,7 +46,8 @@ def test_the_environment_that_has_it_is_named(stage):
 
 
 @pytest.mark.parametrize(
-    ("command", "item"), [("mytool --version", "Add a script `mytool` — setup.py"), ("./check.sh", "Check it — a.py")]
+    ("command", "item"),
+    take_each(2, [("mytool --version", "Add a script `mytool` — setup.py"), ("./check.sh", "Check it — a.py")]),
 )
 def test_a_program_that_the_phase_may_make_is_waited_for(stage, command, item):
     plan(stage, command, item)
@@ -101,15 +103,18 @@ def start_with(stage, **files):
 
 @pytest.mark.parametrize(
     ("item", "ignored", "cause"),
-    [
-        ("Say hello — hello.txt", "", "uncommitted changes of the user's from before this phase"),
-        ("Say hello in `hello.txt`", "", "uncommitted changes of the user's from before this phase"),
-        ("Say hello — hello.txt", "*.txt\n", "ignored by git"),
-        ("Build it — out/", "out/\n", "ignored by git"),
-        ("Bind it — out/a.c", "out/\n", "ignored by git"),
-        ("Write the rules — lib/CLAUDE.md", "", "only a person writes it"),
-        ("Allow the network — relay.toml", "", "only a person writes it"),
-    ],
+    take_each(
+        2,
+        [
+            ("Say hello — hello.txt", "", "uncommitted changes of the user's from before this phase"),
+            ("Say hello in `hello.txt`", "", "uncommitted changes of the user's from before this phase"),
+            ("Say hello — hello.txt", "*.txt\n", "ignored by git"),
+            ("Build it — out/", "out/\n", "ignored by git"),
+            ("Bind it — out/a.c", "out/\n", "ignored by git"),
+            ("Write the rules — lib/CLAUDE.md", "", "only a person writes it"),
+            ("Allow the network — relay.toml", "", "only a person writes it"),
+        ],
+    ),
 )
 def test_a_file_that_no_commit_could_hold_costs_nothing(stage, item, ignored, cause):
     stage.write(".gitignore", ignored)
@@ -145,7 +150,7 @@ def test_a_check_that_no_commit_has_costs_nothing(stage):
     assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which no commit has" in words
 
 
-@pytest.mark.parametrize("gate", ["test ! -e notes.txt && false", "cp hello.txt notes.txt"])
+@pytest.mark.parametrize("gate", take_each(2, ["test ! -e notes.txt && false", "cp hello.txt notes.txt"]))
 def test_a_check_that_only_names_such_a_file_is_no_reason_to_refuse(stage, gate):
     stage.write("notes.txt", "mine\n")
     plan(stage, gate)
@@ -169,12 +174,15 @@ def test_a_gate_that_tests_a_file_which_nothing_makes_costs_nothing(stage):
 
 @pytest.mark.parametrize(
     "item",
-    [
-        "Test the utils — tests/test_utils.py",
-        "Test the utils — tests/",
-        "Add `shorten` to the utils — src/strings.py",
-        "Test what there is",
-    ],
+    take_each(
+        2,
+        [
+            "Test the utils — tests/test_utils.py",
+            "Test the utils — tests/",
+            "Add `shorten` to the utils — src/strings.py",
+            "Test what there is",
+        ],
+    ),
 )
 def test_a_test_that_the_phase_may_write_is_waited_for(stage, item):
     """An item names it, or its folder, or what it tests; or nothing says where its work is."""

@@ -13,6 +13,7 @@ from relay.session.events import GateStarted, SetupFinished, SetupStarted
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.preconditions import find_unapproved, require_approval, save_approval
 from relay.setup.workspace import LOCK_FILES, ensure_set_up, is_lock_file
+from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
 
 INSTALL = "mkdir -p node_modules && cat package-lock.json >> node_modules/installed"
@@ -83,7 +84,7 @@ def test_a_setup_that_fails_stops_before_anything_is_paid(locked):
     assert not locked.seen(GateStarted)
 
 
-@pytest.mark.parametrize("command", ["echo two > package-lock.json", "echo x > new.txt", "rm .gitignore"])
+@pytest.mark.parametrize("command", take_each(2, ["echo two > package-lock.json", "echo x > new.txt", "rm .gitignore"]))
 def test_a_setup_that_changes_what_git_knows_is_not_taken_for_work(locked, command):
     with pytest.raises(RepoError) as refusal:
         play(locked, setup=(command,))

@@ -6,6 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode, PlanError
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
+from tests.effort import take_each
 
 
 def script(*tools, repeat=6):
@@ -62,7 +63,9 @@ def refuse(stage, text, *, early=False, **flags):
     return ended.reason
 
 
-@pytest.mark.parametrize("item", ["Say hello — hello.txt", "Create `hello.txt`", "Say hello — greetings/"])
+@pytest.mark.parametrize(
+    "item", take_each(2, ["Say hello — hello.txt", "Create `hello.txt`", "Say hello — greetings/"])
+)
 def test_a_file_of_the_users_that_satisfies_the_phase_already(stage, item):
     """The session only has to tick; the commit would hold nothing. What the user commits is the phase's."""
     plan(stage, "grep -rq hello --include=hello.txt .", item)
@@ -124,7 +127,7 @@ def test_what_an_item_only_reads_may_be_the_users(stage, make_repo):
     assert committed(stage) == ["PLAN.md", "app.py", "src/a.py"]
 
 
-@pytest.mark.parametrize("rule", ["dist/", "dist/*", "*.js"])
+@pytest.mark.parametrize("rule", take_each(2, ["dist/", "dist/*", "*.js"]))
 def test_a_folder_that_git_ignores(stage, rule):
     """A build's output is in no commit, however the rule is written."""
     stage.write(".gitignore", f"{rule}\n")
@@ -136,7 +139,7 @@ def test_a_folder_that_git_ignores(stage, rule):
     assert "dist (ignored by git)" in words
 
 
-@pytest.mark.parametrize("item", ["Change the library — sub/inner.txt", "Change the library"])
+@pytest.mark.parametrize("item", take_each(2, ["Change the library — sub/inner.txt", "Change the library"]))
 def test_a_file_in_a_submodule(stage, make_repo, item):
     """Relay does not enter submodules: what a session writes there is in no commit, and what is named costs nothing."""
     inner = make_repo("inner")

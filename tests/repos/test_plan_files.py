@@ -7,6 +7,7 @@ import pytest
 from relay.base.errors import ExitCode, PlanError
 from relay.base.hints import AT_ROOT
 from relay.session.events import Noticed
+from tests.effort import take_each
 from tests.scripts import HELLO
 
 
@@ -47,7 +48,7 @@ def test_an_ignored_plan_that_is_tracked_is_a_plan(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("name", ["PLAN.md", "plans/PLAN.md"])
+@pytest.mark.parametrize("name", take_each(2, ["plans/PLAN.md", "PLAN.md"]))
 def test_a_plan_behind_a_symlink_is_refused_with_the_path_that_works(stage, finish, name):
     """Neither is the link replaced by a file nor the link's target taken for the plan's text."""
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
@@ -109,7 +110,7 @@ def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
 
 @pytest.mark.parametrize(
     ("attributes", "ends"),
-    [("", b"\r\n"), ("* text=auto\n", b"\r\n"), ("*.md -text\n", b"\r\n"), ("*.md text\n", b"\n")],
+    take_each(3, [("", b"\r\n"), ("* text=auto\n", b"\r\n"), ("*.md -text\n", b"\r\n"), ("*.md text\n", b"\n")]),
 )
 def test_a_plan_that_was_committed_with_crlf_before_its_conversion(stage, finish, attributes, ends):
     """Git leaves such a file as it is until somebody asks for LF: so does a tick, which changes one byte."""

@@ -14,6 +14,7 @@ from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewin
 from relay.session.usage import Spent
 from relay.store.completion import finish_pending, note_pending
 from relay.store.plan_state import read_plan_cost
+from tests.effort import take_turns
 from tests.scripts import HELLO
 
 SECOND = """
@@ -335,8 +336,7 @@ def test_the_command_shows_asks_and_does(done, relay):
     assert "no commit of phase 9" in missing.stderr
 
 
-@pytest.mark.parametrize("planned", [False, True], ids=["plan by hand", "plan by relay"])
-@pytest.mark.parametrize("phase", ["1", "2"])
+@pytest.mark.parametrize(("phase", "planned"), take_turns(["1", "2"], [False, True]))
 def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase, planned):
     """On the new branch the cap and the status count what stays behind, once; so does a revert."""
     if planned:

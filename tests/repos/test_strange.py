@@ -148,7 +148,7 @@ def test_an_untracked_nested_repository_of_the_user_stays_out(stage, finish, mak
     assert stage.git("status", "--porcelain").split() == ["??", "vendor/"]
 
 
-@pytest.mark.parametrize("cone", ["--cone", "--no-cone"])
+@pytest.mark.parametrize("cone", take_each(2, ["--cone", "--no-cone"]))
 def test_a_sparse_checkout_keeps_what_is_not_checked_out(stage, finish, cone):
     """Files outside the cone are not taken for deleted ones."""
     stage.write("deep/inside/file.txt", "far\n")

@@ -10,6 +10,7 @@ from relay.git.repository import open_repo
 from relay.session.events import Noticed
 from relay.store.environment import load_environment
 from relay.store.legs import read_leg
+from tests.effort import take_each
 from tests.scripts import run_commands
 
 OPEN_UP = "printf '*.tmp\\n' > .gitignore"
@@ -55,7 +56,7 @@ def test_a_phase_that_needs_it_is_refused(diary):
     assert "- [ ]" in diary.git("show", "HEAD:PLAN.md")
 
 
-@pytest.mark.parametrize("autocrlf", ["false", "true"])
+@pytest.mark.parametrize("autocrlf", take_each(2, ["true", "false"]))
 def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
     """Its files are as old as they were, and were there under another name: committed."""
     stage.write("src/a.txt", "one\n")

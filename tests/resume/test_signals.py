@@ -14,6 +14,7 @@ from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.effort import take_each
 from tests.waiting import wait_until
 
 
@@ -136,7 +137,7 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     check_resumes(stage)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", take_each(2, [signal.SIGINT, signal.SIGHUP]))
 def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     """The command runs to its end, its result is recorded, a baton is kept and no further request is sent."""
     mark = f"{os.getpid()}{int(number)}"
@@ -199,7 +200,7 @@ sessions:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", take_each(2, [signal.SIGHUP, signal.SIGINT]))
 def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
     """As at the hard line: claims that pass are on the branch, with relay's baton, and the next session has it."""
     code, out = ask_once(stage, "grep -q hello hello.txt", (1,), number=number)
@@ -233,7 +234,7 @@ def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, again):
     assert "Relay-Items: 1.1 1.2" in stage.git("log", "-1", "--format=%B")
 
 
-@pytest.mark.parametrize("phase", ["next", "all"])
+@pytest.mark.parametrize("phase", take_each(2, ["all", "next"]))
 def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
     """The phase was finished before the stop came about: it is committed, and nothing is left to resume."""
     code, out = ask_once(stage, "grep -q hello hello.txt", (1, 2), phase=phase)

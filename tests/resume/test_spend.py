@@ -14,7 +14,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd, find_price
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.resume.test_signals import Running
 
 LOOKS = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(7)]
@@ -57,7 +57,7 @@ def kill(running, is_reached):
     running.end()
 
 
-@pytest.mark.parametrize("looks", [0, 1, 7])
+@pytest.mark.parametrize("looks", take_each(2, [0, 1, 7]))
 def test_every_answer_is_counted_whenever_relay_is_killed(stage, looks):
     """No call of them changes anything, so no snapshot is taken."""
     (stage.root / ".gitignore").write_text("started\n")
