@@ -233,8 +233,7 @@ BUSY = (
 
 
 @pytest.mark.processor(10)
-@pytest.mark.parametrize("unit", BUSY)
-@pytest.mark.parametrize("ends", [False, True], ids=["one line", "many lines"])
+@pytest.mark.parametrize(("unit", "ends"), take_turns(BUSY, (False, True)))
 def test_output_made_to_keep_the_patterns_busy_is_judged_in_linear_time(unit, ends):
     size = 300_000 if "\n" in unit else 1_000_000  # what is looked at line by line takes longer
     output = f"{(unit * 400)[:399]}\n" * 750 if ends else unit * (size // len(unit))
