@@ -342,6 +342,7 @@ def test_a_broken_ledger_is_named_with_its_line(relay, planned, endpoint, git):
     assert ran.code == 1
     assert "Error: PLAN.ledger.yaml:2: found an entry of no known kind" in ran.err
     assert "Hint: relay only appends to it" in ran.err
+    assert git("for-each-ref", "refs/relay/leg") == ""
 
 
 def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, endpoint, git):

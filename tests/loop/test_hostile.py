@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.base.errors import ExitCode, PlanError, RelayError, RepoError
+from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
@@ -175,17 +175,6 @@ sessions:
     assert ended.exit_code == ExitCode.DONE, ended
     assert stage.git("show", "--name-only", "--format=%s", "HEAD~1").split() == ["relay:", "plan", "amended", "PLAN.md"]
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
-
-
-def test_a_bad_ledger_is_named_with_its_line(stage):
-    """Before a leg is opened, and in the form that editors understand."""
-    stage.write("PLAN.ledger.yaml", "- event: claim\n  id: c1\n- [\n")
-    stage.commit()
-
-    with pytest.raises(RelayError, match=r"^PLAN\.ledger\.yaml:\d+: "):
-        stage.run(HELLO)
-
-    assert "refs/relay/leg" not in stage.git("for-each-ref")
 
 
 def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):

@@ -125,8 +125,9 @@ def test_a_linked_work_tree_with_relative_names_is_known(box):
 
 def test_a_bare_repository_is_refused(box, tmp_path):
     box.git("clone", "-q", "--bare", box.root, tmp_path / "bare.git")
-    with pytest.raises(RepoError, match="bare"):
+    with pytest.raises(RepoError, match="bare repository") as caught:
         open_repo(tmp_path / "bare.git", box.environ)
+    assert "git worktree add" in str(caught.value.hint)
 
 
 def test_no_repository_is_refused(box, tmp_path):

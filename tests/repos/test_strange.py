@@ -91,17 +91,6 @@ def test_an_unfinished_operation_is_refused_and_named(stage, finish, command, wo
     finish()
 
 
-def test_a_bare_repository_is_refused(stage, finish):
-    """There is no work tree to work in."""
-    stage.git("clone", "-q", "--bare", ".", "../bare.git")
-    stage.root = stage.root.parent / "bare.git"
-
-    with pytest.raises(RepoError, match="bare repository") as caught:
-        finish()
-
-    assert "git worktree add" in str(caught.value.hint)
-
-
 def test_submodules_are_neither_entered_nor_committed(stage, finish, make_repo):
     """A submodule whose commit moves during the work is reported by git, not committed by relay."""
     inner = make_repo("inner")
