@@ -28,7 +28,7 @@ from relay.rehearsal.turns import Call, FaultName, FaultSpec, Part, Raw, Say, Se
 from relay.rehearsal.wire import ModelCard, dump
 
 IMPLICIT_THINKING_TOKENS = 32
-"""What a thinking block stands for where the script does not say."""
+"""Tokens of a thinking block if the script gives none."""
 
 _CUTS = {FaultName.MAX_TOKENS: "max_tokens", FaultName.WINDOW_EXCEEDED: "model_context_window_exceeded"}
 
@@ -40,7 +40,7 @@ class AnswerBlock:
     body: Mapping[str, Any]
     """As it stands in the finished message."""
     raw_input: str = ""
-    """A tool's input as it is streamed; may be cut, or not JSON at all."""
+    """A tool's input as it is streamed; it may be cut, or not JSON at all."""
     tokens: int
 
     @property
@@ -71,13 +71,13 @@ class PlayedAnswer:
     output_tokens: int
     thinking_tokens: int = 0
     report: str = ""
-    """``zero``, ``missing``, ``uncached``, ``falling``, or that of a `ServerDialect`, when usage is reported so."""
+    """How usage is reported: ``zero``, ``missing``, ``uncached``, ``falling``, or as in `ServerDialect`."""
     answering_model: str = ""
     """The model that the answer names; empty for `model`."""
     dropped: tuple[Mapping[str, str], ...] = ()
     """Thinking blocks of the request that were dropped, as ``input_transformations`` reports them."""
     padding: Mapping[str, int] = field(default_factory=dict)
-    """What the next prompt has to count on top of the estimate, by binding-chain key."""
+    """Tokens that the next prompt counts on top of the estimate, by binding-chain key."""
 
     def render_message(self) -> dict[str, Any]:
         """Write the body of a response without streaming."""
@@ -102,7 +102,7 @@ class PlayedAnswer:
         return event
 
     def render_bill(self) -> Mapping[str, Any]:
-        """Write the usage that the message has, whatever is reported of it."""
+        """Write the real usage of the message, whatever is reported."""
         return self._render_full(self.output_tokens, final=True)
 
     @property
@@ -120,7 +120,7 @@ class PlayedAnswer:
         return message if usage is None else message | {"usage": usage}
 
     def _render_usage(self, output: int, *, final: bool = False, falls: bool = True) -> dict[str, Any] | None:
-        """Write what is reported; None for nothing."""
+        """Write the reported usage; None for nothing."""
         usage = self._render_full(output, final=final)
         match self.report:
             case "missing":
@@ -137,7 +137,7 @@ class PlayedAnswer:
                 return usage
 
     def _render_foreign(self, output: int) -> dict[str, Any]:
-        """Write usage as endpoints do that do not divide it by the cache, or only by what was read from it."""
+        """Write usage without division by the cache, or with reads only, as some endpoints do."""
         use = self.use
         read = use.read_tokens if self.report == "reads" else 0
         whole = use.input_tokens + use.write_5m_tokens + use.write_1h_tokens + use.read_tokens
@@ -170,7 +170,7 @@ class Performance:
 
     message_id: str
     call_prefix: str
-    """Tool call ids are this and a number."""
+    """Prefix of tool call ids, before a number."""
     turn: Turn
     n: int
     """Which repetition of the turn this is, from 1."""
@@ -225,12 +225,12 @@ def build_answer(show: Performance) -> PlayedAnswer:
 
 
 def digest_content(blocks: list[Block]) -> str:
-    """Identify an assistant turn by its content, thinking left out."""
+    """Identify an assistant turn by its content, without thinking."""
     return digest([canonical(block) for block in blocks if block.get("type") != "thinking"])
 
 
 def _choose(show: Performance) -> tuple[tuple[Part, ...], str]:
-    """Decide what the model says and the stop reason; empty for the natural one."""
+    """Choose the parts of the answer and its stop reason; empty for the natural one."""
     turn, fault = show.turn, show.fault
     match fault.kind if fault else None:
         case FaultName.EMPTY:
@@ -252,7 +252,7 @@ def _choose(show: Performance) -> tuple[tuple[Part, ...], str]:
 
 
 def _build_blocks(show: Performance, parts: tuple[Part, ...]) -> Iterator[AnswerBlock]:
-    """Turn a turn's parts into blocks; thinking is signed for the place where it stands."""
+    """Turn parts into blocks; thinking is signed for its position."""
     config = show.body.get("thinking") or {}
     if not _thinks(config, show.card):
         parts = tuple(part for part in parts if not isinstance(part, Think))
@@ -306,7 +306,7 @@ def _build_thinking(show: Performance, part: Think, bound: str) -> AnswerBlock:
 
 
 def _number(value: Any, show: Performance) -> Any:
-    """Put the repetition's number in place of ``${n}``, only where a turn repeats."""
+    """Replace ``${n}`` by the repetition's number, only in a turn that repeats."""
     if show.turn.repeat == 1:
         return value
     if isinstance(value, str):
@@ -317,14 +317,14 @@ def _number(value: Any, show: Performance) -> Any:
 
 
 def _find_budget(show: Performance) -> tuple[int, str]:
-    """Find how many tokens the answer may have and what stops it there."""
+    """Return how many tokens the answer may have, and the stop reason at that limit."""
     left = show.card.window_tokens - show.prompt_tokens
     limit = int(show.body.get("max_tokens", 0))
     return (limit, "max_tokens") if limit <= left else (left, "model_context_window_exceeded")
 
 
 def _fit(blocks: tuple[AnswerBlock, ...], budget: int) -> Iterator[AnswerBlock]:
-    """Keep what fits into a budget of tokens; the last block is cut."""
+    """Keep the blocks that fit into a budget of tokens; cut the last one."""
     for block in blocks:
         if block.tokens <= budget:
             budget -= block.tokens
@@ -360,12 +360,12 @@ def _cut_block(block: AnswerBlock, chars: int) -> AnswerBlock:
 
 
 def _spoil(raw: str) -> str:
-    """Make JSON that does not parse out of JSON that does."""
+    """Break valid JSON."""
     return raw and raw[:-1] + ',,"}'
 
 
 def _pad(bound: str, blocks: tuple[AnswerBlock, ...], extra: int) -> dict[str, int]:
-    """Say what the next prompt must count for an answer whose size is scripted."""
+    """Return the additional tokens of the next prompt for an answer with a scripted size."""
     keys = [after for _, after in extend_binding(bound, [block.body for block in blocks])]
     return {keys[-1]: extra} if keys else {}
 
@@ -378,7 +378,7 @@ def _default_details(stop: str, fault: FaultSpec | None) -> Mapping[str, Any] | 
 
 
 MAX_PIECES = 48
-"""No block is cut into more deltas than this: clients re-parse a tool's input at each one."""
+"""Most deltas of a block: clients re-parse a tool's input at each one."""
 MIN_PIECE_CHARS = 24
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -425,6 +425,6 @@ def _list_deltas(block: AnswerBlock) -> Iterator[Mapping[str, Any]]:
 
 
 def cut_text(text: str) -> Iterator[str]:
-    """Cut a text into the pieces that it is streamed in."""
+    """Cut a text into the pieces in which it is streamed."""
     size = max(MIN_PIECE_CHARS, math.ceil(len(text) / MAX_PIECES))
     return (text[i : i + size] for i in range(0, len(text), size))

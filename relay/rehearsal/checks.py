@@ -82,7 +82,7 @@ def _check_contents(messages: Messages) -> Iterator[ApiError]:
 
 
 def _sets_output(message: Mapping[str, Any]) -> bool:
-    """Say whether a ``system`` message only sets the effort from here on (beta mid-conversation-output-config)."""
+    """Return whether a ``system`` message only sets the effort from here on (beta mid-conversation-output-config)."""
     return message.get("role") == "system" and isinstance(message.get("output_config"), Mapping)
 
 
@@ -112,7 +112,7 @@ def _check_call(where: str, block: Block) -> Iterator[ApiError]:
 
 
 def _check_calls(messages: Messages) -> Iterator[ApiError]:
-    """Check that each call is answered once, at the start of the very next message, and nothing else is."""
+    """Check that each call is answered once, at the start of the next message, and that nothing else is answered."""
     seen: set[str] = set()
     pending: list[str] = []
     for index, message in enumerate(messages):
@@ -183,11 +183,11 @@ def check_version(version: str | None) -> ApiError | None:
 
 
 REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages", "refresh")
-"""What `check_refused` knows."""
+"""Fields that `check_refused` can refuse."""
 
 
 def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
-    """Check for what this one endpoint does not take, as gateways say it that know an older API."""
+    """Refuse fields that this endpoint does not accept, in the words of a gateway that knows an older API."""
     thinking = body.get("thinking")
     roles = enumerate(message.get("role") for message in list_blocks(body.get("messages")))
     found = {
@@ -216,10 +216,10 @@ def check_request(
 
     Args:
         body: The request body.
-        card: The model that is asked for.
+        card: The requested model.
         version: The ``anthropic-version``; sampling parameters are refused since 2026-10-21.
         paused: Whether the history has an answer that was a ``pause_turn``.
-        counting: Whether ``max_tokens`` is absent by right.
+        counting: Whether ``max_tokens`` may be missing.
     """
     checks: tuple[Callable[[], ApiError | None], ...] = (
         lambda: _check_shapes(body),
@@ -239,8 +239,8 @@ def check_signatures(
     """Check that every thinking block stands where it was produced.
 
     Returns:
-        The refusal or None, and the blocks that the model does not get to see: ``{type, path, reason}``. A block
-        of another model is dropped without an error.
+        The refusal or None, and the blocks that the model does not see: ``{type, path, reason}``. A block of another
+            model is dropped without an error.
     """
     config = body.get("thinking") or {}
     drops = _read_binding(config).get("prefix_mismatch_behavior") == "drop_block"
@@ -273,7 +273,7 @@ def _drop(where: str, reason: str) -> Mapping[str, str]:
 
 
 def _check_shapes(body: Body) -> ApiError | None:
-    """Check that the fields which later checks look into have their kind of value."""
+    """Check the types of the fields that later checks read."""
     for name in ("thinking", "output_config", "tool_choice", "cache_control", "metadata"):
         if body.get(name) is not None and not isinstance(body[name], Mapping):
             return refuse(f"{name}: Input should be an object")

@@ -38,29 +38,29 @@ FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
 
 _PATIENCE_S = 300.0
-"""Longest time one command may take; it needs seconds, so what takes this long hangs."""
+"""Longest time of one command; it needs seconds, so a command that takes this long hangs."""
 _GRACE_S = 10.0
 _POLL_S = 0.05
 _COLUMNS = 80
 _SUBJECT_CHARS = 26
-"""What a line has left for it."""
+"""Room for it in a line."""
 _SILENCE_S = 1.0
-"""How long the model is silent before relay is killed, so that a person sees it."""
+"""How long the model is silent before relay is killed, so that a person notices."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """Where the demo plays."""
+    """The surroundings of the demo."""
 
     root: Path
     environ: Mapping[str, str]
-    """Of the commands: the user's, but for the endpoint, the key and the settings."""
+    """Environment of the commands: the user's, with another endpoint and key, and without settings."""
     rehearsal: Rehearsal
     say: Say
     flags: tuple[str, ...]
-    """Typed with every command that opens a sandbox."""
+    """Flags of every command that opens a sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
     """Play the demo.
 
     Args:
-        keep: Where the repository is made: a new or an empty directory. None makes one among the temporary files,
-            where it is left for the system to clear.
+        keep: Directory of the repository: a new or an empty one. None makes one among the temporary files and leaves it
+            there.
         say: Prints lines; commands write to the same terminal in between.
 
     Returns:
-        0, or the exit status of the command that did not end as it should; 3 when the script was not played to its end.
+        0, or the exit status of the command that failed; 3 if the script was not played to its end.
 
     Raises:
         RelayError: The directory is in use, there is no git, or this installation lacks the examples.
@@ -154,9 +154,9 @@ def _make_repository(project: Path, root: Path, say: Say, environ: Mapping[str, 
 
 
 def _make_environment(environ: Mapping[str, str], base_url: str) -> Mapping[str, str]:
-    """Keep the user's settings out, so that the demo is the same everywhere, and lead every request to the server."""
+    """Send every request to the server, and leave the user's settings out: the demo is the same everywhere."""
     kept = {name: value for name, value in environ.items() if not name.startswith(("ANTHROPIC_", "RELAY_"))}
-    here = str(Path(sys.executable).parent)  # commands of the plan say python3 and mean a current one
+    here = str(Path(sys.executable).parent)  # the plan's commands say python3 and need a current one
     return kept | {
         "ANTHROPIC_BASE_URL": base_url,
         "ANTHROPIC_API_KEY": "rehearsal",
@@ -167,7 +167,7 @@ def _make_environment(environ: Mapping[str, str], base_url: str) -> Mapping[str,
 
 
 def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str, ...]:
-    """Look for a sandbox; without one the commands of the script, which are known, run unconfined."""
+    """Look for a sandbox; without one the script's commands, which are known, run unconfined."""
     try:
         with open_sandbox(Policy(root=repo.root, env=environ, git_dirs=(repo.git_dir,)), Level.WORKSPACE_WRITE) as box:
             say(f"Commands of the model run in a sandbox: {box.mechanism}.")
@@ -183,7 +183,7 @@ def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str
 
 
 def _play(stage: _Stage) -> _Ended | None:
-    """Plan, run, kill, run again; return what did not end as it should."""
+    """Plan, run, kill, run again; return the command that failed."""
     stage.say("\nFirst a plan. The session that writes it can read and nothing else.")
     ended = _run(stage, "plan", FEATURE)
     if ended.code:
@@ -210,7 +210,7 @@ def _run(stage: _Stage, *words: str) -> _Ended:
 
 
 def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
-    """Kill a command when the model has gone silent; None when it was so."""
+    """Kill a command once the model is silent; return how it ended if it ended before."""
     deadline = time.monotonic() + _PATIENCE_S
     with _started(stage, words) as command:
         while command.poll() is None and time.monotonic() < deadline:
@@ -224,11 +224,11 @@ def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
 
 @contextmanager
 def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a relay command on the user's terminal; it has ended when this has."""
+    """Start a relay command on the user's terminal; end it with the block."""
     stage.say(f"\n$ {_show((*words, *stage.flags))}")
     sys.stdout.flush()  # the command writes to the same place
     command = subprocess.Popen(
-        # -P: the project's own modules must not be taken for relay's.
+        # -P: Python must not import the project's modules in place of relay's.
         [sys.executable, "-P", "-m", "relay", *words, *stage.flags],
         cwd=stage.root,
         env=stage.environ,
@@ -283,7 +283,7 @@ def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
 
 
 def _list_commands(root: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return commands that show what was made, with what they show."""
+    """Return commands that show the result, with what each shows."""
     installed = shutil.which("relay", path=environ.get("PATH"))
     relay = "relay" if installed else shlex.quote(str(Path(sys.executable).with_name("relay")))
     return [
@@ -331,14 +331,14 @@ def _write_cost(cost: float | None, *, estimated: bool) -> str:
 
 
 def _find_sessions(repo: Repo, phase_id: str) -> Iterator[str]:
-    """Yield the sessions that left snapshots of a phase, also those that were cut off."""
+    """Yield the sessions with snapshots of a phase, also those that were cut off."""
     for text in read_texts(repo.git, "--glob=refs/relay/wip", "--not", "HEAD", "--"):
         if text.get(trailers.PHASE) == phase_id:
             yield text.get(trailers.SESSION)
 
 
 def _render_table(rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """Align columns: the first `left` to the left, the others, figures, to the right."""
+    """Align columns: the first `left` to the left, the rest, figures, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

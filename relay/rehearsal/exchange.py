@@ -38,10 +38,10 @@ TRANSPORT = "relay.transport"
 """Key in the ASGI scope's extensions under which the protocol leaves the connection's transport."""
 DEFAULT_AFTER_EVENTS = 3
 _PIECES = 8
-"""Of a body that is no stream."""
+"""Pieces of a body that is not a stream."""
 _GARBAGE = "{this is not json"
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER with a time of 0: close sends RST and forgets what was not sent."""
+"""SO_LINGER with a time of 0: close sends RST and drops unsent bytes."""
 
 
 class ConnectionEnded(Exception):  # noqa: N818  # not an error: the script wanted it, or the client left
@@ -50,7 +50,7 @@ class ConnectionEnded(Exception):  # noqa: N818  # not an error: the script want
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """One request's way back to the client. Mutable: knows what was sent."""
+    """One request's way back to the client."""
 
     scope: Mapping[str, Any]
     receive: Receive
@@ -74,7 +74,7 @@ class Connection:
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
-        """End the body the proper way."""
+        """End the body normally."""
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def end(self, how: str) -> None:
@@ -96,7 +96,7 @@ class Connection:
         raise ConnectionEnded
 
     async def wait(self, seconds: float | None) -> None:
-        """Let time pass; None: until the client leaves or the server stops.
+        """Wait; None: until the client leaves or the server stops.
 
         Raises:
             ConnectionEnded: The client left, or the server is shutting down.
@@ -127,7 +127,7 @@ class Connection:
 
 
 async def _let_send(transport: asyncio.Transport) -> None:
-    """Give the transport a moment to hand over what was written: a reset discards its buffer."""
+    """Give the transport a moment to send what was written: a reset drops its buffer."""
     for _ in range(200):
         if not transport.get_write_buffer_size() or transport.is_closing():
             return
@@ -144,13 +144,13 @@ async def deliver(
 ) -> None:
     """Send the pieces of a response whose headers are sent, with a fault in between.
 
-    `render` writes an error's type and message for the stream; None for the Messages API's way.
+    `render` writes an error's type and message for the stream; None for the Messages API's form.
 
     Raises:
         ConnectionEnded: The fault ended the connection, or the client left.
     """
     index = _find_break(pieces, fault)
-    if not event_s:  # what nothing parts is sent at once: each send wakes the client
+    if not event_s:  # pieces without a pause in between are sent at once: each send wakes the client
         parts = pieces[: max(index, 0)], pieces[max(index, 0) :]
         pieces, index = [b"".join(part) for part in parts if part], min(index, 1)
     for number, piece in enumerate(pieces):
@@ -165,13 +165,13 @@ async def deliver(
 
 
 def cut_body(body: bytes) -> list[bytes]:
-    """Slice a body that is no stream, so that faults have places to happen at."""
+    """Slice a body that is not a stream, so that faults can happen in between."""
     size = max(1, -(-len(body) // _PIECES))
     return [body[i : i + size] for i in range(0, len(body), size)]
 
 
 def _find_break(pieces: list[bytes], fault: FaultSpec | None) -> int:
-    """Find the piece in front of which the fault happens; -1 for none."""
+    """Return the index of the piece before which the fault happens; -1 for none."""
     if fault is None:
         return -1
     after_bytes = fault.options.get("after_bytes")
@@ -195,7 +195,7 @@ async def _break(
     number: int,
     render: Callable[[str, str], bytes] | None,
 ) -> bool:
-    """Let the fault happen in front of a piece; True when the rest of the response still follows."""
+    """Play the fault before a piece; return True if the rest of the response follows."""
     options, piece = fault.options, pieces[number]
     match fault.kind:
         case FaultName.CUT:
@@ -227,7 +227,7 @@ def _build_error_event(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
-    """Be silent, or send only pings, for a while or until the client gives up."""
+    """Be silent, or send only pings, for a while or until the client leaves."""
     seconds, ping_s = options.get("seconds"), options.get("ping_s")
     if ping_s is None:
         await connection.wait(seconds)
@@ -247,7 +247,7 @@ _HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong<
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What came in, decoded. Mutable: the body comes after the headers."""
+    """A decoded request. Mutable: the body comes after the headers."""
 
     method: str
     path: str
@@ -265,29 +265,28 @@ class Exchange:
     number: int
     request: Request = field(init=False)
     foreign: Foreign | None = None
-    """Set for a request of another API than the Messages API."""
+    """Set for a request of another API."""
     asked: Any = None
-    """The request as one of the Messages API."""
+    """The request in the Messages API's form."""
     cue: Cue | None = None
     fault: FaultSpec | None = None
     bill: Mapping[str, Any] | None = None
-    """The usage of the work that was done; None when there was none."""
+    """The usage of the work that was done; None if there was none."""
 
     @property
     def cue_fault(self) -> FaultName | None:
-        """What goes wrong with this request; None for nothing."""
+        """The fault of this request; None without one."""
         return self.fault.kind if self.fault else None
 
     @property
     def request_id(self) -> str:
-        """The id that the response carries."""
         return f"req_rehearsal_{self.number:06d}"
 
     async def run(self) -> None:
-        """Answer.
+        """Answer the request.
 
         Raises:
-            ConnectionEnded: Nothing more can be sent, by plan or because the client left.
+            ConnectionEnded: Nothing more can be sent: as scripted, or because the client left.
         """
         scope = self.connection.scope
         self.request = Request(
@@ -349,14 +348,14 @@ class Exchange:
 
     @property
     def _is_foreign(self) -> bool:
-        """Whether this is of another API; asking for a model is, where nobody says which version of this one."""
+        """Whether the request belongs to another API; a question about models does if it names no API version."""
         asks = self.request.method == "GET" and "/models/" in self.request.path
         return self.foreign is not None or (asks and "anthropic-version" not in self.request.headers)
 
     # messages
 
     async def _answer_messages(self) -> None:
-        """Check, count, find the turn, divide by the cache, perform."""
+        """Check, count, find the turn, divide by the cache, answer."""
         read = self._read_request(counting=False)
         if isinstance(read, ApiError):
             await self._refuse(read)
@@ -463,7 +462,7 @@ class Exchange:
         return lambda kind, words: render_part("", tongue.error_event(kind, words))
 
     async def _warm(self, prompt: Prompt) -> None:
-        """Answer ``max_tokens: 0``: the cache is written and nothing is generated."""
+        """Answer ``max_tokens: 0``: the cache is written, and nothing is generated."""
         plan = self.state.plan_cache(prompt, self.asked)
         answer = PlayedAnswer(
             id=f"msg_rehearsal_{self.number:06d}",

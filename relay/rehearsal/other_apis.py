@@ -25,30 +25,30 @@ Rendered = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tongue:
-    """How one of them says things."""
+    """How one of these APIs writes requests and answers."""
 
     name: str
     read: Callable[[Body], dict[str, Any]]
-    """A request → the parts of one of the Messages API: system, tools, messages."""
+    """A request → system, tools and messages in the Messages API's form."""
     limit: Callable[[Body], Any]
-    """The longest answer that a request names; None when it does not."""
+    """The output limit of a request; None if it has none."""
     message: Callable[[PlayedAnswer, Body], Mapping[str, Any]]
     """An answer in one piece."""
     events: Callable[[PlayedAnswer, Body], Iterator[Rendered]]
-    """The same as a stream."""
+    """An answer as a stream."""
     error: Callable[[ApiError], Mapping[str, Any]]
     error_event: Callable[[str, str], Mapping[str, Any]]
-    """A type and a message of an error → what is said of it in mid-stream."""
+    """An error's type and message → the event in mid-stream."""
     ending: bytes = b""
-    """Of a stream."""
+    """The end of a stream."""
 
 
 def translate(tongue: Tongue, body: Body, model: str, most: int) -> dict[str, Any]:
-    """Return a request as one of the Messages API.
+    """Return a request in the Messages API's form.
 
     Args:
-        tongue: What it is spoken in.
-        model: Which is asked; for an answer.
+        tongue: The API of the request.
+        model: The requested model.
         most: The model's longest answer.
     """
     parts = tongue.read(body)
@@ -91,7 +91,7 @@ def make_text_block(text: Any) -> dict[str, Any]:
 
 
 def make_use(call_id: Any, name: Any, given: Any) -> dict[str, Any]:
-    """Return a call; `given` is its input, or the JSON of it."""
+    """Return a tool call; `given` is its input, or the JSON of it."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
@@ -101,24 +101,24 @@ def make_use(call_id: Any, name: Any, given: Any) -> dict[str, Any]:
 
 
 def make_result(call_id: Any, content: Any) -> dict[str, Any]:
-    """Return a call's result."""
+    """Return the result of a tool call."""
     return {"type": "tool_result", "tool_use_id": str(call_id), "content": [make_text_block(read_content(content))]}
 
 
 def read_content(content: Any) -> str:
-    """Join the texts of a content, of whatever kind its parts are."""
+    """Join the texts of a content with parts of any kind."""
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in list_blocks(content))
     return content if isinstance(content, str) else dump(content)
 
 
 def list_shown(answer: PlayedAnswer) -> tuple[AnswerBlock, ...]:
-    """List what these APIs show of an answer: not its thinking."""
+    """List the blocks that these APIs show: no thinking."""
     return tuple(block for block in answer.blocks if block.body.get("type") in {"text", "tool_use"})
 
 
 def divide(answer: PlayedAnswer) -> tuple[int, int, int]:
-    """Return the tokens of the prompt, those of it that were read from the cache, and those of the output."""
+    """Return the tokens of the prompt, of its part that came from the cache, and of the output."""
     use = answer.use
     return use.input_tokens + use.read_tokens, use.read_tokens, answer.output_tokens
 
@@ -340,7 +340,7 @@ def _read_item(item: Body) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _list_tools(body: Body) -> Iterator[tuple[Body, str, str]]:
-    """Yield each tool with the name that a script has for it, and its namespace."""
+    """Yield each tool with its name in scripts, and its namespace."""
     for tool in list_blocks(body.get("tools")):
         if tool.get("type") == "namespace":
             space = str(tool.get("name"))
@@ -350,7 +350,7 @@ def _list_tools(body: Body) -> Iterator[tuple[Body, str, str]]:
 
 
 def _spell(space: str, name: Any) -> str:
-    """Return what a script calls a tool."""
+    """Return a tool's name in scripts."""
     return f"{space}{_JOINT}{name}" if space else str(name)
 
 
@@ -407,7 +407,7 @@ def _item(answer: PlayedAnswer, number: int, block: AnswerBlock, body: Body) -> 
 
 
 def _find_tool(name: str, body: Body) -> tuple[Body, str, str]:
-    """Return a tool, its namespace and its name in there; one that is not offered may be an MCP server's, deferred."""
+    """Return a tool, its namespace and its name there; a tool that is not offered may be an MCP server's, deferred."""
     for tool, shown, space in _list_tools(body):
         if shown == name:
             return tool, space, name.removeprefix(space + _JOINT) if space else name
@@ -476,17 +476,17 @@ _OVERLOADED = 529
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """What a request's path says of one that is not of the Messages API."""
+    """What the path of a request says, if it is not of the Messages API."""
 
     tongue: Tongue
     model: str = ""
-    """Where the path names it."""
+    """Empty unless the path names it."""
     streams: bool | None = None
-    """Where the path says so."""
+    """None unless the path tells."""
 
 
 def find_foreign(method: str, path: str) -> Foreign | None:
-    """Return which other API a request is for; None for none of them."""
+    """Return which other API a request is for; None for the Messages API."""
     if method != "POST":
         return None
     if path in _BY_PATH:
@@ -496,11 +496,11 @@ def find_foreign(method: str, path: str) -> Foreign | None:
 
 
 def blend(use: CacheUse) -> CacheUse:
-    """Return how a prompt divides for an API whose writes to the cache are plain input."""
+    """Divide a prompt as an API does whose cache writes count as plain input."""
     written = use.write_5m_tokens + use.write_1h_tokens
     return CacheUse(input_tokens=use.input_tokens + written, read_tokens=use.read_tokens)
 
 
 def blend_error(error: ApiError) -> ApiError:
-    """Return an error with a status that others than Anthropic's API have."""
+    """Replace a status that only Anthropic's API has."""
     return replace(error, status=503, type="server_error") if error.status == _OVERLOADED else error

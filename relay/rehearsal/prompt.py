@@ -48,27 +48,26 @@ LOOKBACK_BLOCKS = 20
 
 
 class Ttl(StrEnum):
-    """Lifetime of a cache entry, spelled as on the wire."""
+    """Lifetime of a cache entry, as on the wire."""
 
     FIVE_MINUTES = "5m"
     ONE_HOUR = "1h"
 
     @property
     def seconds(self) -> float:
-        """The lifetime in seconds."""
         return 3600.0 if self is Ttl.ONE_HOUR else 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """One block of a prompt, seen by the cache."""
+    """One block of a prompt, as the cache sees it."""
 
     key: str
     """Hash of everything up to and including the block."""
     tokens: int
     """Tokens up to and including the block."""
     ttl: Ttl | None = None
-    """Set where the block is marked."""
+    """Set if the block is marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class CachePlan:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    """Mutable: each read makes it live longer."""
+    """Mutable: each read renews it."""
 
     ttl: Ttl
     used: float
@@ -176,13 +175,13 @@ _MAC_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a thinking block says about itself."""
+    """The content of a thinking block's signature."""
 
     model: str
     prefix: str
     """Digest of tools, system and every message before the block, as the client sent them."""
     tokens: int
-    """Thinking tokens the block stands for, whatever text is shown."""
+    """Thinking tokens of the block, whatever text is shown."""
     text: str
     """Digest of the text that was returned."""
 
@@ -193,7 +192,7 @@ class Signature:
 
     @classmethod
     def decode(cls, signature: str) -> Self | None:
-        """Read a signature back; None when this server did not write it."""
+        """Read a signature; None if this server did not write it."""
         try:
             raw = base64.b64decode(signature, validate=True)
         except ValueError:
@@ -205,7 +204,7 @@ class Signature:
 
 
 def digest_text(text: str) -> str:
-    """Shorten a shown text to what `Signature.text` holds."""
+    """Shorten a shown text to the digest in `Signature.text`."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
@@ -220,7 +219,7 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 Block = Mapping[str, Any]
 Padding = Mapping[str, int]
-"""Binding-chain key of a block → tokens it counts on top of its estimate."""
+"""Binding-chain key of a block → tokens on top of its estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,13 +230,13 @@ class PromptBlock:
     """Path in the request: ``tools.0``, ``system.1``, ``messages.3.content.0``."""
     body: Block
     before: str
-    """Binding chain in front of the block: what a thinking signature is bound to."""
+    """Binding chain in front of the block; a thinking signature is bound to it."""
     bound: str
     """Binding chain including the block."""
     key: str
     """Cache chain including the block."""
     tokens: int
-    """Tokens of this block alone, padding included; 0 when it was dropped."""
+    """Tokens of this block alone, padding included; 0 if it was dropped."""
 
 
 def count_bytes(size: int) -> int:
@@ -251,7 +250,7 @@ def count_text(text: str) -> int:
 
 
 def count_block(block: Block, words: str = "") -> int:
-    """Count the tokens of any block or tool definition; `words` is its canonical JSON where that is known."""
+    """Count the tokens of any block or tool definition; `words` is its canonical JSON if known."""
     match block.get("type"):
         case "text":
             return count_text(str(block.get("text", "")))
@@ -269,14 +268,14 @@ def count_block(block: Block, words: str = "") -> int:
 
 
 def list_blocks(content: Any) -> list[Block]:
-    """Read ``content`` as blocks: a string is one text block, nothing is no block."""
+    """Read ``content`` as blocks: a string is one text block, an empty one no block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
 
 
 def canonical(block: Block) -> dict[str, Any]:
-    """Strip what does not change a block's meaning; see the module docstring."""
+    """Remove what does not change a block's meaning; see the module docstring."""
     kept = {name: block[name] for name in sorted(block) if name != "cache_control" and block[name] is not None}
     if kept.get("type") == "tool_result":
         kept["content"] = [canonical(part) for part in list_blocks(block.get("content"))]
@@ -294,7 +293,7 @@ def _extend(chain: str, role: str, words: str) -> str:
 
 
 def read_cache_mark(block: Block) -> Ttl | None:
-    """Read a block's explicit cache mark, also from inside a tool result; None when it has none."""
+    """Return a block's explicit cache mark, also from inside a tool result; None without one."""
     nested = list_blocks(block.get("content")) if block.get("type") == "tool_result" else []
     for part in (block, *nested):
         mark = part.get("cache_control")
@@ -304,7 +303,7 @@ def read_cache_mark(block: Block) -> Ttl | None:
 
 
 def is_markable(block: Block) -> bool:
-    """Tell whether a block can end a cached prefix."""
+    """Return whether a block can end a cached prefix."""
     empty = block.get("type") == "text" and not block.get("text")
     return block.get("type") not in THINKING and not empty
 
@@ -318,7 +317,7 @@ def render_prompt(
         body: The request body.
         card: The model, for its default effort.
         padding: Extra tokens by binding-chain key.
-        dropped: Paths of thinking blocks that the model does not get to see.
+        dropped: Paths of thinking blocks that the model does not see.
     """
     blocks: list[PromptBlock] = []
     bound = cached = ""
@@ -334,14 +333,14 @@ def render_prompt(
 
 
 def extend_binding(bound: str, blocks: list[Block]) -> Iterator[tuple[str, str]]:
-    """Continue the binding chain over an answer: (before, including) per block."""
+    """Continue the binding chain over an answer; yield the chain before and after each block."""
     for block in blocks:
         before, bound = bound, _extend(bound, "assistant", dump(canonical(block)))
         yield before, bound
 
 
 def list_positions(blocks: tuple[PromptBlock, ...], body: Mapping[str, Any]) -> tuple[Position, ...]:
-    """See a prompt as the cache does, with the automatic mark on the last block that can take it."""
+    """List a prompt's blocks as the cache sees them, with the automatic mark on the last markable block."""
     auto = read_cache_mark({"cache_control": body.get("cache_control")})
     last = max((i for i, b in enumerate(blocks) if is_markable(b.body) and b.tokens), default=-1)
     total, positions = 0, []
@@ -364,7 +363,7 @@ def _walk(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Block]]:
 
 
 def _enter(cached: str, role: str, body: Mapping[str, Any], card: ModelCard, blocks: list[PromptBlock]) -> str:
-    """Mix settings into the cache chain where the prompt's next section begins."""
+    """Mix settings into the cache chain at the beginning of each section."""
     section = role if role in {"tools", "prompt"} else "messages"
     last = blocks[-1].where.partition(".")[0] if blocks else "tools"
     if section == "prompt" and last == "tools":
@@ -375,7 +374,7 @@ def _enter(cached: str, role: str, body: Mapping[str, Any], card: ModelCard, blo
 
 
 def _render_settings(body: Mapping[str, Any], card: ModelCard) -> list[Any]:
-    """List the request settings that are rendered in front of the messages."""
+    """List the request settings that precede the messages in the prompt."""
     thinking, output = body.get("thinking") or {}, body.get("output_config") or {}
     choice = {k: v for k, v in (body.get("tool_choice") or {"type": "auto"}).items() if v is not None}
     mode = thinking.get("type") or ("disabled" if card.thinking == {"enabled", "disabled"} else "adaptive")

@@ -128,7 +128,7 @@ from relay.rehearsal.wire import CATALOG, ModelCard, find_card
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 50_000
-"""How many values one script may hold after its aliases are followed."""
+"""Most values of a script, with its aliases resolved."""
 _LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH)
 
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
@@ -138,12 +138,12 @@ _NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,
 
 @dataclass(slots=True, kw_only=True)
 class NodeReader:
-    """Turns YAML nodes of one script into checked values. Mutable: spends its budget of values."""
+    """Turns YAML nodes of one script into checked values. Mutable: counts the values."""
 
     source: str
     """Name of the script, for messages."""
     base: Path | None = None
-    """Directory that ``!file`` is relative to and confined to; None forbids it."""
+    """Directory of files named by ``!file``; None forbids them."""
     budget: int = MAX_NODES
 
     def compose(self, text: str) -> yaml.Node:
@@ -207,7 +207,7 @@ class NodeReader:
         return tuple(self.text(item, what) for item in nodes)
 
     def choice(self, node: yaml.Node, what: str, options: Iterable[str]) -> str:
-        """Read one of some words."""
+        """Read one of the options."""
         word, known = self.text(node, what), tuple(options)
         if word not in known:
             raise self.error(node, f"{what} {word!r} is not known{_suggest(word, known)}; one of: {', '.join(known)}")
@@ -298,7 +298,7 @@ _USAGE = ("output_tokens", "thinking_tokens", "input_padding_tokens")
 _ANSWERS_ALONE = frozenset(
     {FaultName.EMPTY, FaultName.REFUSAL, FaultName.UNKNOWN_STOP, FaultName.UNKNOWN_BLOCK, FaultName.PAUSE_TURN}
 )
-"""Faults that make an answer of their own, so the turn needs no content."""
+"""Faults that make an answer of their own, so that the turn needs no content."""
 
 
 def load_script(path: Path) -> Script:
@@ -485,7 +485,7 @@ def _parse_call(reader: NodeReader, node: yaml.Node) -> Call:
 
 
 def _parse_inputs(reader: NodeReader, fields: dict[str, yaml.Node]) -> list[tuple[str, Any]]:
-    """Read a tool's input; ``content_file`` becomes ``content`` in its place."""
+    """Read a tool's input; ``content_file`` becomes ``content``."""
     found: list[tuple[str, Any]] = []
     for name, node in fields.items():
         if name == "content_file":
@@ -542,7 +542,7 @@ _FLAGS = frozenset({"before_headers", "after_work"})
 
 
 def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[FaultSpec, ...]:
-    """Read one fault or a list of faults that play one after the other."""
+    """Read one fault, or a list of faults that play in order."""
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
     return tuple(_parse_fault(reader, item) for item in nodes)
 

@@ -28,9 +28,9 @@ from relay.rehearsal.turns import Script
 from relay.session.tape import TapedAnswer
 
 _PATIENCE_S = 0.5
-"""How long a client that does not read may hold up the shutdown."""
+"""How long a client that does not read may delay the shutdown."""
 _GRACE_S = 5.0
-"""How long an answer may take to notice that nobody is there."""
+"""How long an answer may take to notice that its client is gone."""
 _LOOK_S = 0.001
 _DATE_S = 1.0
 """How often uvicorn renews its Date header."""
@@ -46,7 +46,7 @@ class RehearsalProtocol(H11Protocol):
 
 
 class RehearsalServer(uvicorn.Server):
-    """A server that says when it is ready and stops at once when told to."""
+    """A server that reports when it is ready, and stops at once."""
 
     def __init__(self, config: uvicorn.Config, app: Any) -> None:
         super().__init__(config)
@@ -55,7 +55,7 @@ class RehearsalServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """Keep the date fresh until `stop`; uvicorn's own loop looks ten times a second."""
+        """Renew the date until `stop`; uvicorn's own loop wakes ten times a second."""
         self._loop = asyncio.get_running_loop()
         stopping = self._stopping
         self.ready.set()
@@ -67,7 +67,7 @@ class RehearsalServer(uvicorn.Server):
                 continue
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is being sent end for a moment, then take the connections away; uvicorn waits even for nothing."""
+        """Let answers end for a moment, then close the connections; uvicorn would wait even for idle ones."""
         asyncio.get_running_loop().call_later(_PATIENCE_S, self._abort)
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
@@ -92,7 +92,7 @@ class RehearsalServer(uvicorn.Server):
 
 
 def build_server(app: Any) -> RehearsalServer:
-    """Configure a server for sockets that are already listening."""
+    """Configure a server for listening sockets."""
     config = uvicorn.Config(
         app,
         http=RehearsalProtocol,
@@ -128,7 +128,7 @@ class App:
         return self.state.stopping
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request; websockets and lifespan do not come here."""
+        """Answer one request; websockets and lifespan events do not come here."""
         stopping = self.state.stopping
         connection = Connection(scope=scope, receive=receive, send=send, stopping=stopping)
         exchange = Exchange(state=self.state, connection=connection, number=self.state.count())
@@ -143,7 +143,7 @@ _START_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """A running server and what happened on it."""
+    """A running server, and what happened on it."""
 
     base_url: str
     """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
@@ -156,12 +156,12 @@ class Rehearsal:
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong with the script: expectations that failed, turns that were missing."""
+        """Faults of the script: failed expectations, missing turns."""
         return self.state.errors
 
     @property
     def unplayed(self) -> tuple[str, ...]:
-        """A sentence for each part of the script that was not played; empty when all of it was."""
+        """A sentence for each part of the script that was not played."""
         return self.state.stage.list_unplayed()
 
 
@@ -177,13 +177,13 @@ def serve(
     """Serve a script until the block ends.
 
     Args:
-        host: Address to listen on; stay on loopback, anybody who can connect may play.
+        host: Address to listen on. Stay on loopback: everyone who can connect may play.
         port: 0 takes a free one.
         clock: Seconds for the lifetime of prompt cache entries.
         keeps_bodies: Whether `Rehearsal.requests` holds the bodies of requests.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The address cannot be used.
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
     state = ServerState(script, clock, keeps_bodies=keeps_bodies)
@@ -192,7 +192,7 @@ def serve(
 
 
 class HostedApp(Protocol):
-    """An ASGI application that ends when it is told to."""
+    """An ASGI application that can be stopped."""
 
     @property
     def stopping(self) -> asyncio.Event:
@@ -207,7 +207,7 @@ def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Itera
     """Serve an application until the block ends; yields its address, without ``/v1``.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The address cannot be used.
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -215,7 +215,7 @@ def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Itera
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
-    # Accepted connections inherit it; without, each answer on a connection that is used again waits for a delayed ACK.
+    # Accepted connections inherit it. Without it, each answer on a reused connection waits for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = build_server(app)
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
@@ -232,7 +232,7 @@ def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Itera
 
 
 def run_forever(script: Script, *, port: int = 0, announce: Callable[[Rehearsal], None]) -> None:
-    """Serve a script until Ctrl-C or SIGTERM; a shell's background job, which ignores Ctrl-C, too.
+    """Serve a script until Ctrl-C or SIGTERM, also as a shell's background job, which ignores Ctrl-C.
 
     Args:
         port: 0 takes a free one.
@@ -251,11 +251,11 @@ _BEYOND = b'{"type":"error","error":{"type":"invalid_request_error","message":"t
 
 @dataclass(slots=True, kw_only=True)
 class TapeApp:
-    """Answers requests from a tape. Mutable: it remembers what it was asked."""
+    """Answers requests from a tape. Mutable: remembers the requests."""
 
     answers: Sequence[TapedAnswer]
     asked: list[bytes] = field(default_factory=list)
-    """Bodies of all requests, those beyond the tape's end included."""
+    """Bodies of all requests, also those beyond the tape's end."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -309,7 +309,7 @@ def serve_tape(answers: Sequence[TapedAnswer]) -> Iterator[TapeServer]:
     """Serve a tape on loopback until the block ends.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The address cannot be used.
     """
     app = TapeApp(answers=answers)
     with host_app(app) as base_url:

@@ -29,7 +29,7 @@ from relay.rehearsal.wire import ApiError, ModelCard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cue:
-    """The turn a request gets."""
+    """The turn for a request."""
 
     cast: int
     """Number of the conversation, from 1."""
@@ -51,18 +51,18 @@ class Miss:
 
 @dataclass(slots=True, kw_only=True)
 class _Cast:
-    """Mutable: moves on with its conversation."""
+    """Mutable: advances with its conversation."""
 
     number: int
     segments: list[tuple[ScriptSession, int]]
-    """Sessions this conversation went through, each with its first step."""
+    """Sessions that this conversation went through, each with its first step."""
     reached: int = 0
     plays: dict[int, int] = field(default_factory=dict)
     """Step → how often it was played."""
     silent: set[int] = field(default_factory=set)
     """Steps whose last answer had no content: the conversation goes on without an assistant turn."""
     spoiled: set[int] = field(default_factory=set)
-    """Steps whose last play was a fault: a changed request is another try."""
+    """Steps whose last play was a fault: a changed request then is another try."""
 
 
 _Place = tuple[_Cast, int]
@@ -70,14 +70,14 @@ _Place = tuple[_Cast, int]
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """Where the conversations of one script stand. Mutable: moves on with every request."""
+    """Where the conversations of one script stand. Mutable: advances with every request."""
 
     script: Script
     _casts: list[_Cast] = field(default_factory=list)
     _asides: dict[int, _Cast] = field(default_factory=dict)
     _played: set[int] = field(default_factory=set)
     _cued: set[int] = field(default_factory=set)
-    """Identities of the script's turns that were given out."""
+    """Identities of the turns that were played."""
     _by_request: dict[tuple[str, str], _Place] = field(default_factory=dict)
     _by_call: dict[str, _Place] = field(default_factory=dict)
     _by_content: dict[str, _Place] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Stage:
         return Cue(cast=cast.number, step=step, session=session, turn=turn, n=n, fault=fault)
 
     def note_answer(self, cue: Cue, answer: PlayedAnswer) -> None:
-        """Remember what was answered, to know the conversation again."""
+        """Remember the answer, to recognise the conversation."""
         if cue.session.aside:
             return
         cast = self._casts[cue.cast - 1]
@@ -125,14 +125,14 @@ class Stage:
             self._paused.add(content)
 
     def has_paused(self, body: Mapping[str, Any]) -> bool:
-        """Tell whether a request's history holds an answer that was a ``pause_turn``."""
+        """Return whether a request's history holds an answer that was a ``pause_turn``."""
         if not self._paused:
             return False
         contents = (list_blocks(message.get("content")) for message in list_blocks(body.get("messages")))
         return any(digest_content(content) in self._paused for content in contents)
 
     def list_unplayed(self) -> tuple[str, ...]:
-        """Name the sessions that never began, and of the others the turns that no conversation reached."""
+        """Name the sessions that never began, and the turns of the others that were never played."""
         words: list[str] = []
         for index, session in enumerate(self.script.sessions):
             if index not in self._played:
@@ -222,7 +222,7 @@ class Stage:
         return picked, picked.turns[0], 1
 
     def _take_fault(self, cast: _Cast, step: int, turn: Turn) -> FaultSpec | None:
-        """Count one play of a step; the faults come first, each as often as it says."""
+        """Count one play of a step; its faults play first, each as often as it says."""
         played = cast.plays.get(step, 0)
         cast.plays[step] = played + 1
         cast.spoiled.discard(step)
@@ -258,7 +258,7 @@ class _History:
         self.last_content = digest_content(last)
 
     def answers_after(self, end: int) -> bool:
-        """Tell whether an assistant block follows position `end`."""
+        """Return whether an assistant block follows position `end`."""
         return "assistant" in self._roles[end + 1 :]
 
 
@@ -273,7 +273,7 @@ def _find_repetition(session: ScriptSession, offset: int) -> tuple[Turn, int] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One request and how it was answered."""
+    """One request, and how it was answered."""
 
     method: str
     path: str
@@ -281,11 +281,11 @@ class Recorded:
     headers: Mapping[str, str]
     """Lower-case names; credentials are replaced by ``***``."""
     body: Any
-    """Parsed JSON; None when there was none, it did not parse, or bodies are not kept."""
+    """Parsed JSON; None if there was none, it was malformed, or bodies are not kept."""
     status: int
-    """0 when the connection was dropped before a response."""
+    """0 if the connection was dropped before a response."""
     usage: Mapping[str, Any] | None = None
-    """What the reply has used and is billed for, whatever was reported of it; None when there was no work."""
+    """The real, billed usage, whatever was reported; None if there was no work."""
     stop_reason: str = ""
     session: str = ""
     """Name of the session that answered; empty for none."""
@@ -315,7 +315,7 @@ class Prompt:
 
 
 class ServerState:
-    """Everything that outlives a request.
+    """Everything that outlives a request. Mutable.
 
     Args:
         clock: Seconds; the prompt cache ages by it.
@@ -336,7 +336,7 @@ class ServerState:
         self._serial = 0
 
     def find_endpoint_fault(self, endpoint: str) -> FaultSpec | None:
-        """Find the fault an endpoint other than messages has to play now, and count it."""
+        """Find the fault that an endpoint other than messages has to play now, and count it."""
         for index, entry in enumerate(self.script.endpoint_faults):
             played = self._endpoint_plays.get(index, 0)
             if entry.on == endpoint and (entry.fault.times is None or played < entry.fault.times):
@@ -347,7 +347,7 @@ class ServerState:
     def read_prompt(self, body: Mapping[str, Any], card: ModelCard) -> Prompt | ApiError:
         """Count and hash a request, and check its thinking blocks."""
         blocks = render_prompt(body, card, padding=self._padding)
-        signs = self.script.dialect.signs  # who gives no signature looks for none
+        signs = self.script.dialect.signs  # an endpoint without signatures checks none
         problem, dropped = check_signatures(blocks, card, body) if signs else (None, ())
         if problem is not None:
             return problem
@@ -371,7 +371,7 @@ class ServerState:
         return self._cache.plan(card.id, positions, minimum=card.min_cache_tokens, now=self._clock())
 
     def begin(self, plan: CachePlan, answer: PlayedAnswer | None, cue: Cue | None) -> None:
-        """The response is about to begin: entries become readable, the answer becomes history."""
+        """Make cache entries readable and the answer part of the history: the response is about to begin."""
         self._cache.commit(plan)
         if answer is not None and cue is not None:
             self._padding.update(answer.padding)

@@ -26,24 +26,23 @@ _SHOWN_CHARS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """All of them must hold; none given holds always."""
+    """All of them must hold; without any it holds always."""
 
     contains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Subject → texts that must all occur in it."""
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Subject → texts of which none may occur in it."""
     last_result_is_error: bool | None = None
-    """Whether any tool result after the last assistant turn is an error; None: not asked."""
+    """Whether any tool result after the last assistant turn is an error; None: not checked."""
     tools: tuple[str, ...] = ()
     """Names that must be among the offered tools."""
 
     def __bool__(self) -> bool:
-        """Tell whether anything is asked at all."""
         return bool(self.contains or self.lacks or self.tools or self.last_result_is_error is not None)
 
 
 def check_conditions(conditions: Conditions, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each condition that a request does not meet; empty when it meets all."""
+    """Return a sentence for each unmet condition."""
     problems = []
     for subject, texts in conditions.contains.items():
         found = read_subject(body, subject)
@@ -60,7 +59,7 @@ def check_conditions(conditions: Conditions, body: Mapping[str, Any]) -> tuple[s
 
 
 def read_subject(body: Mapping[str, Any], subject: str) -> str:
-    """Read the text that a condition looks at."""
+    """Return the text that a condition is about."""
     messages = list_blocks(body.get("messages"))
     match subject:
         case "model":
@@ -76,14 +75,14 @@ def read_subject(body: Mapping[str, Any], subject: str) -> str:
 
 
 def list_news(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List the messages after the last assistant turn; all of them when there is none."""
+    """List the messages after the last assistant turn; all messages if there is none."""
     messages = list_blocks(body.get("messages"))
     turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
     return messages[turns[-1] + 1 :] if turns else messages
 
 
 def _join_text(content: Any) -> str:
-    """Join everything readable in a message's content, tool results included."""
+    """Join all text in a message's content, tool results included."""
     parts = []
     for block in list_blocks(content):
         inner = block.get("content") if block.get("type") == "tool_result" else None
@@ -112,12 +111,12 @@ def _show(text: str) -> str:
 
 
 class FaultName(StrEnum):
-    """Everything that can be made to go wrong."""
+    """Everything that can go wrong."""
 
     STATUS = "status"
     """An HTTP error of any status."""
     RATE_LIMIT = "rate_limit"
-    """429 with the rate-limit headers; `retry-after` only when asked for."""
+    """429 with the rate-limit headers; `retry-after` only if the script has it."""
     SPEND_LIMIT = "spend_limit"
     """429 that does not go away: the organization's spend cap."""
     OVERLOADED = "overloaded"
@@ -148,11 +147,11 @@ class FaultName(StrEnum):
     WINDOW_EXCEEDED = "window_exceeded"
     """``model_context_window_exceeded``: cut like `MAX_TOKENS`."""
     USAGE = "usage"
-    """Usage that is all zero, missing, only of what was not in the cache, or all zero at the end only."""
+    """Usage that is all zero, missing, without the cached part, or all zero at the end only."""
     NO_STREAM = "no_stream"
     """The finished message as JSON, although a stream was asked for."""
     OTHER_MODEL = "other_model"
-    """Another model answers than the one that was asked."""
+    """Another model answers than the one asked."""
 
 
 BEFORE = frozenset(
@@ -167,7 +166,7 @@ BEFORE = frozenset(
 )
 """Faults that replace the answer."""
 IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, FaultName.GARBAGE})
-"""Faults that spoil the delivery of the answer."""
+"""Faults that break the delivery of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +178,7 @@ class FaultSpec:
     times: int | None = 1
     """How often it plays before the answer comes; None for always."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The kind's own keys, checked; see the table in `script`."""
+    """The kind's own keys; see the table in `script`."""
 
 
 def render_fault_error(fault: FaultSpec, *, prompt_tokens: int, window_tokens: int) -> ApiError:
@@ -225,20 +224,20 @@ def _render_limits(options: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerDialect:
-    """What an endpoint does otherwise than the API."""
+    """How an endpoint differs from Anthropic's."""
 
     lists_limits: bool = True
-    """The Models API says what a model can do; else it is OpenAI's, which has names only."""
+    """Whether the Models API gives limits; else it is OpenAI's, which has names only."""
     counts_tokens: bool = True
-    """There is a ``count_tokens``."""
+    """Whether there is a ``count_tokens``."""
     report: str = ""
-    """How usage is told: ``bare``: input and output, no field of the cache; ``reads``: those and what was read from
-    the cache; ``flat``: the cache's fields are always 0; ``late``: all zero at the start, ``bare`` at the end; empty:
-    as the API does."""
+    """How usage is reported. ``bare``: input and output, no cache fields; ``reads``: those and the cache reads;
+    ``flat``: the cache fields are always 0; ``late``: all zero at the start, ``bare`` at the end; empty: as
+    Anthropic does."""
     signs: bool = True
-    """Thinking has a signature."""
+    """Whether thinking has a signature."""
     refuses: tuple[str, ...] = ()
-    """What of a request is answered with a 400; see `relay.rehearsal.checks.check_refused`."""
+    """Fields that are refused with a 400; see `relay.rehearsal.checks.check_refused`."""
 
 
 _LOCAL = ServerDialect(lists_limits=False, counts_tokens=False, report="bare", signs=False)
@@ -254,7 +253,7 @@ DIALECTS: Mapping[str, ServerDialect] = {
     "litellm": ServerDialect(lists_limits=False, report="flat"),
     "fireworks": ServerDialect(lists_limits=False, counts_tokens=False, refuses=("ttl",)),
 }
-"""By the names that people have for them."""
+"""By the endpoints' usual names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +269,7 @@ class Think:
 
     text: str
     tokens: int | None = None
-    """Thinking tokens it stands for; None: estimated from the text."""
+    """Thinking tokens of the block; None: estimated from the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +292,7 @@ Part = Say | Think | Call | Raw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnUsage:
-    """Corrections to what the estimator would report."""
+    """Corrections of the estimated usage."""
 
     output_tokens: int | None = None
     """All output of the turn; the next prompt counts it, too. None: estimated."""
@@ -316,7 +315,7 @@ class Turn:
     usage: TurnUsage = field(default_factory=TurnUsage)
     delay_s: float = 0.0
     repeat: int | None = 1
-    """How many turns this stands for; None: for ever."""
+    """How many turns this stands for; None: forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,11 +326,11 @@ class ScriptSession:
     line: int = 0
     when: Conditions = field(default_factory=Conditions)
     repeat: bool = False
-    """Whether it plays again for every conversation that comes to it."""
+    """Whether every conversation that fits plays it again."""
     aside: bool = False
-    """Whether its one turn answers requests of any conversation without moving it on."""
+    """Whether its one turn answers requests of any conversation, without advancing it."""
     then_next: bool = False
-    """Whether a conversation that goes on after the last turn continues with the next session."""
+    """Whether a conversation continues with the next session after the last turn."""
     turns: tuple[Turn, ...] = ()
 
 
@@ -350,12 +349,12 @@ class Script:
 
     source: str = "script.yaml"
     cards: tuple[ModelCard, ...] = CATALOG
-    """Models that may be asked for; the script's own first."""
+    """Known models; the script's own first."""
     sessions: tuple[ScriptSession, ...] = ()
     endpoint_faults: tuple[EndpointFault, ...] = ()
     dialect: ServerDialect = DIALECTS["anthropic"]
     refuses: tuple[str, ...] = ()
-    """What of a request this endpoint does not take; see `relay.rehearsal.checks.check_refused`."""
+    """Fields that this endpoint refuses; see `relay.rehearsal.checks.check_refused`."""
     thinks_always: bool = True
     """Whether models with preserved thinking think in every turn, as they do in reality."""
     first_byte_s: float = 0.0

@@ -1,12 +1,10 @@
-"""The models that the rehearsal knows, with the limits its checks and its cache use; models and errors as JSON.
-
-Source of the models: platform.claude.com models overview, prompt-caching and whats-new pages as of 2026-11-20. A model
-whose thinking types are not documented accepts all of them.
-"""
+"""The models that the rehearsal knows (`models.toml`); models and errors as the APIs write them."""
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -31,19 +29,19 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiError:
-    """A request that is answered with an error; a value, not an exception."""
+    """An error response; a value, not an exception."""
 
     status: int
     message: str
     type: str = ""
-    """Empty: the type that belongs to the status."""
+    """Empty: the type of the status."""
     error_code: str = ""
     """``error.details.error_code``; empty for none."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def refuse(message: str) -> ApiError:
-    """Build the 400 the API gives for a request it cannot take."""
+    """Build the 400 of a malformed request."""
     return ApiError(status=400, message=message)
 
 
@@ -68,7 +66,7 @@ def dump(value: Any) -> str:
 _PAGE, _MAX_PAGE = 20, 1000
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EPOCH = "1970-01-01T00:00:00Z"
-"""What the Models API reports for a release date it does not know."""
+"""The Models API's release date of a model without a known one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +85,13 @@ class ModelCard:
     efforts: tuple[str, ...] = EFFORTS
     default_effort: str = "high"
     binds_thinking: bool = False
-    """Thinking blocks are only accepted behind the exact prefix they were produced for."""
+    """Whether thinking blocks are only accepted behind the exact prefix they were produced for."""
     forced_tools: bool = True
-    """``tool_choice`` any/tool is accepted."""
+    """Whether ``tool_choice`` any/tool is accepted."""
     prefill: bool = False
-    """A final assistant message is accepted."""
+    """Whether a final assistant message is accepted."""
     system_messages: bool = False
-    """Mid-conversation ``system`` messages are accepted."""
+    """Whether ``system`` messages in mid-conversation are accepted."""
     aliases: tuple[str, ...] = ()
     deprecated_at: str | None = None
     retires_at: str | None = None
@@ -105,89 +103,21 @@ class ModelCard:
         return "deprecated" if self.deprecated_at else "active"
 
 
-_ADAPTIVE = frozenset({"adaptive"})
-_OLD = frozenset({"enabled", "disabled"})
-_200K, _64K = 200_000, 64_000
+def _parse_card(model: str, table: Mapping[str, Any]) -> ModelCard:
+    sets = {name: frozenset(table[name]) for name in ("thinking",) if name in table}
+    tuples = {name: tuple(table[name]) for name in ("efforts", "aliases") if name in table}
+    line = model.removeprefix("claude-").partition("-")[0]
+    return ModelCard(id=model, line=line, **{**table, **sets, **tuples})
 
 
-def _bound(model: str, name: str, **fields: Any) -> ModelCard:
-    """Describe a model with preserved thinking."""
-    row: dict[str, Any] = {
-        "min_cache_tokens": 512,
-        "thinking": _ADAPTIVE,
-        "binds_thinking": True,
-        "forced_tools": False,
-        "system_messages": True,
-    }
-    return ModelCard(id=f"claude-{model}", name=name, line=model.partition("-")[0], **(row | fields))
-
-
-def _plain(model: str, name: str, **fields: Any) -> ModelCard:
-    """Describe a model whose thinking blocks are not bound to their prefix."""
-    return ModelCard(id=f"claude-{model}", name=name, line=model.partition("-")[0], **fields)
-
-
-CATALOG: tuple[ModelCard, ...] = (
-    _bound("fable-5-2", "Claude Fable 5.2", created_at="2026-11-09T00:00:00Z"),
-    _bound("mythos-5-2", "Claude Mythos 5.2"),
-    _bound(
-        "haiku-5-5",
-        "Claude Haiku 5.5",
-        default_effort="medium",
-        forced_tools=True,
-        thinking=frozenset({"adaptive", "between_tools", "disabled"}),
-    ),
-    _bound("sonnet-5-5", "Claude Sonnet 5.5", thinking=frozenset({"adaptive", "between_tools"})),
-    _bound("fable-5-1", "Claude Fable 5.1"),
-    _bound("opus-5-5", "Claude Opus 5.5", default_effort="medium"),
-    _bound("mythos-5-1", "Claude Mythos 5.1"),
-    _plain("sonnet-5", "Claude Sonnet 5"),
-    _plain("fable-5", "Claude Fable 5", min_cache_tokens=512, thinking=_ADAPTIVE, system_messages=True),
-    _plain("mythos-5", "Claude Mythos 5", min_cache_tokens=512, thinking=_ADAPTIVE, system_messages=True),
-    _plain("opus-5", "Claude Opus 5", min_cache_tokens=512, system_messages=True),
-    _plain("opus-4-8", "Claude Opus 4.8", system_messages=True),
-    _plain("opus-4-7", "Claude Opus 4.7", min_cache_tokens=2048),
-    _plain("opus-4-6", "Claude Opus 4.6", min_cache_tokens=4096, thinking=_OLD | _ADAPTIVE),
-    _plain("sonnet-4-6", "Claude Sonnet 4.6", thinking=_OLD | _ADAPTIVE),
-    _plain(
-        "haiku-4-5-20251001",
-        "Claude Haiku 4.5",
-        window_tokens=_200K,
-        output_tokens=_64K,
-        min_cache_tokens=4096,
-        thinking=_OLD,
-        efforts=(),
-        prefill=True,
-        aliases=("claude-haiku-4-5",),
-    ),
-    _plain(
-        "opus-4-5-20251101",
-        "Claude Opus 4.5",
-        window_tokens=_200K,
-        output_tokens=_64K,
-        min_cache_tokens=4096,
-        thinking=_OLD,
-        efforts=("low", "medium", "high"),
-        prefill=True,
-        aliases=("claude-opus-4-5",),
-    ),
-    _plain(
-        "sonnet-4-5-20250929",
-        "Claude Sonnet 4.5",
-        window_tokens=_200K,
-        output_tokens=_64K,
-        thinking=_OLD,
-        efforts=(),
-        prefill=True,
-        aliases=("claude-sonnet-4-5",),
-        deprecated_at="2026-09-29T00:00:00Z",
-        retires_at="2026-11-30T00:00:00Z",
-    ),
+CATALOG: tuple[ModelCard, ...] = tuple(
+    _parse_card(model, table)
+    for model, table in tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8")).items()
 )
 
 
 def find_card(model: str, cards: tuple[ModelCard, ...] = CATALOG) -> ModelCard | None:
-    """Find a model by its id or one of its aliases; None when it is not known."""
+    """Find a model by its id or an alias; None if unknown."""
     return next((card for card in cards if model == card.id or model in card.aliases), None)
 
 
@@ -209,7 +139,7 @@ def render_model_info(card: ModelCard) -> Mapping[str, Any]:
 
 
 def render_model_name(card: ModelCard) -> Mapping[str, Any]:
-    """Write a model as OpenAI's API does, and servers that have it from there."""
+    """Write a model as OpenAI's API and its imitations do."""
     return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
 
 
@@ -227,7 +157,7 @@ def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] |
         query: The query string: ``limit``, ``after_id``, ``before_id``, ``lifecycle``.
 
     Returns:
-        The page, or None when ``limit`` is not 1–1000.
+        The page; None if ``limit`` is not 1–1000.
     """
     fields = parse_qs(query)
     wanted = fields.get("lifecycle", []) + fields.get("lifecycle[]", [])
@@ -248,7 +178,7 @@ def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] |
 
 
 def _render_capabilities(card: ModelCard) -> Mapping[str, Any]:
-    """Write what a model supports; what no rehearsal can play is reported as unsupported."""
+    """Write what a model supports; features that no rehearsal plays are reported as unsupported."""
     no, yes = {"supported": False}, {"supported": True}
     types = ("adaptive", "between_tools", "disabled", "enabled")
     return {

@@ -23,11 +23,89 @@ from relay.session.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
-    """What the requests of one dialect may contain."""
+class Heard:
+    """What a part of an answer says; None for the rest."""
 
+    model: Any = None
+    reason: Any = None
+    usage: Any = None
+    error: Any = None
+    ends: bool = False
+    """Whether the answer is complete with this part, apart from its usage."""
+
+
+def _hear_messages(part: Mapping[str, Any]) -> Heard:
+    match part.get("type"):
+        case "message_start":
+            return Heard(model=dig(part, "message.model"), usage=dig(part, "message.usage"))
+        case "message_delta":
+            return Heard(reason=dig(part, "delta.stop_reason"), usage=part.get("usage"))
+        case "message_stop":
+            return Heard(ends=True)
+        case "error":
+            return Heard(error=part.get("error") or part)
+        case "message":
+            return Heard(model=part.get("model"), reason=part.get("stop_reason"), usage=part.get("usage"), ends=True)
+        case _:
+            return Heard()  # a text that has one of the words in it
+
+
+def _hear_responses(part: Mapping[str, Any]) -> Heard:
+    if part.get("type") == "error":
+        return Heard(error=part.get("error") or {"code": part.get("code"), "message": part.get("message")})
+    whole = part if part.get("object") == "response" else part.get("response")
+    if not isinstance(whole, dict):
+        return Heard()
+    status = whole.get("status") if isinstance(whole.get("status"), str) else None
+    return Heard(
+        model=whole.get("model"),
+        reason=dig(whole, "incomplete_details.reason") or status,
+        usage=whole.get("usage"),
+        error=(whole.get("error") or {"code": status}) if status in {"failed", "cancelled"} else None,
+        ends=status in {"completed", "incomplete"},
+    )
+
+
+def _hear_chat(part: Mapping[str, Any]) -> Heard:
+    choice = _first(part.get("choices"))
+    reason = choice.get("finish_reason")
+    usage = part.get("usage") or choice.get("usage")
+    return Heard(model=part.get("model"), reason=reason, usage=usage, error=part.get("error"), ends=bool(reason))
+
+
+def _hear_gemini(part: Mapping[str, Any]) -> Heard:
+    reason = _first(part.get("candidates")).get("finishReason") or dig(part, "promptFeedback.blockReason")
+    return Heard(
+        model=part.get("modelVersion"),
+        reason=reason,
+        usage=part.get("usageMetadata"),
+        error=part.get("error"),
+        ends=bool(reason),
+    )
+
+
+def _first(found: Any) -> Mapping[str, Any]:
+    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How requests and answers of one kind of endpoint are read, and what its requests may contain."""
+
+    name: str
+    limits: tuple[str, ...]
+    """Dotted paths of a request's output limit."""
+    has_limit: bool = False
+    """Whether every request has an output limit."""
+    usage: Mapping[str, tuple[str, ...]] | None
+    """Dotted paths of an answer's usage; several add up. ``prompt`` is the whole prompt, ``read`` and ``written`` its
+    parts from and to the cache, ``thinking`` a part of ``output``. None if usage comes in relay's own classes."""
+    hear: Callable[[Mapping[str, Any]], Heard]
+    """Reads a part of an answer."""
+    words: tuple[bytes, ...]
+    """Each relevant line of a stream has one of these words."""
     fields: re.Pattern[str]
-    """Top-level fields."""
+    """Top-level fields of a request."""
     conversation: tuple[str, ...]
     """The fields that hold the conversation."""
     parts: re.Pattern[str]
@@ -46,48 +124,86 @@ _CHAT = (
     r"|functions|function_call|(?:enable_|preserve_)?thinking|thinking_budget|chat_template_kwargs|cache_control"
     r"|vl_high_resolution_images"
 )
-PERMITS: Mapping[str, Permit] = {
-    "messages": Permit(
-        fields=re.compile(
-            rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
-            r"|context_management|diagnostics|speed"
-        ),
-        conversation=("messages", "system"),
-        parts=re.compile(
-            r"message|text|image|document|search_result|(?:redacted_)?thinking|tool_(?:use|result|reference)"
-            r"|server_tool_use|tool_search_tool_\w+|tool_(?:addition|removal)"
-        ),
-        tools=re.compile(r"custom|tool_(?:reference|definition)|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
+MESSAGES = Dialect(
+    name="messages",
+    limits=("max_tokens",),
+    has_limit=True,
+    usage=None,
+    hear=_hear_messages,
+    words=(b"message_start", b"message_delta", b"message_stop", b'"error"'),
+    fields=re.compile(
+        rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
+        r"|context_management|diagnostics|speed"
     ),
-    "responses": Permit(
-        fields=re.compile(
-            rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
-            r"|client_metadata"
-        ),
-        conversation=("input", "instructions"),
-        parts=re.compile(
-            r"message|(?:input|output|summary|reasoning)_text|refusal|reasoning|input_(?:image|file|audio)|compaction"
-            r"|(?:function|custom_tool|local_shell|apply_patch|tool_search)_call(?:_output)?|tool_search_output"
-            r"|additional_tools"
-        ),
-        tools=re.compile(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
+    conversation=("messages", "system"),
+    parts=re.compile(
+        r"message|text|image|document|search_result|(?:redacted_)?thinking|tool_(?:use|result|reference)"
+        r"|server_tool_use|tool_search_tool_\w+|tool_(?:addition|removal)"
     ),
-    "chat": Permit(
-        fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
-        conversation=("messages",),
-        parts=re.compile(r"message|text|refusal|reasoning|thinking|image_url|input_audio|file"),
-        tools=re.compile(r"function|custom"),
+    tools=re.compile(
+        r"custom|tool_(?:reference|definition)|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"
     ),
-    "gemini": Permit(
-        fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
-        conversation=("contents", "systemInstruction"),
-        parts=re.compile(
-            r"role|parts|text|thought|thoughtSignature|functionCall|functionResponse|inlineData|partMetadata"
-        ),
-        tools=re.compile(r"functionDeclarations"),
-        by_name=True,
+)
+RESPONSES = Dialect(
+    name="responses",
+    limits=("max_output_tokens",),
+    usage={
+        "prompt": ("input_tokens",),
+        "read": ("input_tokens_details.cached_tokens",),
+        "written": ("input_tokens_details.cache_write_tokens",),
+        "output": ("output_tokens",),
+        "thinking": ("output_tokens_details.reasoning_tokens",),
+    },
+    hear=_hear_responses,
+    words=(b'"response"', b'"error"'),
+    fields=re.compile(
+        rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
+        r"|client_metadata"
     ),
-}  # fmt: skip
+    conversation=("input", "instructions"),
+    parts=re.compile(
+        r"message|(?:input|output|summary|reasoning)_text|refusal|reasoning|input_(?:image|file|audio)|compaction"
+        r"|(?:function|custom_tool|local_shell|apply_patch|tool_search)_call(?:_output)?|tool_search_output"
+        r"|additional_tools"
+    ),
+    tools=re.compile(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
+)
+CHAT = Dialect(
+    name="chat",
+    limits=("max_completion_tokens", "max_tokens"),
+    usage={
+        "prompt": ("prompt_tokens",),
+        "read": ("prompt_tokens_details.cached_tokens",),
+        "written": ("prompt_tokens_details.cache_write_tokens",),
+        "output": ("completion_tokens",),
+        "thinking": ("completion_tokens_details.reasoning_tokens",),
+    },
+    hear=_hear_chat,
+    words=(b'"finish_reason"', b'"usage"', b'"error"'),
+    fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
+    conversation=("messages",),
+    parts=re.compile(r"message|text|refusal|reasoning|thinking|image_url|input_audio|file"),
+    tools=re.compile(r"function|custom"),
+)
+GEMINI = Dialect(
+    name="gemini",
+    limits=("generationConfig.maxOutputTokens",),
+    usage={
+        "prompt": ("promptTokenCount", "toolUsePromptTokenCount"),
+        "read": ("cachedContentTokenCount",),
+        "written": (),
+        "output": ("candidatesTokenCount", "thoughtsTokenCount"),
+        "thinking": ("thoughtsTokenCount",),
+    },
+    hear=_hear_gemini,
+    words=(b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"'),
+    fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
+    conversation=("contents", "systemInstruction"),
+    parts=re.compile(r"role|parts|text|thought|thoughtSignature|functionCall|functionResponse|inlineData|partMetadata"),
+    tools=re.compile(r"functionDeclarations"),
+    by_name=True,
+)
+_BY_PATH = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
 _GENERATION = re.compile(
     r"temperature|top[KP]|(?:maxOutput|thinking|response|presence|frequency)\w+|candidateCount|stopSequences|seed"
     r"|logprobs|mediaResolution"
@@ -115,22 +231,21 @@ _ADDRESSES = frozenset({"url", "image_url"})
 _INNER = frozenset({"content", "parts", "output"})
 
 
-def require_permitted(request: Mapping[str, Any], dialect: str) -> None:
+def require_permitted(request: Mapping[str, Any], dialect: Dialect) -> None:
     """Refuse a request that has the endpoint do more than answer once.
 
     Raises:
         ValueError: It does; the message names the field.
     """
-    permit = PERMITS[dialect]
-    _require_fields(request, permit.fields, "")
+    _require_fields(request, dialect.fields, "")
     if str(request.get("model", "")).endswith(_SEARCHING):
         raise ValueError(f"model: with {_SEARCHING} the endpoint would search the web")
     if isinstance(config := request.get("generationConfig"), dict):
         _require_fields(config, _GENERATION, "generationConfig.")
     _require_edits(request.get("context_management"))
-    _require_tools(request.get("tools"), permit, "tools")
-    for name in permit.conversation:
-        _require_parts(request.get(name), permit, name)
+    _require_tools(request.get("tools"), dialect, "tools")
+    for name in dialect.conversation:
+        _require_parts(request.get(name), dialect, name)
 
 
 def _require_fields(found: Mapping[str, Any], known: re.Pattern[str], place: str) -> None:
@@ -153,58 +268,58 @@ def _require_edits(management: Any) -> None:
             raise ValueError("context_management: the endpoint would ask a model besides")
 
 
-def _require_tools(tools: Any, permit: Permit, place: str) -> None:
+def _require_tools(tools: Any, dialect: Dialect, place: str) -> None:
     if tools and not isinstance(tools, list):
         raise ValueError(f"{place}: no list of tools, as the endpoint would have it")
-    for kind in _list_kinds(tools or [], permit):
-        if not permit.tools.fullmatch(kind):
+    for kind in _list_kinds(tools or [], dialect):
+        if not dialect.tools.fullmatch(kind):
             raise ValueError(f"{place}: {kind[:100]!r} would be run by the endpoint, outside of the sandbox")
 
 
-def _list_kinds(tools: list[Any], permit: Permit) -> Iterator[str]:
+def _list_kinds(tools: list[Any], dialect: Dialect) -> Iterator[str]:
     for tool in tools:
-        if isinstance(tool, dict) and permit.by_name:
+        if isinstance(tool, dict) and dialect.by_name:
             yield from tool
         elif isinstance(tool, dict):
             yield str(tool.get("type") or "custom")
             inner = tool.get("tools")
-            yield from _list_kinds([tool.get("definition"), *(inner if isinstance(inner, list) else ())], permit)
+            yield from _list_kinds([tool.get("definition"), *(inner if isinstance(inner, list) else ())], dialect)
 
 
-def _require_parts(found: Any, permit: Permit, place: str) -> None:
+def _require_parts(found: Any, dialect: Dialect, place: str) -> None:
     for part in found if isinstance(found, list) else [found]:
         if isinstance(part, dict):
-            _require_part(part, permit, place)
+            _require_part(part, dialect, place)
 
 
-def _require_part(part: Mapping[str, Any], permit: Permit, place: str) -> None:
-    kinds = list(part) if permit.by_name else [str(part.get("type") or "message")]
+def _require_part(part: Mapping[str, Any], dialect: Dialect, place: str) -> None:
+    kinds = list(part) if dialect.by_name else [str(part.get("type") or "message")]
     for kind in kinds:
-        if not permit.parts.fullmatch(kind):
+        if not dialect.parts.fullmatch(kind):
             raise ValueError(
                 f"{place}: an endpoint gets only what the request itself holds, and {kind[:100]!r} is none"
             )
         if _MEDIA.fullmatch(kind):
-            _require_held(part, permit, f"{place}: {kind}")
+            _require_held(part, dialect, f"{place}: {kind}")
     if part.get("audio"):
         raise ValueError(f"{place}: audio: an endpoint gets only what the request itself holds")
-    _require_tools(part.get("tools"), permit, f"{place}: tools")
-    _require_tools([part.get("tool")], permit, f"{place}: tool")
+    _require_tools(part.get("tools"), dialect, f"{place}: tools")
+    _require_tools([part.get("tool")], dialect, f"{place}: tool")
     answer = part.get("functionResponse")
     for name, inner in (*part.items(), *(answer.items() if isinstance(answer, dict) else ())):
         if name in _INNER:
-            _require_parts(inner, permit, place)
+            _require_parts(inner, dialect, place)
 
 
-def _require_held(medium: Mapping[str, Any], permit: Permit, place: str) -> None:
+def _require_held(medium: Mapping[str, Any], dialect: Dialect, place: str) -> None:
     """Refuse media that are not in the request: at an address, or in a file that the endpoint keeps."""
     for name, value in medium.items():
         is_held = value.startswith("data:") if name in _ADDRESSES and isinstance(value, str) else name in _HELD
         if value and not is_held:
             raise ValueError(f"{place}.{name[:100]}: an endpoint fetches nothing; base64 and text pass")
         if name in _CONTAINERS and isinstance(value, dict):
-            _require_held(value, permit, f"{place}.{name}")
-            _require_parts(value.get("content"), permit, place)
+            _require_held(value, dialect, f"{place}.{name}")
+            _require_parts(value.get("content"), dialect, place)
 
 
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
@@ -214,72 +329,6 @@ _GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent
 MAX_PARTS = 2_000_000
 """Most separators in a request, those in its texts included: such a request takes 200 MB in memory."""
 _MAX_DEPTH = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageNames:
-    """Dotted paths of the usage in an answer; several paths add up."""
-
-    prompt: tuple[str, ...]
-    """The whole prompt, with tokens read from the cache and written to it."""
-    read: tuple[str, ...]
-    written: tuple[str, ...] = ()
-    output: tuple[str, ...]
-    thinking: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """How requests and answers of one kind of endpoint are read."""
-
-    name: str
-    limits: tuple[str, ...]
-    """Dotted paths of a request's output limit."""
-    has_limit: bool = False
-    """Whether every request has an output limit."""
-    usage: UsageNames | None
-    """None if usage comes in relay's own classes."""
-
-
-MESSAGES = Dialect(
-    name="messages",
-    limits=("max_tokens",),
-    has_limit=True,
-    usage=None,
-)
-RESPONSES = Dialect(
-    name="responses",
-    limits=("max_output_tokens",),
-    usage=UsageNames(
-        prompt=("input_tokens",),
-        read=("input_tokens_details.cached_tokens",),
-        written=("input_tokens_details.cache_write_tokens",),
-        output=("output_tokens",),
-        thinking="output_tokens_details.reasoning_tokens",
-    ),
-)
-CHAT = Dialect(
-    name="chat",
-    limits=("max_completion_tokens", "max_tokens"),
-    usage=UsageNames(
-        prompt=("prompt_tokens",),
-        read=("prompt_tokens_details.cached_tokens",),
-        written=("prompt_tokens_details.cache_write_tokens",),
-        output=("completion_tokens",),
-        thinking="completion_tokens_details.reasoning_tokens",
-    ),
-)
-GEMINI = Dialect(
-    name="gemini",
-    limits=("generationConfig.maxOutputTokens",),
-    usage=UsageNames(
-        prompt=("promptTokenCount", "toolUsePromptTokenCount"),
-        read=("cachedContentTokenCount",),
-        output=("candidatesTokenCount", "thoughtsTokenCount"),
-        thinking="thoughtsTokenCount",
-    ),
-)
-_BY_PATH = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +376,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     if dialect is None and not _COUNTING.fullmatch(bare):
         return None
     found = _load(body)
-    require_permitted(found, (dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI)).name)
+    require_permitted(found, dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI))
     if dialect is None:
         return None
     named = _GEMINI.fullmatch(bare)
@@ -400,20 +449,20 @@ def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
     return json.dumps(found).encode()
 
 
-def name_usage(found: Mapping[str, Any], names: UsageNames | None) -> Mapping[str, Any]:
+def name_usage(found: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]] | None) -> Mapping[str, Any]:
     """Return the usage in the Messages API's classes, which do not overlap."""
-    if names is None:
+    if paths is None:
         return found
-    count: Callable[[tuple[str, ...]], int] = lambda paths: sum(_count(dig(found, path)) for path in paths)  # noqa: E731
-    prompt = count(names.prompt)
-    read = min(prompt, count(names.read))
-    written = min(prompt - read, count(names.written))
+    counts = {name: sum(_count(dig(found, path)) for path in several) for name, several in paths.items()}
+    prompt = counts["prompt"]
+    read = min(prompt, counts["read"])
+    written = min(prompt - read, counts["written"])
     return {
         "input_tokens": prompt - read - written,
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
-        "output_tokens": count(names.output),
-        "output_tokens_details": {"thinking_tokens": _count(dig(found, names.thinking))},
+        "output_tokens": counts["output"],
+        "output_tokens_details": {"thinking_tokens": counts["thinking"]},
     }
 
 
@@ -423,81 +472,6 @@ def _count(value: Any) -> int:
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line of a stream, or longest whole answer, that is read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """What a part of an answer says; None for the rest."""
-
-    model: Any = None
-    reason: Any = None
-    usage: Any = None
-    error: Any = None
-    ends: bool = False
-    """Whether the answer is complete with this part, apart from its usage."""
-
-
-def _hear_messages(part: Mapping[str, Any]) -> Heard:
-    match part.get("type"):
-        case "message_start":
-            return Heard(model=dig(part, "message.model"), usage=dig(part, "message.usage"))
-        case "message_delta":
-            return Heard(reason=dig(part, "delta.stop_reason"), usage=part.get("usage"))
-        case "message_stop":
-            return Heard(ends=True)
-        case "error":
-            return Heard(error=part.get("error") or part)
-        case "message":
-            return Heard(model=part.get("model"), reason=part.get("stop_reason"), usage=part.get("usage"), ends=True)
-        case _:
-            return Heard()  # a text that has one of the words in it
-
-
-def _hear_responses(part: Mapping[str, Any]) -> Heard:
-    if part.get("type") == "error":
-        return Heard(error=part.get("error") or {"code": part.get("code"), "message": part.get("message")})
-    whole = part if part.get("object") == "response" else part.get("response")
-    if not isinstance(whole, dict):
-        return Heard()
-    status = whole.get("status") if isinstance(whole.get("status"), str) else None
-    return Heard(
-        model=whole.get("model"),
-        reason=dig(whole, "incomplete_details.reason") or status,
-        usage=whole.get("usage"),
-        error=(whole.get("error") or {"code": status}) if status in {"failed", "cancelled"} else None,
-        ends=status in {"completed", "incomplete"},
-    )
-
-
-def _hear_chat(part: Mapping[str, Any]) -> Heard:
-    choice = _first(part.get("choices"))
-    reason = choice.get("finish_reason")
-    usage = part.get("usage") or choice.get("usage")
-    return Heard(model=part.get("model"), reason=reason, usage=usage, error=part.get("error"), ends=bool(reason))
-
-
-def _hear_gemini(part: Mapping[str, Any]) -> Heard:
-    reason = _first(part.get("candidates")).get("finishReason") or dig(part, "promptFeedback.blockReason")
-    return Heard(
-        model=part.get("modelVersion"),
-        reason=reason,
-        usage=part.get("usageMetadata"),
-        error=part.get("error"),
-        ends=bool(reason),
-    )
-
-
-def _first(found: Any) -> Mapping[str, Any]:
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
-
-
-_HEAR: Mapping[str, tuple[Callable[[Mapping[str, Any]], Heard], tuple[bytes, ...]]] = {
-    MESSAGES.name: (_hear_messages, (b"message_start", b"message_delta", b"message_stop", b'"error"')),
-    RESPONSES.name: (_hear_responses, (b'"response"', b'"error"')),
-    CHAT.name: (_hear_chat, (b'"finish_reason"', b'"usage"', b'"error"')),
-    GEMINI.name: (_hear_gemini, (b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"')),
-}
-"""By dialect: how a part is read, and words of which every relevant line of a stream has one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -555,15 +529,13 @@ class Tally:
             self._take(part)
 
     def _read_line(self, line: bytes) -> None:
-        _, words = _HEAR[self.dialect.name]
         self.parts += line.startswith(b"data:")
-        if line.startswith(b"data:") and any(word in line for word in words):
+        if line.startswith(b"data:") and any(word in line for word in self.dialect.words):
             for part in _parse(line[5:]):
                 self._take(part)
 
     def _take(self, part: Mapping[str, Any]) -> None:
-        hear, _ = _HEAR[self.dialect.name]
-        heard = hear(part)
+        heard = self.dialect.hear(part)
         if isinstance(heard.model, str):
             self.model = heard.model[:200]
         if isinstance(heard.reason, str):
