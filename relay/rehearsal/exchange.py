@@ -15,7 +15,15 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.rehearsal.answer import PING, Performance, PlayedAnswer, build_answer, render_event, render_events
 from relay.rehearsal.checks import check_refused, check_request, check_version
-from relay.rehearsal.other_apis import Foreign, blend, blend_error, find_foreign, render_part, render_stream, translate
+from relay.rehearsal.other_apis import (
+    OtherRoute,
+    count_writes_as_input,
+    find_other_api,
+    map_error,
+    render_part,
+    render_stream,
+    translate,
+)
 from relay.rehearsal.stage import Cue, Miss, Prompt, Recorded, ServerState
 from relay.rehearsal.turns import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
 from relay.rehearsal.wire import (
@@ -246,25 +254,18 @@ _HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong<
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
-    """A decoded request. Mutable: the body comes after the headers."""
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    body: Any = None
-
-
-@dataclass(slots=True, kw_only=True)
 class Exchange:
     """One request and its response. Mutable: filled as the request is read."""
 
     state: ServerState
     connection: Connection
     number: int
-    request: Request = field(init=False)
-    foreign: Foreign | None = None
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    other: OtherRoute | None = None
     """Set for a request of another API."""
     asked: Any = None
     """The request in the Messages API's form."""
@@ -289,13 +290,9 @@ class Exchange:
             ConnectionEnded: Nothing more can be sent: as scripted, or because the client left.
         """
         scope = self.connection.scope
-        self.request = Request(
-            method=scope["method"],
-            path=scope["path"],
-            query=scope["query_string"].decode("latin-1"),
-            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
-        )
-        self.foreign = find_foreign(self.request.method, self.request.path)
+        self.method, self.path, self.query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.other = find_other_api(self.method, self.path)
         problem = await self._read_body() or self._check_credentials()
         if problem is not None:
             await self._refuse(problem)
@@ -303,8 +300,8 @@ class Exchange:
         await self._route()
 
     async def _route(self) -> None:
-        method, path = self.request.method, self.request.path
-        if self.foreign is not None:
+        method, path = self.method, self.path
+        if self.other is not None:
             await self._answer_messages()
             return
         match method, path.strip("/").split("/"):
@@ -333,13 +330,13 @@ class Exchange:
         if size > MAX_BODY_BYTES:
             return ApiError(status=413, message="Request exceeds the maximum size")
         try:
-            self.request.body = json.loads(raw) if raw else None
+            self.body = json.loads(raw) if raw else None
         except (ValueError, RecursionError):
             return refuse("The request body is not valid JSON")
         return None
 
     def _check_credentials(self) -> ApiError | None:
-        headers = self.request.headers
+        headers = self.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = scheme.lower() == "bearer" and token.strip()
         if not (bearer or any(headers.get(name, "").strip() for name in ("x-api-key", "x-goog-api-key"))):
@@ -349,8 +346,8 @@ class Exchange:
     @property
     def _is_foreign(self) -> bool:
         """Whether the request belongs to another API; a question about models does if it names no API version."""
-        asks = self.request.method == "GET" and "/models/" in self.request.path
-        return self.foreign is not None or (asks and "anthropic-version" not in self.request.headers)
+        asks = self.method == "GET" and "/models/" in self.path
+        return self.other is not None or (asks and "anthropic-version" not in self.headers)
 
     # messages
 
@@ -377,17 +374,17 @@ class Exchange:
         await self._perform(prompt, cue)
 
     def _read_request(self, *, counting: bool) -> Prompt | ApiError:
-        body = self.request.body
+        body = self.body
         if not isinstance(body, Mapping):
             return refuse("The request body should be a JSON object")
-        model = self.foreign.model if self.foreign and self.foreign.model else body.get("model")
+        model = self.other.model if self.other and self.other.model else body.get("model")
         if not isinstance(model, str):
             return refuse("model: Field required")
         card = find_card(model, self.state.script.cards)
         if card is None:
             return ApiError(status=404, message=f"model: {model}")
-        body = self.asked = translate(self.foreign.tongue, body, model, card.output_tokens) if self.foreign else body
-        version = self.request.headers.get("anthropic-version", "")
+        body = self.asked = translate(self.other.api, body, model, card.output_tokens) if self.other else body
+        version = self.headers.get("anthropic-version", "")
         paused = self.state.stage.has_paused(body)
         problem = check_refused(body, self.state.script.refuses)
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
@@ -410,7 +407,7 @@ class Exchange:
                 body=body,
                 card=prompt.card,
                 bound=prompt.bound,
-                use=blend(plan.use) if self.foreign else plan.use,
+                use=count_writes_as_input(plan.use) if self.other else plan.use,
                 prompt_tokens=prompt.tokens,
                 thinks_always=self.state.script.thinks_always,
                 dialect=self.state.script.dialect,
@@ -429,8 +426,8 @@ class Exchange:
         await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
 
     async def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
-        told = self.foreign.streams if self.foreign else None
-        streams = bool(self.request.body.get("stream") if told is None else told)
+        told = self.other.streams if self.other else None
+        streams = bool(self.body.get("stream") if told is None else told)
         streams = streams and self.cue_fault is not FaultName.NO_STREAM
         if fault is not None and not streams and fault.kind is FaultName.ERROR_EVENT:
             kind = fault.options.get("type", find_error_type(529))
@@ -448,18 +445,18 @@ class Exchange:
         await deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._find_error_renderer())
 
     def _render(self, answer: PlayedAnswer) -> Mapping[str, Any]:
-        return self.foreign.tongue.message(answer, self.request.body) if self.foreign else answer.render_message()
+        return self.other.api.message(answer, self.body) if self.other else answer.render_message()
 
     def _render_stream(self, answer: PlayedAnswer) -> list[bytes]:
-        if self.foreign is None:
+        if self.other is None:
             return render_events(answer)
-        return render_stream(self.foreign.tongue, answer, self.request.body)
+        return render_stream(self.other.api, answer, self.body)
 
     def _find_error_renderer(self) -> Callable[[str, str], bytes] | None:
-        if self.foreign is None:
+        if self.other is None:
             return None
-        tongue = self.foreign.tongue
-        return lambda kind, words: render_part("", tongue.error_event(kind, words))
+        api = self.other.api
+        return lambda kind, words: render_part("", api.error_event(kind, words))
 
     async def _warm(self, prompt: Prompt) -> None:
         """Answer ``max_tokens: 0``: the cache is written, and nothing is generated."""
@@ -498,13 +495,13 @@ class Exchange:
         return prompt if isinstance(prompt, ApiError) else {"input_tokens": prompt.tokens}
 
     def _list_models(self) -> Mapping[str, Any] | ApiError:
-        return list_models(self.state.script.cards, self.request.query) or refuse("limit: not a page size")
+        return list_models(self.state.script.cards, self.query) or refuse("limit: not a page size")
 
     def _get_model(self, model: str) -> Mapping[str, Any] | ApiError:
         card = find_card(model, self.state.script.cards)
         if card is None:
             return ApiError(status=404, message=f"model: {model}")
-        if "x-goog-api-key" in self.request.headers:
+        if "x-goog-api-key" in self.headers:
             return render_google_model(card)
         lists = self.state.script.dialect.lists_limits and not self._is_foreign
         return render_model_info(card) if lists else render_model_name(card)
@@ -529,9 +526,9 @@ class Exchange:
 
     async def _refuse(self, error: ApiError) -> None:
         body = render_error(error, self.request_id)
-        if self.foreign is not None:
-            error = blend_error(error)
-            body = self.foreign.tongue.error(error)
+        if self.other is not None:
+            error = map_error(error)
+            body = self.other.api.error(error)
         self._record(error.status)
         await self._send_json(error.status, body, error.headers)
 
@@ -552,15 +549,14 @@ class Exchange:
         }
 
     def _record(self, status: int, *, stop_reason: str = "") -> None:
-        request = self.request
-        headers = {name: "***" if name in _SECRETS else value for name, value in request.headers.items()}
+        headers = {name: "***" if name in _SECRETS else value for name, value in self.headers.items()}
         self.state.requests.append(
             Recorded(
-                method=request.method,
-                path=request.path,
-                query=request.query,
+                method=self.method,
+                path=self.path,
+                query=self.query,
                 headers=headers,
-                body=request.body if self.state.keeps_bodies else None,
+                body=self.body if self.state.keeps_bodies else None,
                 status=status,
                 usage=self.bill,
                 stop_reason=stop_reason,

@@ -24,7 +24,7 @@ Rendered = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tongue:
+class OtherApi:
     """How one of these APIs writes requests and answers."""
 
     name: str
@@ -43,16 +43,16 @@ class Tongue:
     """The end of a stream."""
 
 
-def translate(tongue: Tongue, body: Body, model: str, most: int) -> dict[str, Any]:
+def translate(api: OtherApi, body: Body, model: str, most: int) -> dict[str, Any]:
     """Return a request in the Messages API's form.
 
     Args:
-        tongue: The API of the request.
+        api: The API of the request.
         model: The requested model.
         most: The model's longest answer.
     """
-    parts = tongue.read(body)
-    limit = tongue.limit(body)
+    parts = api.read(body)
+    limit = api.limit(body)
     return parts | {
         "model": model,
         "max_tokens": most if limit is None else limit,
@@ -61,10 +61,10 @@ def translate(tongue: Tongue, body: Body, model: str, most: int) -> dict[str, An
     }
 
 
-def render_stream(tongue: Tongue, answer: PlayedAnswer, body: Body) -> list[bytes]:
+def render_stream(api: OtherApi, answer: PlayedAnswer, body: Body) -> list[bytes]:
     """Write a whole answer as server-sent events, one item each."""
-    pieces = [render_part(name, data) for name, data in tongue.events(answer, body)]
-    return [*pieces, tongue.ending] if tongue.ending else pieces
+    pieces = [render_part(name, data) for name, data in api.events(answer, body)]
+    return [*pieces, api.ending] if api.ending else pieces
 
 
 def render_part(name: str, data: Mapping[str, Any]) -> bytes:
@@ -209,7 +209,7 @@ def render_openai_error(error: ApiError) -> Mapping[str, Any]:
     return {"error": {"message": error.message, "type": kind, "param": None, "code": code}}
 
 
-CHAT = Tongue(
+CHAT = OtherApi(
     name="chat",
     read=_read_chat,
     limit=lambda body: body.get("max_completion_tokens") or body.get("max_tokens"),
@@ -299,7 +299,7 @@ def _gemini_error(error: ApiError) -> Mapping[str, Any]:
     return {"error": {"code": status, "message": words, "status": _GEMINI_STATUS.get(status, "UNAVAILABLE")}}
 
 
-GEMINI = Tongue(
+GEMINI = OtherApi(
     name="gemini",
     read=_read_gemini,
     limit=lambda body: (body.get("generationConfig") or {}).get("maxOutputTokens"),
@@ -457,7 +457,7 @@ def _list_deltas(item: Body, block: AnswerBlock, place: dict[str, Any]) -> Itera
     yield f"response.{name}.done", {**place, "input" if custom else "arguments": text, "name": item["name"]}
 
 
-RESPONSES = Tongue(
+RESPONSES = OtherApi(
     name="responses",
     read=_read,
     limit=lambda body: body.get("max_output_tokens"),
@@ -470,37 +470,37 @@ RESPONSES = Tongue(
 )  # fmt: skip
 
 
-_BY_PATH: Mapping[str, Tongue] = {"/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
+_BY_PATH: Mapping[str, OtherApi] = {"/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
 _OVERLOADED = 529
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class OtherRoute:
     """What the path of a request says, if it is not of the Messages API."""
 
-    tongue: Tongue
+    api: OtherApi
     model: str = ""
     """Empty unless the path names it."""
     streams: bool | None = None
     """None unless the path tells."""
 
 
-def find_foreign(method: str, path: str) -> Foreign | None:
+def find_other_api(method: str, path: str) -> OtherRoute | None:
     """Return which other API a request is for; None for the Messages API."""
     if method != "POST":
         return None
     if path in _BY_PATH:
-        return Foreign(tongue=_BY_PATH[path])
+        return OtherRoute(api=_BY_PATH[path])
     found = _GEMINI.fullmatch(path)
-    return Foreign(tongue=GEMINI, model=unquote(found["model"]), streams=found["stream"] != "g") if found else None
+    return OtherRoute(api=GEMINI, model=unquote(found["model"]), streams=found["stream"] != "g") if found else None
 
 
-def blend(use: CacheUse) -> CacheUse:
+def count_writes_as_input(use: CacheUse) -> CacheUse:
     """Divide a prompt as an API does whose cache writes count as plain input."""
     written = use.write_5m_tokens + use.write_1h_tokens
     return CacheUse(input_tokens=use.input_tokens + written, read_tokens=use.read_tokens)
 
 
-def blend_error(error: ApiError) -> ApiError:
+def map_error(error: ApiError) -> ApiError:
     """Replace a status that only Anthropic's API has."""
     return replace(error, status=503, type="server_error") if error.status == _OVERLOADED else error

@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -256,6 +255,8 @@ class TapeApp:
     answers: Sequence[TapedAnswer]
     asked: list[bytes] = field(default_factory=list)
     """Bodies of all requests, also those beyond the tape's end."""
+    base_url: str = ""
+    """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -294,23 +295,13 @@ async def _play(connection: Connection, answer: TapedAnswer) -> None:
     await connection.finish()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapeServer:
-    """A running server."""
-
-    base_url: str
-    """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
-    asked: Sequence[bytes]
-    """Bodies of the requests so far."""
-
-
-@contextmanager
-def serve_tape(answers: Sequence[TapedAnswer]) -> Iterator[TapeServer]:
+@contextlib.contextmanager
+def serve_tape(answers: Sequence[TapedAnswer]) -> Iterator[TapeApp]:
     """Serve a tape on loopback until the block ends.
 
     Raises:
         ConfigError: The address cannot be used.
     """
     app = TapeApp(answers=answers)
-    with host_app(app) as base_url:
-        yield TapeServer(base_url=base_url, asked=app.asked)
+    with host_app(app) as app.base_url:
+        yield app
