@@ -15,17 +15,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from typing import Protocol
+from typing import Any, Protocol
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import ModelSettings, Settings
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
-from relay.session.events import GaugeCrossed, Observe, ToolFinished, ToolStarted
+from relay.session.events import GaugeCrossed, Observe, ResponseReceived, ToolFinished, ToolStarted
 from relay.session.gauge import Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.tape import Keep
+from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
@@ -226,6 +227,22 @@ def show_crossing(observe: Observe, gauge: Gauge, line: Zone) -> None:
     """Emit GaugeCrossed for the soft or the hard line."""
     line_tokens = gauge.hard_tokens if line is Zone.HARD else gauge.soft_tokens
     observe(GaugeCrossed(line=line.value, fill_tokens=gauge.least_tokens, line_tokens=line_tokens))
+
+
+def show_response(observe: Observe, gauge: Gauge, spent: Spent, **said: Any) -> None:
+    """Emit ResponseReceived with the gauge's lines and what the response counts as; `said` is the rest of it."""
+    observe(
+        ResponseReceived(
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
+            estimated=spent.estimated,
+            fill_tokens=gauge.fill_tokens,
+            soft_tokens=gauge.soft_tokens,
+            hard_tokens=gauge.hard_tokens,
+            window_tokens=gauge.window_tokens,
+            **said,
+        )
+    )
 
 
 def end_at_hard_line(gauge: Gauge) -> SessionOutcome:

@@ -9,9 +9,17 @@ from dataclasses import replace
 
 from relay.runners.agents.dialects import ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
-from relay.runners.base import ModelInfo, SessionSpec, end_at_hard_line, end_by_turns, fit_answer, refuse_first_prompt
+from relay.runners.base import (
+    ModelInfo,
+    SessionSpec,
+    end_at_hard_line,
+    end_by_turns,
+    fit_answer,
+    refuse_first_prompt,
+    show_response,
+)
 from relay.runners.messages.connection import Fault, FaultKind, RetryPolicy, Wait
-from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
+from relay.session.events import Observe, RequestStarted, RetryScheduled
 from relay.session.gauge import Gauge, Zone, open_gauge
 from relay.session.prices import Price, charge_request, normalize_model, worst_cost_usd
 from relay.session.usage import Spent, Usage
@@ -217,21 +225,8 @@ class Account:
         return self.turn if request.is_main else 0
 
     def _emit(self, turn: int, model: str, spent: Spent, stop_reason: str, duration_s: float) -> None:
-        self._observe(
-            ResponseReceived(
-                turn=turn,
-                model=model,
-                usage=spent.usage,
-                cost_usd=spent.cost_usd,
-                fill_tokens=self.gauge.fill_tokens,
-                soft_tokens=self.gauge.soft_tokens,
-                hard_tokens=self.gauge.hard_tokens,
-                window_tokens=self.gauge.window_tokens,
-                stop_reason=stop_reason,
-                duration_s=duration_s,
-                estimated=spent.estimated,
-            )
-        )
+        said = {"turn": turn, "model": model, "stop_reason": stop_reason, "duration_s": duration_s}
+        show_response(self._observe, self.gauge, spent, **said)
 
     def _find_price(self, model: str) -> Price | None:
         if normalize_model(model) == normalize_model(self._spec.model):

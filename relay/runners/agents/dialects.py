@@ -97,9 +97,10 @@ class Dialect:
     """Dotted paths of a request's output limit."""
     has_limit: bool = False
     """Whether every request has an output limit."""
-    usage: Mapping[str, tuple[str, ...]] | None
-    """Dotted paths of an answer's usage; several add up. ``prompt`` is the whole prompt, ``read`` and ``written`` its
-    parts from and to the cache, ``thinking`` a part of ``output``. None if usage comes in relay's own classes."""
+    usage: tuple[tuple[str, tuple[str, ...]], ...] | None
+    """Dotted paths of an answer's usage by class; several add up. ``prompt`` is the whole prompt, ``read`` and
+    ``written`` its parts from and to the cache, ``thinking`` a part of ``output``. None if usage comes in relay's own
+    classes."""
     hear: Callable[[Mapping[str, Any]], Heard]
     """Reads a part of an answer."""
     words: tuple[bytes, ...]
@@ -147,13 +148,13 @@ MESSAGES = Dialect(
 RESPONSES = Dialect(
     name="responses",
     limits=("max_output_tokens",),
-    usage={
-        "prompt": ("input_tokens",),
-        "read": ("input_tokens_details.cached_tokens",),
-        "written": ("input_tokens_details.cache_write_tokens",),
-        "output": ("output_tokens",),
-        "thinking": ("output_tokens_details.reasoning_tokens",),
-    },
+    usage=(
+        ("prompt", ("input_tokens",)),
+        ("read", ("input_tokens_details.cached_tokens",)),
+        ("written", ("input_tokens_details.cache_write_tokens",)),
+        ("output", ("output_tokens",)),
+        ("thinking", ("output_tokens_details.reasoning_tokens",)),
+    ),
     hear=_hear_responses,
     words=(b'"response"', b'"error"'),
     fields=re.compile(
@@ -171,13 +172,13 @@ RESPONSES = Dialect(
 CHAT = Dialect(
     name="chat",
     limits=("max_completion_tokens", "max_tokens"),
-    usage={
-        "prompt": ("prompt_tokens",),
-        "read": ("prompt_tokens_details.cached_tokens",),
-        "written": ("prompt_tokens_details.cache_write_tokens",),
-        "output": ("completion_tokens",),
-        "thinking": ("completion_tokens_details.reasoning_tokens",),
-    },
+    usage=(
+        ("prompt", ("prompt_tokens",)),
+        ("read", ("prompt_tokens_details.cached_tokens",)),
+        ("written", ("prompt_tokens_details.cache_write_tokens",)),
+        ("output", ("completion_tokens",)),
+        ("thinking", ("completion_tokens_details.reasoning_tokens",)),
+    ),
     hear=_hear_chat,
     words=(b'"finish_reason"', b'"usage"', b'"error"'),
     fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
@@ -188,13 +189,13 @@ CHAT = Dialect(
 GEMINI = Dialect(
     name="gemini",
     limits=("generationConfig.maxOutputTokens",),
-    usage={
-        "prompt": ("promptTokenCount", "toolUsePromptTokenCount"),
-        "read": ("cachedContentTokenCount",),
-        "written": (),
-        "output": ("candidatesTokenCount", "thoughtsTokenCount"),
-        "thinking": ("thoughtsTokenCount",),
-    },
+    usage=(
+        ("prompt", ("promptTokenCount", "toolUsePromptTokenCount")),
+        ("read", ("cachedContentTokenCount",)),
+        ("written", ()),
+        ("output", ("candidatesTokenCount", "thoughtsTokenCount")),
+        ("thinking", ("thoughtsTokenCount",)),
+    ),
     hear=_hear_gemini,
     words=(b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"'),
     fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
@@ -449,11 +450,11 @@ def shorten_answer(body: bytes, dialect: Dialect, most_tokens: int) -> bytes:
     return json.dumps(found).encode()
 
 
-def name_usage(found: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]] | None) -> Mapping[str, Any]:
+def name_usage(found: Mapping[str, Any], paths: tuple[tuple[str, tuple[str, ...]], ...] | None) -> Mapping[str, Any]:
     """Return the usage in the Messages API's classes, which do not overlap."""
     if paths is None:
         return found
-    counts = {name: sum(_count(dig(found, path)) for path in several) for name, several in paths.items()}
+    counts = {name: sum(_count(dig(found, path)) for path in several) for name, several in paths}
     prompt = counts["prompt"]
     read = min(prompt, counts["read"])
     written = min(prompt - read, counts["written"])

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -173,50 +173,7 @@ def settle_limits(
     )
 
 
-_CONVERSATION = "messages"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-
-
-class BodyWriter:
-    """Writes the requests of conversations. Mutable: remembers the messages of the last answered request.
-
-    A message of an answered request never changes (`relay.runners.messages.context_window`); a message of a refused
-    request may. So the same object has the same bytes only if it was answered.
-    """
-
-    def __init__(self) -> None:
-        self._answered: tuple[Sequence[Any], Sequence[bytes]] = ((), ())
-        self._last: tuple[Sequence[Any], Sequence[bytes]] = self._answered
-        """The messages, and each as bytes."""
-
-    def write(self, request: Mapping[str, Any]) -> bytes:
-        """Return a request as JSON.
-
-        Raises:
-            ValueError: The request cannot be encoded.
-        """
-        fields = (
-            b"%s:%s" % (_dump(name), self._write_messages(value) if name == _CONVERSATION else _dump(value))
-            for name, value in request.items()
-        )
-        return b"{%s}" % b",".join(fields)
-
-    def note_answered(self) -> None:
-        """Note that the last written request was answered."""
-        self._answered = self._last
-
-    def _write_messages(self, messages: Sequence[Any]) -> bytes:
-        known, written = self._answered
-        pairs = enumerate(zip(known, messages, strict=False))
-        same = next((n for n, (one, other) in pairs if one is not other), min(len(known), len(messages)))
-        self._last = (tuple(messages), (*written[:same], *map(_dump, messages[same:])))
-        return b"[%s]" % b",".join(self._last[1])
-
-
-def _dump(value: Any) -> bytes:
-    return _encode(value).encode()
-
-
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
@@ -266,7 +223,6 @@ class MessagesApi:
         self._user_file = show_user_file(environ)
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
-        self._body = BodyWriter()
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table.
@@ -337,10 +293,7 @@ class MessagesApi:
         """
         body = {**request, "stream": True}
         found = self._send(body, NotedRequest(keep, body, meanwhile), on_block)
-        if isinstance(found, Fault):
-            return self._clean(found)
-        self._body.note_answered()
-        return found
+        return self._clean(found) if isinstance(found, Fault) else found
 
     def _clean(self, fault: Fault) -> Fault:
         """Remove secrets from the endpoint's words."""
@@ -400,7 +353,7 @@ class MessagesApi:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        body, headers = self._body.write(request), {"content-type": "application/json"}
+        body, headers = _encode(request).encode(), {"content-type": "application/json"}
         extensions = {"trace": wire.trace}
         manager = client.stream("POST", "/v1/messages", content=body, headers=headers, extensions=extensions)
         with ExitStack() as stack:

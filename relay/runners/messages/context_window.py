@@ -15,11 +15,11 @@ from dataclasses import field
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.runners.base import ModelInfo, SessionSpec, fit_answer
+from relay.runners.base import ModelInfo, SessionSpec, fit_answer, show_response
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.api import describe_result
 from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RequestPart, RetryPolicy
-from relay.session.events import CacheBroken, Noticed, RequestStarted, ResponseReceived, TextShown
+from relay.session.events import CacheBroken, Noticed, RequestStarted, TextShown
 from relay.session.gauge import Gauge, open_gauge
 from relay.session.prices import Price, charge_request, normalize_model
 from relay.session.usage import Spent, Usage, estimate_tokens
@@ -405,7 +405,8 @@ class ContextWindow:
         """Account for a request without an answer, if the endpoint may have worked on it."""
         if fault.usage is not None or fault.may_be_billed:
             spent = self._settle(self.spec.model, fault.usage, least_output=1)
-            self._emit(self.spec.model, spent, "cut" if fault.usage else "lost", duration_s)
+            reason = "cut" if fault.usage else "lost"
+            self._emit(spent, model=self.spec.model, stop_reason=reason, duration_s=duration_s)
 
     def _settle(self, model: str, said: Usage | None, *, least_output: int) -> Spent:
         """Return what the last request counts as."""
@@ -425,7 +426,8 @@ class ContextWindow:
         spent = self._settle(answer.model, answer.usage, least_output=least)
         self._measure(answer, spent.usage, seen)
         self._own_tokens += seen
-        self._emit(answer.model, spent, answer.stop_reason, duration_s, streamed=answer.streamed)
+        said = {"model": answer.model, "stop_reason": answer.stop_reason, "streamed": answer.streamed}
+        self._emit(spent, duration_s=duration_s, **said)
 
     def _measure(self, answer: Answer, counted: Usage, seen_tokens: int) -> None:
         """Update the gauge by the endpoint's numbers as far as they are plausible, else by relay's estimates."""
@@ -470,23 +472,8 @@ class ContextWindow:
     def _find_price(self, model: str) -> Price | None:
         return self._others.get(model) or self.spec.price
 
-    def _emit(self, model: str, spent: Spent, stop_reason: str, duration_s: float, *, streamed: bool = True) -> None:
-        self._connection.observe(
-            ResponseReceived(
-                turn=self.turn,
-                model=model,
-                usage=spent.usage,
-                cost_usd=spent.cost_usd,
-                fill_tokens=self.gauge.fill_tokens,
-                soft_tokens=self.gauge.soft_tokens,
-                hard_tokens=self.gauge.hard_tokens,
-                window_tokens=self.gauge.window_tokens,
-                stop_reason=stop_reason,
-                duration_s=duration_s,
-                estimated=spent.estimated,
-                streamed=streamed,
-            )
-        )
+    def _emit(self, spent: Spent, **said: Any) -> None:
+        show_response(self._connection.observe, self.gauge, spent, turn=self.turn, **said)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")
