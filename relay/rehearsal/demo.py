@@ -13,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from relay.base.errors import ExitCode, RelayError, SandboxError
@@ -21,18 +22,14 @@ from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.git.command import get_git
 from relay.git.identity import find_identity
-from relay.git.message import read_texts
 from relay.git.repository import Repo, open_repo
-from relay.plan.parse import parse_plan
 from relay.prompts.package_data import get_shipped
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.rehearsal.turns import FaultName
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
-from relay.session.usage import Spent
-from relay.store import trailers
-from relay.store.history import RelayCommit, find_text, read_relay_commits
+from relay.store.history import RelayCommit, read_relay_commits
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
@@ -103,7 +100,13 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
         problems = (*rehearsal.errors, *(() if failed else rehearsal.unplayed))
     if failed or problems:
         return _report_failure(root, say, failed, problems)
-    _show_result(repo, say, environ)
+    _show_result(repo, say)
+    _run(replace(stage, flags=()), "status")
+    say("\nWhere to look next:\n")
+    say(_render_table(_list_commands(repo.root, environ)))
+    say(f"\nThe script of the model is {get_shipped('examples') / 'rehearsal.yaml'}.")
+    say('For your own project: relay init, then relay plan "…" and relay run, with')
+    say("ANTHROPIC_API_KEY set.")
     return ExitCode.DONE
 
 
@@ -267,19 +270,13 @@ def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequen
     return ended.code if ended is not None and ended.code > 0 else ExitCode.BUG
 
 
-def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
+def _show_result(repo: Repo, say: Say) -> None:
     commits = read_relay_commits(repo, PLAN_PATH)
     say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the")
     say("state there is:\n")
     say("$ git log")
-    say(_render_table([_describe_commit(commit) for commit in commits], left=6))
-    say("\nWhat it took, in dollars as a real model would have cost:\n")
-    say(_render_table(_describe_costs(repo, commits), left=1))
-    say("\nWhere to look next:\n")
-    say(_render_table(_list_commands(repo.root, environ), left=2))
-    say(f"\nThe script of the model is {get_shipped('examples') / 'rehearsal.yaml'}.")
-    say('For your own project: relay init, then relay plan "…" and relay run, with')
-    say("ANTHROPIC_API_KEY set.")
+    say(_render_table([_describe_commit(commit) for commit in commits]))
+    say("\nWhat it took, in dollars as a real model would have cost:")
 
 
 def _list_commands(root: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -301,49 +298,7 @@ def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
     return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, shorten(commit.subject, _SUBJECT_CHARS))
 
 
-def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[str, ...]]:
-    """Return a heading and a row for each commit, oldest first."""
-    plan = parse_plan(find_text(repo, repo.head(), PLAN_PATH) or "")
-    titles = {phase.id: f"{phase.id} {phase.title}" for phase in plan.phases}
-    rows: list[tuple[str, ...]] = [("phase", "sessions", "tokens in", "from cache", "tokens out", "USD")]
-    for commit in reversed(commits):
-        sessions = str(len({commit.session, *_find_sessions(repo, commit.phase)} - {""})) if commit.phase else "1"
-        name, usage, cost = titles.get(commit.phase, "(the plan)"), commit.usage, commit.cost_usd
-        counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) if usage else ()
-        shown = [f"{count:,}" for count in counts] or ["unknown"] * 3
-        rows.append((name, sessions, *shown, _write_cost(cost, estimated=commit.estimated)))
-    rows.append(("total", "", *_sum_up(commits)))
-    return rows
-
-
-def _sum_up(commits: Sequence[RelayCommit]) -> tuple[str, ...]:
-    """Return the figures of all commits together."""
-    spent = sum((commit.spent for commit in commits), Spent())
-    usage = spent.usage
-    if not all(commit.usage for commit in commits):
-        return ("unknown",) * 4
-    counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens)
-    return (*(f"{count:,}" for count in counts), _write_cost(spent.cost_usd, estimated=spent.estimated))
-
-
-def _write_cost(cost: float | None, *, estimated: bool) -> str:
-    return "unknown" if cost is None else f"{'~' if estimated else ''}{cost:.2f}"
-
-
-def _find_sessions(repo: Repo, phase_id: str) -> Iterator[str]:
-    """Yield the sessions with snapshots of a phase, also those that were cut off."""
-    for text in read_texts(repo.git, "--glob=refs/relay/wip", "--not", "HEAD", "--"):
-        if text.get(trailers.PHASE) == phase_id:
-            yield text.get(trailers.SESSION)
-
-
-def _render_table(rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """Align columns: the first `left` to the left, the rest, figures, to the right."""
+def _render_table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if number < left else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

@@ -109,7 +109,15 @@ def clone(played: Played, tmp_path: Path) -> Callable[[], Path]:
 def test_it_ends_well_and_says_what_it_is(played: Played) -> None:
     """One command, exit 0; it says that the model is rehearsed, what it runs and what came of it."""
     assert played.code == 0, played.printed
-    words = ("rehearsed", "no key", "$ relay plan 'add org-scoped API keys'", "$ relay run", "SIGKILL", "Where to look")
+    words = (
+        "rehearsed",
+        "no key",
+        "$ relay plan 'add org-scoped API keys'",
+        "$ relay run",
+        "SIGKILL",
+        "$ relay status",
+        "Where to look",
+    )
     for text in words:
         assert text in played.printed
     assert played.printed.count("$ relay run\n") == 2
@@ -174,12 +182,6 @@ def test_phase_2_was_handed_to_a_second_session_at_the_line(played: Played) -> N
     assert (crossed.line, crossed.line_tokens) == ("soft", 100_000)
     ends = [(e.end, e.result) for e in events if isinstance(e, LegEnded) and e.phase_id == "2"]
     assert ends == [(SessionEnd.ENDED_BY_TOOL, "handoff"), (SessionEnd.FINISHED, "done")]
-
-
-def test_every_session_is_counted_also_the_one_that_was_killed(played: Played) -> None:
-    """Phase 2 was handed over once, phase 3 was killed once."""
-    rows = [line.split() for line in played.printed.splitlines() if line.startswith(("1 Schema", "2 Issu", "3 Auth"))]
-    assert [row[-5] for row in rows] == ["1", "2", "2"]
 
 
 def test_phase_3_was_interrupted_and_resumed(played: Played) -> None:
