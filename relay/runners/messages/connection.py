@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -359,6 +359,18 @@ _NAMED = (
 """Words of a refusal and the part to leave out for them, the least important part first."""
 
 
+_SETTINGS: Mapping[RequestPart, tuple[str, tuple[Any, ...]]] = {
+    RequestPart.SYSTEM_MESSAGE: ("system_messages", (False,)),
+    RequestPart.DISPLAY: ("thinking_display", (False,)),
+    RequestPart.THINKING: ("thinking", ("off",)),
+    RequestPart.UNSIGNED: ("unsigned_thinking", (False,)),
+    RequestPart.HOUR: ("cache_hour", (False,)),
+    RequestPart.AUTOMATIC_CACHE: ("cache", ("blocks", "off")),
+    RequestPart.MARKS: ("cache", ("off",)),
+}
+"""The setting of `Compat` that leaves a part out, and its values that do."""
+
+
 @dataclass(slots=True)
 class EndpointDialect:
     """What an endpoint accepts. Mutable: learns from refusals."""
@@ -422,52 +434,27 @@ class EndpointDialect:
 
     def say_learnt(self) -> Compat:
         """Return what was set and learnt, as settings."""
-        parts = self.left_out
-        cache = (
-            "off"
-            if RequestPart.MARKS in parts
-            else "blocks"
-            if RequestPart.AUTOMATIC_CACHE in parts
-            else self.compat.cache
-        )
-        refused = {
-            "cache_hour": RequestPart.HOUR,
-            "thinking_display": RequestPart.DISPLAY,
-            "unsigned_thinking": RequestPart.UNSIGNED,
-            "system_messages": RequestPart.SYSTEM_MESSAGE,
-        }
-        said = {name: False if part in parts else getattr(self.compat, name) for name, part in refused.items()}
-        return Compat(cache=cache, thinking="off" if RequestPart.THINKING in parts else self.compat.thinking, **said)
+        learnt = {name: values[0] for part, (name, values) in _SETTINGS.items() if not self.takes(part)}
+        return replace(self.compat, **learnt)
 
 
 def make_dialect(compat: Compat) -> EndpointDialect:
     """Return the dialect that the user's settings describe."""
-    said = {
-        RequestPart.SYSTEM_MESSAGE: compat.system_messages is False,
-        RequestPart.DISPLAY: compat.thinking_display is False,
-        RequestPart.THINKING: compat.thinking == "off",
-        RequestPart.UNSIGNED: compat.unsigned_thinking is False,
-        RequestPart.HOUR: compat.cache_hour is False,
-        RequestPart.AUTOMATIC_CACHE: compat.cache in {"blocks", "off"},
-        RequestPart.MARKS: compat.cache == "off",
-    }
-    return EndpointDialect(left_out=_choose(said), compat=compat)
-
-
-def _choose(said: Mapping[RequestPart, bool]) -> frozenset[RequestPart]:
-    return frozenset(part for part, there in said.items() if there)
+    left_out = (part for part, (name, values) in _SETTINGS.items() if getattr(compat, name) in values)
+    return EndpointDialect(left_out=frozenset(left_out), compat=compat)
 
 
 def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
     thinking = request.get(_THINKING) or {}
     marks = request["system"][0].get("cache_control") or {}
-    return _choose({
+    said = {
         RequestPart.DISPLAY: "display" in thinking,
         RequestPart.THINKING: bool(thinking),
         RequestPart.HOUR: "ttl" in marks,
         RequestPart.AUTOMATIC_CACHE: "cache_control" in request,
         RequestPart.MARKS: bool(marks),
-    })  # fmt: skip
+    }
+    return frozenset(part for part, there in said.items() if there)
 
 
 def _drop(
