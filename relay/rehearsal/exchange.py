@@ -310,7 +310,7 @@ class Exchange:
             case "POST", ["v1", "messages", "count_tokens"]:
                 await self._answer_endpoint("count_tokens", self._count_tokens)
             case "GET", ["v1", "models"]:
-                await self._answer_endpoint("models", self._list_models)
+                await self._answer_endpoint("models", lambda: list_models(self.state.script.cards))
             case "GET", ["v1" | "v1beta", "models", model]:
                 await self._answer_endpoint("models", lambda: self._get_model(model))
             case _:
@@ -493,9 +493,6 @@ class Exchange:
             return ApiError(status=404, message="404 page not found")
         prompt = self._read_request(counting=True)
         return prompt if isinstance(prompt, ApiError) else {"input_tokens": prompt.tokens}
-
-    def _list_models(self) -> Mapping[str, Any] | ApiError:
-        return list_models(self.state.script.cards, self.query) or refuse("limit: not a page size")
 
     def _get_model(self, model: str) -> Mapping[str, Any] | ApiError:
         card = find_card(model, self.state.script.cards)

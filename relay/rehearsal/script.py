@@ -370,7 +370,7 @@ def _parse_card(reader: NodeReader, node: yaml.Node) -> ModelCard:
         if "id" not in fields:
             raise reader.error(node, "model has no id")
         model = reader.text(fields["id"], "id")
-    card = find_card(model) or ModelCard(id=model, name=model, line="", system_messages=True)
+    card = find_card(model) or ModelCard(id=model, name=model, system_messages=True)
     return replace(
         card,
         window_tokens=pick(fields, "window", reader.integer, card.window_tokens),

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 from relay.base.values import dataclass
 
@@ -63,7 +62,6 @@ def dump(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-_PAGE, _MAX_PAGE = 20, 1000
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EPOCH = "1970-01-01T00:00:00Z"
 """The Models API's release date of a model without a known one."""
@@ -75,7 +73,6 @@ class ModelCard:
 
     id: str
     name: str
-    line: str
     window_tokens: int = 1_000_000
     output_tokens: int = 128_000
     min_cache_tokens: int = 1024
@@ -93,21 +90,13 @@ class ModelCard:
     system_messages: bool = False
     """Whether ``system`` messages in mid-conversation are accepted."""
     aliases: tuple[str, ...] = ()
-    deprecated_at: str | None = None
-    retires_at: str | None = None
     created_at: str = _EPOCH
-
-    @property
-    def lifecycle(self) -> str:
-        """``active`` or ``deprecated``; retired models are not in the catalog."""
-        return "deprecated" if self.deprecated_at else "active"
 
 
 def _parse_card(model: str, table: Mapping[str, Any]) -> ModelCard:
     sets = {name: frozenset(table[name]) for name in ("thinking",) if name in table}
     tuples = {name: tuple(table[name]) for name in ("efforts", "aliases") if name in table}
-    line = model.removeprefix("claude-").partition("-")[0]
-    return ModelCard(id=model, line=line, **{**table, **sets, **tuples})
+    return ModelCard(id=model, **{**table, **sets, **tuples})
 
 
 CATALOG: tuple[ModelCard, ...] = tuple(
@@ -128,13 +117,8 @@ def render_model_info(card: ModelCard) -> Mapping[str, Any]:
         "id": card.id,
         "display_name": f"{card.name} (rehearsed)",
         "created_at": card.created_at,
-        "lifecycle": card.lifecycle,
-        "deprecated_at": card.deprecated_at,
-        "retires_at": card.retires_at,
-        "line": card.line,
         "max_input_tokens": card.window_tokens,
         "max_tokens": card.output_tokens,
-        "capabilities": _render_capabilities(card),
     }
 
 
@@ -149,47 +133,7 @@ def render_google_model(card: ModelCard) -> Mapping[str, Any]:
     return {"name": f"models/{card.id}", "displayName": f"{card.name} (rehearsed)"} | limits
 
 
-def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] | None:
-    """Write a page of models as ``GET /v1/models`` does.
-
-    Args:
-        cards: All models.
-        query: The query string: ``limit``, ``after_id``, ``before_id``, ``lifecycle``.
-
-    Returns:
-        The page; None if ``limit`` is not 1–1000.
-    """
-    fields = parse_qs(query)
-    wanted = fields.get("lifecycle", []) + fields.get("lifecycle[]", [])
-    fitting = [card for card in cards if not wanted or card.lifecycle in wanted]
-    ids = [card.id for card in fitting]
-    limit = fields.get("limit", [str(_PAGE)])[0]
-    if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit) <= _MAX_PAGE:
-        return None
-    after, before = fields.get("after_id", [""])[0], fields.get("before_id", [""])[0]
-    span = fitting[ids.index(after) + 1 if after in ids else 0 : ids.index(before) if before in ids else None]
-    page = span[-int(limit) :] if before else span[: int(limit)]
-    return {
-        "data": [render_model_info(card) for card in page],
-        "has_more": len(page) < len(span),
-        "first_id": page[0].id if page else None,
-        "last_id": page[-1].id if page else None,
-    }
-
-
-def _render_capabilities(card: ModelCard) -> Mapping[str, Any]:
-    """Write what a model supports; features that no rehearsal plays are reported as unsupported."""
-    no, yes = {"supported": False}, {"supported": True}
-    types = ("adaptive", "between_tools", "disabled", "enabled")
-    return {
-        "batch": no,
-        "citations": no,
-        "code_execution": no,
-        "context_management": no,
-        "effort": {"supported": bool(card.efforts)} | {e: {"supported": e in card.efforts} for e in EFFORTS},
-        "image_input": yes,
-        "pdf_input": yes,
-        "server_tools": {"supported": False, "code_execution": no, "web_search": no},
-        "structured_outputs": no,
-        "thinking": {"supported": True, "types": {t: {"supported": t in card.thinking} for t in types}},
-    }
+def list_models(cards: tuple[ModelCard, ...]) -> Mapping[str, Any]:
+    """Write all models as one page of ``GET /v1/models``."""
+    data = [render_model_info(card) for card in cards]
+    return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}

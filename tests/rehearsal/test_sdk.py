@@ -143,19 +143,13 @@ def test_thinking_can_be_off(play: Any) -> None:
 
 
 def test_models_say_that_they_are_rehearsed(play: Any) -> None:
-    """The Models API pages, filters by lifecycle and resolves aliases."""
+    """The Models API lists all models and resolves aliases."""
     client = play("model: {id: my-model, window: 9000, max_tokens: 500}\n" + SCRIPT).client
-    models = list(client.models.list(limit=4))
+    models = list(client.models.list())
     assert len({model.id for model in models}) == len(models) > 10
     assert all(model.display_name.endswith("(rehearsed)") for model in models)
-    deprecated = list(client.models.list(lifecycle=["deprecated"]))
-    assert [model.id for model in deprecated] == ["claude-sonnet-4-5-20250929"]
-    back = client.models.list(before_id=models[3].id, limit=2)
-    assert [model.id for model in back.data] == [models[1].id, models[2].id]
     card = client.models.retrieve("claude-haiku-4-5")
     assert (card.id, card.max_input_tokens, card.max_tokens) == ("claude-haiku-4-5-20251001", 200_000, 64_000)
-    assert card.lifecycle == "active"
-    assert card.capabilities.thinking.types.enabled.supported
     own = client.models.retrieve("my-model")
     assert (own.max_input_tokens, own.max_tokens) == (9000, 500)
 
