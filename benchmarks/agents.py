@@ -215,7 +215,7 @@ def leave_tools_out(profile: Profile) -> Profile:
 def work_bare(agent: Agent, root: Path) -> None:
     """Hold a session for each phase, each in a process of its own, with nothing between the agent and its endpoint."""
     known = PROFILES[agent.name]
-    profile, way = leave_tools_out(known), next(way for way in known.ways if way.family == agent.family.lower())
+    profile, way = leave_tools_out(known), next(way for way in known.setups if way.family == agent.family.lower())
     installed = get_installed(profile, os.environ)
     for n in range(1, PHASES + 1):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:

@@ -188,7 +188,7 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
         row = _render(agent) | {"version": "-" if agent.missing else agent.version or "unknown"}
         say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
         if agent.missing:
-            say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.way}", style="dim")
+            say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.installation}", style="dim")
         elif engine := agent.profile.engine:
             whose = "of its own" if engine.variable else "on PATH"
             words = (

@@ -10,7 +10,7 @@ from functools import partial
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
 from relay.plan.model import Phase, Violation
-from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_way
+from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.messages.endpoint import FAMILIES, get_key_name
 from relay.session.events import Noticed
@@ -41,9 +41,9 @@ def make_kind(profile: Profile) -> RunnerKind:
 
 
 def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
-    if not profile.is_lent:
+    if not profile.has_login:
         known = {family.name: family for family in FAMILIES}
-        return get_key_name(environ, [known[way.family] for way in profile.ways])
+        return get_key_name(environ, [known[setup.family] for setup in profile.setups])
     if found := find_login(profile, environ):
         return found
     raise RunnerError(
@@ -71,19 +71,19 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
 
     settings = given.settings
     _require(profile, given.environ, settings)  # before the endpoint is asked
-    if profile.is_lent:
+    if profile.has_login:
         given.observe(Noticed(text=_describe_login(profile), warning=True))
-        family = next(found for found in FAMILIES if found.name == profile.ways[0].family)
-        yield AgentRunner(profile=profile, way=profile.ways[0], family=family, given=given, endpoint=None)
+        family = next(found for found in FAMILIES if found.name == profile.setups[0].family)
+        yield AgentRunner(profile=profile, setup=profile.setups[0], family=family, given=given, endpoint=None)
         return
-    way, family = get_way(profile, given.environ, settings.model)
+    setup, family = get_setup(profile, given.environ, settings.model)
     idle_s = settings.idle_timeout_s
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, family=family) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
-        yield AgentRunner(profile=profile, way=way, family=family, given=given, endpoint=endpoint)
+        yield AgentRunner(profile=profile, setup=setup, family=family, given=given, endpoint=endpoint)
 
 
 def _describe_login(profile: Profile) -> str:

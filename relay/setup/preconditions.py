@@ -80,11 +80,11 @@ def _describe_way(profile: Profile, settings: Settings, environ: Mapping[str, st
 def list_login_settings(profile: Profile, settings: Settings) -> list[str]:
     """Return the lines of the user's settings that let an agent use its own login."""
     lines = []
-    if not profile.is_lent:
+    if not profile.has_login:
         own = profile.name in settings.agents
         name = profile.name
         lines.append(f'login = "tunnel"  # below [agents.{name}]' if own else f'agents.{name}.login = "tunnel"')
-    if find_family(settings.model) not in {"", *(way.family for way in profile.ways)}:
+    if find_family(settings.model) not in {"", *(setup.family for setup in profile.setups)}:
         lines.append(f'model = "…"  # one of {profile.title}, and its limits and price: [models."…"]')
     return lines
 

@@ -313,8 +313,8 @@ def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
     try:
         return make_kind(profile).get_key(environ)
     except RunnerError:
-        place = "" if profile.is_lent else find_login(profile, environ)
-        return f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.is_lent else "no key"
+        place = "" if profile.has_login else find_login(profile, environ)
+        return f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.has_login else "no key"
 
 
 _TICK = ToolSpec(
@@ -359,7 +359,7 @@ def _try_agent(
     yield from _judge_installed(found)
     if found.missing:
         yield from _find_obstacles(found, environ, bwrap)
-    if found.profile.is_lent:
+    if found.profile.has_login:
         words = "it asks its vendor with your login: a session would be used up, so none is held"
         yield _find("session", State.INFO, words)
     elif not found.missing:
@@ -383,7 +383,7 @@ def _find_obstacles(found: AgentFound, environ: Mapping[str, str], bwrap: Path |
 def _judge_installed(found: AgentFound) -> Iterator[Finding]:
     profile, engine = found.profile, found.profile.engine
     if found.missing:
-        yield _find("installed", State.MISSING, found.missing, profile.package or profile.way)
+        yield _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
         return
     yield _judge_version("installed", found.program, found.version, profile.tested, profile.package)
     if engine is not None:

@@ -17,7 +17,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Passed, Room, Route, TurnedAway, open_gateway
+from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Memory, Passed, Rejected, Route, open_gateway
 from relay.runners.messages.connection import FaultKind
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.reading import most_answer_bytes
@@ -53,8 +53,8 @@ def gateway(script, place, keep=lambda _: None, room=MAX_BODY_BYTES):
     with serve(parse_script(script)) as server:
         environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
         with open_client(environ, 5.0) as client:
-            secrets, held = find_own_secrets(environ), Room(left_bytes=room)
-            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, keep=keep, room=held)
+            secrets, held = find_own_secrets(environ), Memory(left_bytes=room)
+            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, keep=keep, memory=held)
             with open_gateway(route, place / "socket"):
                 yield server, told, place / "socket"
 
@@ -317,7 +317,7 @@ def test_a_request_that_is_refused_is_never_sent(tmp_path):
 def test_only_models_are_in_reach(tmp_path, method, target, body, status):
     with gateway(SAY, tmp_path) as (server, told, path):
         assert ask(path, body, method=method, target=target)[0] == status
-        assert [type(told.get()) for _ in range(told.qsize())] == [TurnedAway] * (status == 400)
+        assert [type(told.get()) for _ in range(told.qsize())] == [Rejected] * (status == 400)
         assert len(server.requests) == (status == 200)
 
 
@@ -446,8 +446,8 @@ def test_an_answer_for_which_there_is_no_room_passes_and_counts_as_one_that_brok
     """Its lines are held until they end, and all of it for the session's history."""
     notes: list[Any] = []
     tail = json.dumps({"type": "message", "content": [{"type": "text", "text": "x" * 100_000}], "usage": {}})
-    room = Room(left_bytes=2_000)
-    with played(answer_with(tail.encode()), tmp_path, room=room, keep=notes.append) as (told, path):
+    room = Memory(left_bytes=2_000)
+    with played(answer_with(tail.encode()), tmp_path, memory=room, keep=notes.append) as (told, path):
         (status, _, text), _, passed = ask_released(path, told, BODY)
 
     assert (status, text) == (200, tail.encode())

@@ -14,13 +14,13 @@ from relay.cli.doctor import command
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
     PROFILES,
+    EndpointSetup,
     Profile,
-    Way,
     adapt_profile,
     fill,
     find_package_version,
     get_installed,
-    get_way,
+    get_setup,
     make_home,
 )
 from rigs.agents.real import AGENTS
@@ -103,7 +103,7 @@ def test_a_program_that_is_no_package_has_no_known_version(tmp_path):
     assert find_package_version(tmp_path / "agent") == ""
 
 
-WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.ways]
+WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.setups]
 
 
 @pytest.mark.parametrize(("profile", "way"), WAYS, ids=[f"{profile.name}-{way.family}" for profile, way in WAYS])
@@ -123,12 +123,17 @@ def test_files_of_a_profile_are_whole(tmp_path, profile, way):
 
 def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_several_are():
     both = Profile(
-        name="x", title="X", package="", program="x", tested="1", ways=(Way(family="openai"), Way(family="anthropic"))
+        name="x",
+        title="X",
+        package="",
+        program="x",
+        tested="1",
+        setups=(EndpointSetup(family="openai"), EndpointSetup(family="anthropic")),
     )
     openai, anthropic = {"OPENAI_API_KEY": "sk-o"}, {"ANTHROPIC_AUTH_TOKEN": "sk-a"}
 
     def find(environ, model):
-        return get_way(both, environ, model)[1].name
+        return get_setup(both, environ, model)[1].name
 
     assert find(openai, "claude-opus-5-5") == "openai"
     assert find(anthropic, "gpt-9") == "anthropic"

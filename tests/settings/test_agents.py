@@ -39,7 +39,11 @@ def test_a_users_agents_are_those_that_relay_knows_with_what_is_different(tmp_pa
     assert careful.files == ((".x/settings.json", "{}"),)
     vibe = found["vibe"]
     assert (vibe.title, vibe.program, vibe.arguments, vibe.needs) == ("vibe", "vibe-acp", ("--stdio",), ("node",))
-    assert (vibe.package, vibe.mode, [way.family for way in vibe.ways]) == ("npm install -g vibe", "yolo", ["openai"])
+    assert (vibe.package, vibe.mode, [setup.family for setup in vibe.setups]) == (
+        "npm install -g vibe",
+        "yolo",
+        ["openai"],
+    )
     assert found["opencode"].program == "/opt/opencode"
     assert found["opencode"].files == PROFILES["opencode"].files
     assert list(list_runners(settings)) == [*RUNNERS, "careful", "vibe"]

@@ -23,7 +23,7 @@ from relay.session.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class AnswerPart:
     """What a part of an answer says; None for the rest."""
 
     model: Any = None
@@ -34,30 +34,32 @@ class Heard:
     """Whether the answer is complete with this part, apart from its usage."""
 
 
-def _hear_messages(part: Mapping[str, Any]) -> Heard:
+def _read_messages_part(part: Mapping[str, Any]) -> AnswerPart:
     match part.get("type"):
         case "message_start":
-            return Heard(model=dig(part, "message.model"), usage=dig(part, "message.usage"))
+            return AnswerPart(model=dig(part, "message.model"), usage=dig(part, "message.usage"))
         case "message_delta":
-            return Heard(reason=dig(part, "delta.stop_reason"), usage=part.get("usage"))
+            return AnswerPart(reason=dig(part, "delta.stop_reason"), usage=part.get("usage"))
         case "message_stop":
-            return Heard(ends=True)
+            return AnswerPart(ends=True)
         case "error":
-            return Heard(error=part.get("error") or part)
+            return AnswerPart(error=part.get("error") or part)
         case "message":
-            return Heard(model=part.get("model"), reason=part.get("stop_reason"), usage=part.get("usage"), ends=True)
+            return AnswerPart(
+                model=part.get("model"), reason=part.get("stop_reason"), usage=part.get("usage"), ends=True
+            )
         case _:
-            return Heard()  # a text that has one of the words in it
+            return AnswerPart()  # a text that has one of the words in it
 
 
-def _hear_responses(part: Mapping[str, Any]) -> Heard:
+def _read_responses_part(part: Mapping[str, Any]) -> AnswerPart:
     if part.get("type") == "error":
-        return Heard(error=part.get("error") or {"code": part.get("code"), "message": part.get("message")})
+        return AnswerPart(error=part.get("error") or {"code": part.get("code"), "message": part.get("message")})
     whole = part if part.get("object") == "response" else part.get("response")
     if not isinstance(whole, dict):
-        return Heard()
+        return AnswerPart()
     status = whole.get("status") if isinstance(whole.get("status"), str) else None
-    return Heard(
+    return AnswerPart(
         model=whole.get("model"),
         reason=dig(whole, "incomplete_details.reason") or status,
         usage=whole.get("usage"),
@@ -66,16 +68,16 @@ def _hear_responses(part: Mapping[str, Any]) -> Heard:
     )
 
 
-def _hear_chat(part: Mapping[str, Any]) -> Heard:
+def _read_chat_part(part: Mapping[str, Any]) -> AnswerPart:
     choice = _first(part.get("choices"))
     reason = choice.get("finish_reason")
     usage = part.get("usage") or choice.get("usage")
-    return Heard(model=part.get("model"), reason=reason, usage=usage, error=part.get("error"), ends=bool(reason))
+    return AnswerPart(model=part.get("model"), reason=reason, usage=usage, error=part.get("error"), ends=bool(reason))
 
 
-def _hear_gemini(part: Mapping[str, Any]) -> Heard:
+def _read_gemini_part(part: Mapping[str, Any]) -> AnswerPart:
     reason = _first(part.get("candidates")).get("finishReason") or dig(part, "promptFeedback.blockReason")
-    return Heard(
+    return AnswerPart(
         model=part.get("modelVersion"),
         reason=reason,
         usage=part.get("usageMetadata"),
@@ -101,7 +103,7 @@ class Dialect:
     """Dotted paths of an answer's usage by class; several add up. ``prompt`` is the whole prompt, ``read`` and
     ``written`` its parts from and to the cache, ``thinking`` a part of ``output``. None if usage comes in relay's own
     classes."""
-    hear: Callable[[Mapping[str, Any]], Heard]
+    read_part: Callable[[Mapping[str, Any]], AnswerPart]
     """Reads a part of an answer."""
     words: tuple[bytes, ...]
     """Each relevant line of a stream has one of these words."""
@@ -130,7 +132,7 @@ MESSAGES = Dialect(
     limits=("max_tokens",),
     has_limit=True,
     usage=None,
-    hear=_hear_messages,
+    read_part=_read_messages_part,
     words=(b"message_start", b"message_delta", b"message_stop", b'"error"'),
     fields=re.compile(
         rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
@@ -155,7 +157,7 @@ RESPONSES = Dialect(
         ("output", ("output_tokens",)),
         ("thinking", ("output_tokens_details.reasoning_tokens",)),
     ),
-    hear=_hear_responses,
+    read_part=_read_responses_part,
     words=(b'"response"', b'"error"'),
     fields=re.compile(
         rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
@@ -179,7 +181,7 @@ CHAT = Dialect(
         ("output", ("completion_tokens",)),
         ("thinking", ("completion_tokens_details.reasoning_tokens",)),
     ),
-    hear=_hear_chat,
+    read_part=_read_chat_part,
     words=(b'"finish_reason"', b'"usage"', b'"error"'),
     fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
     conversation=("messages",),
@@ -196,7 +198,7 @@ GEMINI = Dialect(
         ("output", ("candidatesTokenCount", "thoughtsTokenCount")),
         ("thinking", ("thoughtsTokenCount",)),
     ),
-    hear=_hear_gemini,
+    read_part=_read_gemini_part,
     words=(b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"'),
     fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
     conversation=("contents", "systemInstruction"),
@@ -536,7 +538,7 @@ class Tally:
                 self._take(part)
 
     def _take(self, part: Mapping[str, Any]) -> None:
-        heard = self.dialect.hear(part)
+        heard = self.dialect.read_part(part)
         if isinstance(heard.model, str):
             self.model = heard.model[:200]
         if isinstance(heard.reason, str):

@@ -154,7 +154,7 @@ _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
 _OK = range(200, 300)
 
 
-class _TurnedAwayError(Exception):
+class _RejectedError(Exception):
     """The gateway answers a request itself."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -184,17 +184,17 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnedAway:
+class Rejected:
     """A request for something that no endpoint may do for a session."""
 
     words: str
 
 
-Told = HeldRequest | Passed | TurnedAway
+Told = HeldRequest | Passed | Rejected
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class Memory:
     """Memory for all connections together. Mutable: taken and given back."""
 
     left_bytes: int = MAX_HELD_BYTES
@@ -209,7 +209,7 @@ class Room:
 
 
 @dataclass(slots=True, kw_only=True)
-class OwnTurns:
+class OwnRequests:
     """Requests of the session's own conversation. Mutable: notes the first.
 
     Their mark is no secret: a command in the session may find it in the agent's files, and use it.
@@ -247,12 +247,12 @@ class Route:
     """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
     """Removes from a request what no model may see: an agent reads files itself."""
-    own: OwnTurns = field(default_factory=OwnTurns)
+    own: OwnRequests = field(default_factory=OwnRequests)
     lock: Lock = field(default_factory=Lock)
     """Keeps the notes of two requests apart."""
     reading: Lock = field(default_factory=Lock)
     """Held while a request is decoded: it then takes many times its size."""
-    room: Room = field(default_factory=Room)
+    memory: Memory = field(default_factory=Memory)
     passes_login: bool = False
     """Whether the agent's own login goes with its requests, in place of relay's key."""
     api_key: str = ""
@@ -278,7 +278,7 @@ class _Exchange:
 
     def __init__(self, peer: HttpPeer, route: Route, head: "h11.Request") -> None:
         self.peer = peer
-        self.way = route
+        self.route = route
         self.command, self.path = head.method.decode("latin-1"), head.target.decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         self.held = 0
@@ -292,56 +292,56 @@ class _Exchange:
             if request is None:
                 self._forward(body, None)
             else:
-                with self.way.own.turns if request.is_main else contextlib.nullcontext():
+                with self.route.own.turns if request.is_main else contextlib.nullcontext():
                     self._hold(request, body)
-        except _TurnedAwayError as refusal:
+        except _RejectedError as refusal:
             _refuse(self.peer, refusal.status, str(refusal))
         finally:
             self._take(-self.held)
 
     def _take(self, size: int) -> bool:
-        is_free = self.way.room.take(size)
+        is_free = self.route.memory.take(size)
         self.held += size if is_free else 0
         return is_free
 
     def _read_body(self) -> bytes:
         body = bytearray()
         if int(self.headers.get("content-length", 0)) > MAX_BODY_BYTES:
-            raise _TurnedAwayError(413, "the request is too large")
+            raise _RejectedError(413, "the request is too large")
         for chunk in self.peer.read_body():
             if len(body) + len(chunk) > MAX_BODY_BYTES:
-                raise _TurnedAwayError(413, "the request is too large")
+                raise _RejectedError(413, "the request is too large")
             if not self._take(len(chunk)):
-                raise _TurnedAwayError(503, "too many large requests are under way")
+                raise _RejectedError(503, "too many large requests are under way")
             body += chunk
-        with self.way.reading:
-            return self.way.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        with self.route.reading:
+            return self.route.hide(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _read_request(self, body: bytes) -> ModelRequest | None:
         if not may_pass(self.command, self.path):
-            raise _TurnedAwayError(404, f"relay's gateway does not forward {self.command} {self.path[:100]}")
+            raise _RejectedError(404, f"relay's gateway does not forward {self.command} {self.path[:100]}")
         try:
-            with self.way.reading:
-                request = read_request(self.path, body, self.way.mark)
+            with self.route.reading:
+                request = read_request(self.path, body, self.route.mark)
         except ValueError as error:
-            self.way.tell(TurnedAway(words=str(error)))
-            raise _TurnedAwayError(400, str(error)) from None
-        return self.way.own.judge(request) if request and request.is_main else request
+            self.route.tell(Rejected(words=str(error)))
+            raise _RejectedError(400, str(error)) from None
+        return self.route.own.judge(request) if request and request.is_main else request
 
     def _hold(self, request: ModelRequest, body: bytes) -> None:
         held = HeldRequest(request=request)
-        self.way.tell(held)
+        self.route.tell(held)
         try:
             said = held.release.result()
         except CancelledError:
             said = "the session has ended"
         if isinstance(said, str):
-            raise _TurnedAwayError(400, said)
+            raise _RejectedError(400, said)
         sent = request
         if request.is_main:
-            self.way.own.begin(request)
+            self.route.own.begin(request)
         if said is not None:
-            with self.way.reading:
+            with self.route.reading:
                 sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
         tally: Tally | None = None
         fault: Fault | None = None
@@ -349,15 +349,15 @@ class _Exchange:
             tally, fault = self._forward(body, sent)
         finally:
             self._keep(body, tally, fault)
-            self.way.tell(Passed(request=request, tally=tally, fault=fault))
+            self.route.tell(Passed(request=request, tally=tally, fault=fault))
 
     def _keep(self, body: bytes, tally: Tally | None, fault: Fault | None) -> None:
         made = describe_answer(tally) if tally else {}
         failed = {"fault": fault.kind.value, "message": fault.message} if fault else {}
-        with self.way.lock:
-            self.way.keep({"kind": "request", "body": json.loads(body)})
-            self.way.keep({**self.came, "body": self.came_body.decode("utf-8", "surrogateescape")})
-            self.way.keep({"kind": "made", "path": self.path, **made, **failed})
+        with self.route.lock:
+            self.route.keep({"kind": "request", "body": json.loads(body)})
+            self.route.keep({**self.came, "body": self.came_body.decode("utf-8", "surrogateescape")})
+            self.route.keep({"kind": "made", "path": self.path, **made, **failed})
 
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
         import httpx2
@@ -389,18 +389,18 @@ class _Exchange:
         """
         import httpx2
 
-        bare, _, query = self.path.removeprefix(self.way.family.root).partition("?")
+        bare, _, query = self.path.removeprefix(self.route.family.root).partition("?")
         known = "&".join(filter(_QUERY.fullmatch, query.split("&")))
-        login = _LOGIN if self.way.passes_login else ()
+        login = _LOGIN if self.route.passes_login else ()
         headers = {name: value for name, value in self.headers.items() if _SENT.fullmatch(name) or name in login}
         headers |= {"accept-encoding": "identity"}
         path = f"{bare}?{known}" if known else bare
-        asked = self.way.client.build_request(self.command, path, content=body, headers=headers)
-        if self.way.api_key and "x-api-key" in self.headers:
-            asked.headers["x-api-key"] = self.way.api_key
-            if asked.headers.get("authorization") == f"Bearer {self.way.api_key}":
+        asked = self.route.client.build_request(self.command, path, content=body, headers=headers)
+        if self.route.api_key and "x-api-key" in self.headers:
+            asked.headers["x-api-key"] = self.route.api_key
+            if asked.headers.get("authorization") == f"Bearer {self.route.api_key}":
                 del asked.headers["authorization"]
-        response = self.way.client.send(asked, stream=True)
+        response = self.route.client.send(asked, stream=True)
         coding = response.headers.get("content-encoding", "")
         if coding.lower() not in _CODINGS:
             response.close()
@@ -442,12 +442,12 @@ class _Exchange:
         said = self._clean(read_beginning(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
-        fault = judge_status(StatusError(response, said), self.way.family)
+        fault = judge_status(StatusError(response, said), self.route.family)
         self.peer.answer(response.status_code, _choose_headers(response.headers), said)
         return fault
 
     def _clean(self, text: str) -> str:
-        return redact(text, environ_values=self.way.secrets)
+        return redact(text, environ_values=self.route.secrets)
 
 
 def _refuse(peer: HttpPeer, status: int, words: str) -> None:

@@ -25,7 +25,7 @@ NO_KEY = "held-by-relay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class EndpointSetup:
     """How an agent is told its endpoint, for one family of endpoints."""
 
     family: str
@@ -73,7 +73,7 @@ class Profile:
     env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Path below the home directory, and text."""
-    ways: tuple[Way, ...] = (Way(family="anthropic"),)
+    setups: tuple[EndpointSetup, ...] = (EndpointSetup(family="anthropic"),)
     """Additional arguments, variables and files for each family of endpoints it can use."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Parameters of session/new."""
@@ -101,7 +101,7 @@ class Profile:
         return "~" if self.tunnelled else "exact"
 
     @property
-    def way(self) -> str:
+    def installation(self) -> str:
         """How a user gets it."""
         unknown = f"put {self.program} on PATH, or name another program: agents.{self.name}.program"
         return f"{self.package} installs it" if self.package else unknown
@@ -113,13 +113,13 @@ class Profile:
         return "MCP" if self.takes_server or any("{server}" in text for text in texts) else "extension"
 
     @property
-    def is_lent(self) -> bool:
+    def has_login(self) -> bool:
         """Whether it has the user's login, not a key that relay holds."""
         return self.login != "key"
 
 
-def _parse_way(table: Mapping[str, Any]) -> Way:
-    return Way(
+def _parse_setup(table: Mapping[str, Any]) -> EndpointSetup:
+    return EndpointSetup(
         family=table["family"],
         arguments=tuple(table.get("arguments", ())),
         **{part: tuple(table.get(part, {}).items()) for part in ("env", "files")},
@@ -129,8 +129,8 @@ def _parse_way(table: Mapping[str, Any]) -> Way:
 def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
     made: dict[str, Any] = {part: tuple(value) if isinstance(value, list) else value for part, value in table.items()}
     made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files")}
-    if "ways" in table:
-        made["ways"] = tuple(map(_parse_way, table["ways"]))
+    if "setups" in table:
+        made["setups"] = tuple(map(_parse_setup, table["setups"]))
     if "engine" in table:
         made["engine"] = AgentEngine(**table["engine"])
     return Profile(name=name, **made)
@@ -190,7 +190,7 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
             is_near = engine and shutil.which(engine, path=":".join(outside)) is not None
             lacks = f"{engine} is here, but the adapter by which relay speaks with it is not"
             what = lacks if is_near else f"{profile.title} is not installed"
-        raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.way)
+        raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.installation)
     place = Path(found).resolve()
     if root is not None and place.is_relative_to(root):
         raise RunnerError(f"{name} is {place}, in the repository: relay starts no agent that a repository brings")
@@ -224,15 +224,15 @@ def _read_field(package: Path, name: str) -> str:
     return text if isinstance(text, str) and text.isprintable() else ""
 
 
-def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[Way, Family]:
+def get_setup(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[EndpointSetup, Family]:
     """Return the endpoint whose key is there; of several, the one of the model's vendor.
 
     Raises:
         RunnerError: There is no key for any.
     """
-    ways = [(way, family) for way in profile.ways for family in FAMILIES if family.name == way.family]
-    get_key_name(environ, [family for _, family in ways])
-    ready = [(way, family) for way, family in ways if any(environ.get(name) for name in family.keys)]
+    setups = [(setup, family) for setup in profile.setups for family in FAMILIES if family.name == setup.family]
+    get_key_name(environ, [family for _, family in setups])
+    ready = [(setup, family) for setup, family in setups if any(environ.get(name) for name in family.keys)]
     own = find_family(model)
     return next((found for found in ready if found[0].family == own), ready[0])
 
@@ -243,7 +243,7 @@ def find_family(model: str) -> str:
     return next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
 
 
-def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str]) -> None:
+def make_home(profile: Profile, setup: EndpointSetup, place: Path, words: Mapping[str, str]) -> None:
     """Make the home directory with the profile's files.
 
     Args:
@@ -251,7 +251,7 @@ def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str])
         words: Values of ``{base}``, ``{model}``, ``{home}``.
     """
     place.mkdir(mode=0o700)
-    for name, text in (*profile.files, *way.files):
+    for name, text in (*profile.files, *setup.files):
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(fill(text, words))
@@ -268,7 +268,7 @@ def _find_file(name: str, environ: Mapping[str, str]) -> Path | None:
     return place if home.startswith("/") and place.is_file() else None
 
 
-def lend_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Mapping[str, str]:
+def copy_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Mapping[str, str]:
     """Copy a login into the private home directory; return the variables that hold one.
 
     The copy is deleted with the directory, whatever the agent wrote to it.
@@ -311,7 +311,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
     program = own.program or base.program
     if not program:
         raise ValueError("program is missing, or like, the name of an agent whose profile it begins with")
-    ways = tuple(_find_way(base, family) for family in own.endpoints)
+    setups = tuple(_find_setup(base, family) for family in own.endpoints)
     made = replace(
         base,
         name=name,
@@ -323,14 +323,14 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         env=(*base.env, *own.env),
         files=(*base.files, *own.files),
         mode=own.mode or base.mode,
-        ways=ways or base.ways,
+        setups=setups or base.setups,
         credentials=own.credentials or base.credentials,
         hosts=own.hosts or base.hosts,
     )
-    return _lend(made, own.login) if own.login not in {"", "key"} else made
+    return _use_login(made, own.login) if own.login not in {"", "key"} else made
 
 
-def _lend(profile: Profile, login: str) -> Profile:
+def _use_login(profile: Profile, login: str) -> Profile:
     """Return the profile with the user's login: without the placeholder key, and in a tunnel without the gateway.
 
     Raises:
@@ -340,16 +340,16 @@ def _lend(profile: Profile, login: str) -> Profile:
     for name in ("credentials", *(["hosts"] if tunnelled else [])):
         if not getattr(profile, name):
             raise ValueError(f"{name} is missing, which login = {login} needs")
-    first = profile.ways[0]
-    way = Way(family=first.family) if tunnelled else replace(first, env=_drop(first.env, NO_KEY))
+    first = profile.setups[0]
+    setup = EndpointSetup(family=first.family) if tunnelled else replace(first, env=_drop(first.env, NO_KEY))
     words = (NO_KEY, "{base}") if tunnelled else (NO_KEY,)
     env, files = _drop(profile.env, *words), _drop(profile.files, *words)
-    return replace(profile, login=login, env=env, files=files, ways=(way,))
+    return replace(profile, login=login, env=env, files=files, setups=(setup,))
 
 
 def _drop(pairs: tuple[tuple[str, str], ...], *words: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in pairs if not any(word in text for word in words))
 
 
-def _find_way(base: Profile, family: str) -> Way:
-    return next((way for way in base.ways if way.family == family), Way(family=family))
+def _find_setup(base: Profile, family: str) -> EndpointSetup:
+    return next((setup for setup in base.setups if setup.family == family), EndpointSetup(family=family))

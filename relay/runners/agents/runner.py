@@ -38,15 +38,15 @@ from relay.runners.agents.gateway import Route, open_gateway
 from relay.runners.agents.profiles import (
     HOME_NAME,
     NO_KEY,
+    EndpointSetup,
     Installed,
     Profile,
-    Way,
+    copy_login,
     fill,
     get_installed,
-    lend_login,
     make_home,
 )
-from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, turn_away
+from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, release_waiting
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
@@ -61,7 +61,7 @@ from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 
-class ToldAccount(Account):
+class ReportedAccount(Account):
     """Counts by the agent's own reports. Mutable."""
 
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
@@ -76,7 +76,7 @@ class ToldAccount(Account):
         self._begun = time.monotonic()
         self._observe(RequestStarted(turn=self.turn))
 
-    def tell_fill(self, fill_tokens: int) -> bool:
+    def take_fill(self, fill_tokens: int) -> bool:
         """Take in the reported fill of the context; return whether it is new."""
         if fill_tokens == self._fill:
             return False
@@ -85,7 +85,7 @@ class ToldAccount(Account):
         self.gauge = self.gauge.measure(Usage(input_tokens=fill_tokens))
         return True
 
-    def check_told(self) -> SessionOutcome | None:
+    def check_reported(self) -> SessionOutcome | None:
         """Return an outcome if the reports are over a cap by now."""
         why = self._spec.check_budget(self._guess().prompt_tokens, 0)
         return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
@@ -111,27 +111,27 @@ class ToldAccount(Account):
 class TunnelSession(AgentSession):
     """One conversation with an agent that reaches its vendor itself."""
 
-    def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, context: AgentContext) -> None:
+    def __init__(self, profile: Profile, spec: SessionSpec, account: ReportedAccount, context: AgentContext) -> None:
         super().__init__(profile, spec, account, context)
-        self._told = account
+        self._reports = account
 
     def _say(self, text: str) -> None:
-        self._told.begin()
+        self._reports.begin()
         super()._say(text)
 
     def _handle_update(self, said: Notification) -> None:
         super()._handle_update(said)
-        if (fill := read_fill(said.params)) is not None and self._told.tell_fill(fill):
+        if (fill := read_fill(said.params)) is not None and self._reports.take_fill(fill):
             self._note_life()
         update: Any = read_update(said.params)
         ended = isinstance(update, ToolUpdate) and update.ended and not self._activity.is_busy
         if ended and self._prompt and self._outcome is None and not self._words:
             self._cross_boundary()
-            if over := self._told.check_told():
+            if over := self._reports.check_reported():
                 self._follow(over)
 
     def _handle_turn_end(self, answered: Answered) -> None:
-        self._told.end(read_usage(answered.result))
+        self._reports.end(read_usage(answered.result))
         super()._handle_turn_end(answered)
 
 
@@ -147,7 +147,7 @@ class AgentRunner:
     """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: learns the agent's version."""
 
     profile: Profile
-    way: Way
+    setup: EndpointSetup
     family: Family
     given: Surroundings
     endpoint: ApiRunner | None
@@ -186,7 +186,7 @@ class AgentRunner:
         mark = f"relay-session {spec.session_id}-{secrets.token_hex(6)}"
         inbox: Inbox = Intake()
         with ExitStack() as stack:
-            stack.callback(lambda: turn_away(inbox.close()))
+            stack.callback(lambda: release_waiting(inbox.close()))
             sandbox, installed, look = self._put_up(stack, spec, inbox, mark)
             context = AgentContext(
                 start=partial(self._start, stack, sandbox, spec, inbox, installed),
@@ -202,9 +202,9 @@ class AgentRunner:
             )
             model, observe = self.get_model(spec.model), self.given.observe
             if self.profile.tunnelled:
-                yield TunnelSession(self.profile, spec, ToldAccount(spec, model, observe), context)
+                yield TunnelSession(self.profile, spec, ReportedAccount(spec, model, observe), context)
             else:
-                wait_s, sets = self.given.settings.max_wait_s, not self.profile.is_lent
+                wait_s, sets = self.given.settings.max_wait_s, not self.profile.has_login
                 account = Account(spec, model, observe, max_wait_s=wait_s, sets_limits=sets)
                 yield AgentSession(self.profile, spec, account, context)
 
@@ -246,7 +246,7 @@ class AgentRunner:
             stack.callback(look)
             return held.openings, look
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
-        lent = self.profile.is_lent
+        lent = self.profile.has_login
         keys = {self.family.keys[0]: NO_KEY} if lent else {}
         client = stack.enter_context(open_client({**environ, **keys}, idle_s, family=self.family))
         if lent:
@@ -255,7 +255,7 @@ class AgentRunner:
             client=client,
             mark=mark.encode(),
             secrets=find_own_secrets(environ),
-            tell=lambda told: turn_away(() if inbox.put(told, most=2 * MOST) else (told,)),
+            tell=lambda told: release_waiting(() if inbox.put(told, most=2 * MOST) else (told,)),
             family=self.family,
             passes_login=lent,
             api_key="" if lent or self.family is not ANTHROPIC else environ.get(ANTHROPIC.keys[0], ""),
@@ -295,13 +295,13 @@ class AgentRunner:
             "output": str(most_tokens),
             "server": json.dumps(server),
         }
-        make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)
-        own = {name: fill(value, words) for name, value in (*self.profile.env, *self.way.env)}
-        if self.profile.is_lent:
-            own |= lend_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
+        make_home(self.profile, self.setup, sandbox.private.tmp / HOME_NAME, words)
+        own = {name: fill(value, words) for name, value in (*self.profile.env, *self.setup.env)}
+        if self.profile.has_login:
+            own |= copy_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(
             sandbox,
-            (str(installed.program), *(fill(word, words) for word in (*self.profile.arguments, *self.way.arguments))),
+            (str(installed.program), *(fill(word, words) for word in (*self.profile.arguments, *self.setup.arguments))),
             limits=spec.limits,
             cwd=sandbox.policy.root,
             extra_env={**own, "HOME": str(home), "PATH": installed.path},

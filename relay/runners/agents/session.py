@@ -33,7 +33,7 @@ from relay.runners.agents.acp import (
     read_update,
     takes_system,
 )
-from relay.runners.agents.gateway import HeldRequest, Passed, TurnedAway
+from relay.runners.agents.gateway import HeldRequest, Passed, Rejected
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import LoopDetector, SessionSpec, show_crossing
 from relay.sandbox.child import Answered, Child, Gone, Incoming, Intake, Notification, Question, Wire
@@ -153,7 +153,7 @@ _LOOK_S = 0.1
 _MOST_REFUSALS = 10
 """Most kinds of refused requests that a session shows; a command of it could invent any number."""
 
-Happening = Incoming | Gone | HeldRequest | Passed | TurnedAway | Called
+Happening = Incoming | Gone | HeldRequest | Passed | Rejected | Called
 Inbox = Intake[Happening]
 
 
@@ -368,7 +368,7 @@ class AgentSession:
                 self._handle_passed(found)
             case Called():
                 self._handle_call(found)
-            case Notification() | TurnedAway():
+            case Notification() | Rejected():
                 return self._handle_news(found)
             case Question():
                 known = found.method == "session/request_permission"
@@ -385,9 +385,9 @@ class AgentSession:
         words = self._process.child.read_errors().splitlines()
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
-    def _handle_news(self, said: Notification | TurnedAway) -> None:
+    def _handle_news(self, said: Notification | Rejected) -> None:
         """Handle a message that alone is no sign of life."""
-        if isinstance(said, TurnedAway):
+        if isinstance(said, Rejected):
             self._show_refusal(said.words)
         else:
             self._handle_update(said)
@@ -488,7 +488,7 @@ class AgentSession:
         left = (*self._later, *self._context.inbox.close())
         for passed in (found for found in left if isinstance(found, Passed)):
             self._account.finish(passed)
-        turn_away(left)
+        release_waiting(left)
         self._account.close()
         self._activity.close()
 
@@ -499,7 +499,7 @@ class AgentSession:
         self._end(SessionEnd.AGENT_FAILED, f"{self._profile.title} failed: {words}")
 
 
-def turn_away(found: Iterable[Happening]) -> None:
+def release_waiting(found: Iterable[Happening]) -> None:
     """Release everyone who waits for an answer: the session has ended."""
     for one in found:
         match one:
