@@ -40,9 +40,9 @@ def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the models of the settings and of relay's table."""
-    from relay.session.prices import MODEL_LIMITS
+    from relay.session.prices import list_limits
 
-    return _fit([*_list_named("models"), *MODEL_LIMITS], incomplete)
+    return _fit([*_list_named("models"), *list_limits()], incomplete)
 
 
 def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

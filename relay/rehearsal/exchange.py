@@ -56,9 +56,9 @@ class ConnectionEnded(Exception):  # noqa: N818  # not an error: the script want
     """Nothing more can be sent on this connection."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One request's way back to the client."""
+    """One request's connection to the client."""
 
     scope: Mapping[str, Any]
     receive: Receive

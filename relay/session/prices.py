@@ -1,6 +1,6 @@
-"""What tokens cost, what a request may cost at worst, and what models can do; pure tables and arithmetic.
+"""What tokens cost, what a request may cost at most, and what models can do: `models.toml`, and pure arithmetic.
 
-The Models API gives windows and limits but no prices, so prices are a table with dates. What is not in it is
+The Models API gives windows and limits but no prices, so prices are a table with dates. A model that is not in it is
 *unknown* (None), never 0. A user's own prices come first.
 
 Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overviews; for fable-5-2 and the
@@ -8,9 +8,12 @@ Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overvie
 """
 
 import re
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from relay.base.values import dataclass
@@ -19,7 +22,6 @@ from relay.session.usage import Spent, Usage, add_usd
 PRICES_SEEN = date(2026, 11, 20)
 """The day this table was last compared with its sources."""
 _MILLION = 1_000_000
-_PRICING_PAGE = "platform.claude.com pricing page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,44 +60,30 @@ class Price:
         return self.rates
 
 
-def _rates(*usd: float) -> Rates:
-    """Read a table row: input, output, 5-minute write, 1-hour write, read."""
+@cache
+def _load_table() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
+
+
+def _parse_rates(usd: Sequence[float]) -> Rates:
     return Rates(input=usd[0], output=usd[1], write_5m=usd[2], write_1h=usd[3], read=usd[4])
 
 
-def _price(model: str, effective: date, *usd: float, source: str = _PRICING_PAGE) -> Price:
-    """Make a table entry without tiers."""
-    return Price(model=f"claude-{model}", effective=effective, source=source, rates=_rates(*usd))
-
-
-_DOCS = date(2026, 8, 22)  # the day of the documentation copy in which these rows were read
-_API = date(2026, 10, 21)  # rows seen after the API version of that day came out; the exact start was not recorded
-
-PRICES: tuple[Price, ...] = (
-    _price("fable-5-2", date(2026, 11, 9), 8, 40, 10, 16, 0.20, source="third party; 1 h write inferred"),
-    _price("fable-5-1", _API, 10, 50, 12.5, 20, 0.25),
-    _price("opus-5-5", _API, 4, 20, 5, 8, 0.20, source="platform.claude.com models/opus-5-5"),
-    _price("sonnet-5-5", date(2026, 10, 7), 2, 10, 2.5, 4, 0.10, source="platform.claude.com models/sonnet-5-5"),
-    _price("sonnet-5-5", date(2026, 8, 22), 2, 10, 2.5, 4, 0.20, source="platform.claude.com models/sonnet-5-5"),
-    Price(
-        model="claude-haiku-5-5",
-        effective=_API,
-        source="platform.claude.com models/haiku-5-5",
-        rates=_rates(0.10, 0.50, 0.125, 0.20, 0.01),
-        long_over_tokens=100_000,
-        long_rates=_rates(0.50, 2.50, 0.625, 1.00, 0.05),
-    ),
-    _price("opus-5", _DOCS, 5, 25, 6.25, 10, 0.50),
-    _price("fable-5", _DOCS, 10, 50, 12.5, 20, 1.00),
-    _price("opus-4-8", _DOCS, 5, 25, 6.25, 10, 0.50),
-    _price("opus-4-7", _DOCS, 5, 25, 6.25, 10, 0.50),
-    _price("opus-4-6", _DOCS, 5, 25, 6.25, 10, 0.50),
-    _price("sonnet-5", _DOCS, 2, 10, 2.5, 4, 0.20),
-    _price("sonnet-4-6", _DOCS, 3, 15, 3.75, 6, 0.30),
-    _price("sonnet-4-5", _DOCS, 3, 15, 3.75, 6, 0.30),
-    _price("opus-4-5", _DOCS, 5, 25, 6.25, 10, 0.50),
-    _price("haiku-4-5", _DOCS, 1, 5, 1.25, 2, 0.10),
-)
+@cache
+def list_prices() -> tuple[Price, ...]:
+    """Return the known prices, from `models.toml`."""
+    return tuple(
+        Price(
+            model=model,
+            effective=row["from"],
+            source=row.get("source", "platform.claude.com pricing page"),
+            rates=_parse_rates(row["usd"]),
+            long_over_tokens=row.get("long_over"),
+            long_rates=_parse_rates(row["long_usd"]) if "long_usd" in row else None,
+        )
+        for model, table in _load_table().items()
+        for row in table["prices"]
+    )
 
 
 _BEDROCK_ID = re.compile(r"(?:arn:\S+/)?(?:[a-z-]{2,6}\.)?anthropic\.(\S+?)(?:-v\d+(?::\d+(?::\d+k)?)?)?")
@@ -128,7 +116,7 @@ def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Pric
     own = next((price for price in overrides if price.model in {model, bare}), None)
     if own:
         return own
-    entries = sorted((price for price in PRICES if price.model == bare), key=lambda price: price.effective)
+    entries = sorted((price for price in list_prices() if price.model == bare), key=lambda price: price.effective)
     past = [price for price in entries if price.effective <= at]
     return past[-1] if past else next(iter(entries), None)
 
@@ -295,52 +283,25 @@ class ModelLimits:
     """The model's effort if none is sent; None if not documented."""
 
 
-def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None) -> ModelLimits:
-    """Make a row of a model with a window of a million tokens."""
-    return ModelLimits(
-        window_tokens=1_000_000,
-        max_output_tokens=128_000,
-        min_cacheable_tokens=min_cacheable,
-        system_messages=system,
-        default_effort=effort,
-    )
-
-
-def _old_limits(min_cacheable: int) -> ModelLimits:
-    """Make a row of the 4.5 generation."""
-    return ModelLimits(
-        window_tokens=200_000,
-        max_output_tokens=64_000,
-        min_cacheable_tokens=min_cacheable,
-        system_messages=False,
-        adaptive_thinking=False,
-    )
-
-
-MODEL_LIMITS: Mapping[str, ModelLimits] = {
-    # From third parties: the minimum cacheable length of the 5.1, 5.2 and 5.5 rows, system messages in the 5.5 rows.
-    # The documentation of system messages does not name 5.1 and 5.2; text works for them too.
-    "claude-fable-5-2": _limits(512, effort="high"),
-    "claude-fable-5-1": _limits(512, effort="high"),
-    "claude-opus-5-5": _limits(512, system=True, effort="medium"),
-    "claude-sonnet-5-5": _limits(512, system=True, effort="high"),
-    "claude-haiku-5-5": _limits(512, system=True, effort="medium"),
-    "claude-opus-5": _limits(512, system=True, effort="high"),
-    "claude-fable-5": _limits(512, system=True, effort="high"),
-    "claude-opus-4-8": _limits(1_024, system=True),
-    "claude-opus-4-7": _limits(2_048),
-    "claude-opus-4-6": _limits(4_096),
-    "claude-sonnet-5": _limits(1_024, effort="high"),
-    "claude-sonnet-4-6": _limits(1_024),
-    "claude-sonnet-4-5": _old_limits(1_024),
-    "claude-opus-4-5": _old_limits(4_096),
-    "claude-haiku-4-5": _old_limits(4_096),
-}
+@cache
+def list_limits() -> Mapping[str, ModelLimits]:
+    """Return the known limits by model, from `models.toml`."""
+    return {
+        model: ModelLimits(
+            window_tokens=table.get("window", 1_000_000),
+            max_output_tokens=table.get("max_output", 128_000),
+            min_cacheable_tokens=table["min_cacheable"],
+            system_messages=table.get("system_messages", False),
+            adaptive_thinking=table.get("adaptive_thinking", True),
+            default_effort=table.get("effort"),
+        )
+        for model, table in _load_table().items()
+    }
 
 
 def find_limits(model: str) -> ModelLimits | None:
     """Return what is known about a model without asking the Models API; None if nothing is."""
-    return MODEL_LIMITS.get(normalize_model(model))
+    return list_limits().get(normalize_model(model))
 
 
 def suggest_models(model: str, own: Iterable[str] = ()) -> str:
@@ -351,6 +312,6 @@ def suggest_models(model: str, own: Iterable[str] = ()) -> str:
     """
     import difflib  # slow to import, and needed only here
 
-    bare, names = normalize_model(model), [*own, *MODEL_LIMITS]
+    bare, names = normalize_model(model), [*own, *list_limits()]
     near = [name for name in names if bare and bare in name] or difflib.get_close_matches(bare, names, cutoff=0.8)
     return f" (did you mean {' or '.join(near[:3])}?)" if near and bare not in names else ""

@@ -9,13 +9,13 @@ from relay.base.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, LegStarted, ResponseReceived, RunStarted
-from relay.session.prices import PRICES, Budget, cost_usd
+from relay.session.prices import Budget, cost_usd, list_prices
 from relay.session.spend import Meter
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.session import Book
 
-(PRICE,) = (price for price in PRICES if price.model == "claude-opus-5-5")
+(PRICE,) = (price for price in list_prices() if price.model == "claude-opus-5-5")
 
 
 def write(name, text):

@@ -21,7 +21,7 @@ from relay.rehearsal.turns import FaultName
 from relay.run.planning.planner import PlanTask
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
-from relay.session.prices import PRICES, cost_usd
+from relay.session.prices import cost_usd, list_prices
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.store.legs import read_leg
@@ -40,7 +40,7 @@ Verify: `grep -qx once log.txt`
 - [ ] Write it once — log.txt
 """
 NEW_PLAN = PLAN.replace("Log", "New log")
-(PRICE,) = (price for price in PRICES if price.model == "claude-opus-5-5")
+(PRICE,) = (price for price in list_prices() if price.model == "claude-opus-5-5")
 
 
 class Position(StrEnum):

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.session.prices import (
-    MODEL_LIMITS,
-    PRICES,
     PRICES_SEEN,
     Budget,
     Price,
@@ -16,6 +14,8 @@ from relay.session.prices import (
     cost_usd,
     find_limits,
     find_price,
+    list_limits,
+    list_prices,
     parse_prices,
     suggest_models,
     worst_cost_usd,
@@ -94,7 +94,7 @@ def test_the_table_holds_the_published_prices(model: str, usd: tuple[float, ...]
     assert (rates.input, rates.output, rates.write_5m, rates.write_1h, rates.read) == usd
 
 
-@pytest.mark.parametrize("price", PRICES, ids=lambda price: f"{price.model}@{price.effective}")
+@pytest.mark.parametrize("price", list_prices(), ids=lambda price: f"{price.model}@{price.effective}")
 def test_every_row_follows_the_provider_s_write_multiples(price: Price) -> None:
     for rates in filter(None, (price.rates, price.long_rates)):
         assert rates.write_5m == pytest.approx(1.25 * rates.input)
@@ -128,7 +128,7 @@ def test_every_row_follows_the_provider_s_write_multiples(price: Price) -> None:
 )
 def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> None:
     assert get_price(alias).model == "claude-haiku-4-5"
-    assert find_limits(alias) is MODEL_LIMITS["claude-haiku-4-5"]
+    assert find_limits(alias) is list_limits()["claude-haiku-4-5"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_long_prompt_is_billed_whole_at_the_long_rate() -> None:
     assert cost_usd(over, price) == pytest.approx(0.0100005 + 0.004 + 0.0025)
 
 
-@given(USAGES, st.sampled_from(PRICES), st.integers(0, 10_000), st.integers(0, 10_000))
+@given(USAGES, st.sampled_from(list_prices()), st.integers(0, 10_000), st.integers(0, 10_000))
 def test_no_response_costs_more_than_its_worst_case(usage: Usage, price: Price, more: int, room: int) -> None:
     worst = worst_cost_usd(usage.prompt_tokens + more, usage.output_tokens + room, price)
     assert cost_usd(usage, price) <= worst + 1e-9
@@ -264,7 +264,7 @@ def test_limits_say_what_the_documents_say() -> None:
 
 
 def test_every_priced_model_has_limits() -> None:
-    assert {price.model for price in PRICES} == set(MODEL_LIMITS)
+    assert {price.model for price in list_prices()} == set(list_limits())
 
 
 @pytest.mark.parametrize(
