@@ -1,4 +1,4 @@
-"""What the model is told: the only reader of `templates/prompts/`.
+"""The texts for the model: the only reader of `templates/prompts/`.
 
 The system text is the same for every leg of a run, so that a fresh session starts on a warm cache; everything that
 changes stands in the first message.

@@ -1,10 +1,10 @@
-"""What the API refuses, as far as a client of a tool loop can get it wrong.
+"""What the API refuses, as far as a client with a tool loop can do it wrong.
 
-Every check returns the 400 it would be answered with, or None. Unknown fields are accepted: clients send beta
-features that a rehearsal does not play.
+Every check returns the 400 of the API, or None. Unknown fields are accepted: clients send beta features that a
+rehearsal does not play.
 
-One rule is stricter than the API: it merges consecutive assistant messages, which here are only accepted after
-a ``pause_turn``, because no tool loop means them. Consecutive user messages are accepted, as by the API.
+One rule is stricter than the API, which merges consecutive assistant messages: here they are only accepted after a
+``pause_turn``, because no tool loop means them. Consecutive user messages are accepted, as by the API.
 """
 
 import re

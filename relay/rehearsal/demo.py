@@ -1,7 +1,7 @@
 """The example project, built from a plan to three commits while you watch: the whole product on a scripted model.
 
-Only the model's judgement is written down (``examples/rehearsal.yaml``). ``relay plan`` and ``relay run`` are started
-as anybody would start them and talk HTTP to a server on loopback; sandbox, checks, commits and interruption are real.
+Only the model's judgement is scripted (``examples/rehearsal.yaml``). The demo starts ``relay plan`` and ``relay run``
+as a person would; they talk HTTP to a server on loopback. Sandbox, checks, commits and interruption are real.
 """
 
 import shlex

@@ -1,9 +1,9 @@
 """The other APIs that a rehearsal speaks: Responses, Chat Completions, Gemini.
 
-A request is turned into one of the Messages API, which every check and every count is made for, and the answer back.
-Their cache works by itself: what the last request had is read, nothing counts as written.
+A request is translated into the Messages API, on which all checks and counts work, and the answer back. These APIs
+cache by themselves: what the last request had is read, nothing counts as written.
 
-Sources: the types of the vendors' SDKs (openai 3.54, google-genai 3.4), 2026-11-22; both are the oracles of the tests.
+Sources: the types of the vendors' SDKs (openai 3.54, google-genai 3.4), 2026-11-22; tests compare with both.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Which turn a request is answered with.
+"""Chooses the turn that answers a request.
 
-The stage knows every request it has answered and every tool call id it has given out. The rules are in the
-documentation of `script`; the words here: a *cast* is one running conversation, a *step* counts its answers.
+The stage knows every request it has answered and every tool call id it has given out. The docstring of `script` has the
+rules. A *cast* is one running conversation, a *step* counts its answers.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Who drives a session: `base` is the contract, each folder next to it is one way to fulfil it."""
+"""Runners drive sessions: `base` is their contract, `registry` lists them, each folder is an implementation."""

@@ -89,12 +89,12 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
 def _describe_login(profile: Profile) -> str:
     if not profile.tunnelled:
         return (
-            f"{profile.name}: your login goes with it into its sandbox and through relay's gateway to its vendor, "
-            "whose terms may not allow that to a subscription; relay counts every token and keeps nothing of it"
+            f"{profile.name} gets your login in its sandbox, and relay's gateway sends it to the vendor, whose terms "
+            "may not allow that for a subscription; relay counts every token and stores nothing of the login"
         )
     return (
-        f"{profile.name}: your login goes with it into its sandbox, which reaches {', '.join(profile.hosts)} and "
-        "nothing else; what it uses is what it tells (~), and no cap holds before a request, only after what it told"
+        f"{profile.name} gets your login in its sandbox, which reaches {', '.join(profile.hosts)} and nothing else; "
+        "its usage is what it reports (~), and no cap holds before a request, only after a report"
     )
 
 

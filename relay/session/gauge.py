@@ -1,11 +1,12 @@
-"""How full a session's context is, and where it is to stop: usage and estimates in, a value out.
+"""How full a session's context is, and where the session should stop.
 
-The fill is what the last response reported (prompt and output, every cache class) plus a padded estimate of
-what was appended since. A response without usage leaves the fill *unknown* or estimated, never 0. The gauge
-decides nothing but the zone; who ends a session, and how, is the runner's business.
+The fill is what the last response reported (prompt and output, every cache class) plus a padded estimate of what was
+appended since. A response without usage leaves the fill *unknown* or estimated, never 0. The gauge only decides the
+zone; the runner decides how a session ends.
 
-Sources: fill as Codex and OpenCode count it, last usage and an estimate of what came after; estimates pad by a third as
-Claude Code does, because newer tokenizers give about 30 % more tokens. The bands are relative to the soft line.
+Sources: Codex and OpenCode count the fill in the same way, by the last usage and an estimate of what came after;
+estimates are padded by a third as in Claude Code, because newer tokenizers give about 30 % more tokens. The bands are
+relative to the soft line.
 """
 
 import hashlib

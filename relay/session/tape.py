@@ -1,15 +1,15 @@
-"""What a session and its endpoint said to each other, note by note, so that the session can be played again. Pure.
+"""What a session and its endpoint sent each other, note by note, so that the session can be replayed. Pure.
 
 A note is a JSON object with a ``kind``:
 
-- ``session``: what the session was made of; the first note. ``runner`` is there where an agent asks, not relay.
-- ``say``: what relay said to begin an advance: ``text``.
-- ``request``: ``body`` as it was sent; of its conversation the first ``same`` parts are those of the request before.
-- ``answer``: ``status``, ``headers`` and ``body`` as they came; ``cut`` when the connection ended first.
+- ``session``: the session's settings; the first note. ``runner`` is present if an agent sends the requests.
+- ``say``: relay's message at the beginning of an advance: ``text``.
+- ``request``: ``body`` as it was sent; the first ``same`` parts of its conversation are those of the request before.
+- ``answer``: ``status``, ``headers`` and ``body`` as they came; ``cut`` if the connection ended first.
 - ``made``: what relay made of it: ``stop_reason``, ``usage`` and ``content_sha256`` (of its content without secrets,
-  which is in the next request), or ``fault`` and its words; where an agent asked, ``path`` and what was read.
+  which is in the next request), or ``fault`` and its message; for an agent, ``path`` and what was read.
 - ``tool``: the result of a call, by its ``id``.
-- ``notice``, ``heard``, ``budget``: what relay's own parts said when they were asked for the ``n``-th time.
+- ``notice``, ``heard``, ``budget``: the answer of relay's own parts to the ``n``-th question of this kind.
 - ``full``: the tape ends here, because it had grown too long.
 """
 

@@ -1,6 +1,6 @@
 """The values of one leg: what a session is given, what it used, how it ended.
 
-A *leg* is one fresh session on one phase. A *baton* is what one leg hands to the next. Nothing here does I/O.
+A *leg* is one fresh session on one phase. A *baton* is the handoff note of a leg to the next. Nothing here does I/O.
 """
 
 from collections.abc import Mapping

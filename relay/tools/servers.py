@@ -288,14 +288,16 @@ def make_opener(
 
 def _fill(word: str, root: Path) -> str:
     if word in _HERE or word.startswith(("./", "../")):
-        raise ServerError(f"{word} in its command: it starts outside of the repository, which {REPOSITORY} stands for")
+        raise ServerError(
+            f"{word} in its command: the server starts outside of the repository; write {REPOSITORY} for it"
+        )
     return word.replace(REPOSITORY, str(root))
 
 
 def _get_program(program: str, path: str, root: Path) -> Path:
     found = shutil.which(program, path=path)
     if found is None:
-        raise ServerError(f"there is no program {program} on PATH, where the repository's own do not count")
+        raise ServerError(f"there is no program {program} on PATH (the repository's own do not count)")
     for place in (Path(found), Path(found).resolve()):
         if place.is_relative_to(root):
             raise ServerError(f"{program} is {place}, in the repository: relay starts no server that a repository has")

@@ -228,7 +228,7 @@ def test_a_stop_waits_for_a_boundary_as_long_as_for_a_command(held, lines):
     outcome, told = held(*lines, stops=True)
     assert (outcome.end, outcome.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 2 min")
     [said] = [event.text for event in told if isinstance(event, Noticed) and "step" in event.text]
-    assert said == "Fake has 2 min to come to the end of its step (command_timeout_s), then it is ended"
+    assert said == "Fake has 2 min to finish its step (command_timeout_s); then relay ends it"
 
 
 @pytest.mark.parametrize("lines", [(), (tell(CHUNK),), (tell(PLAN),)], ids=["silence", "flood", "plans"])

@@ -347,7 +347,7 @@ def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage,
     assert ended.exit_code == ExitCode.INTERRUPTED
     [leg] = stage.seen(LegEnded)
     assert (leg.end, leg.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
-    assert any("Fake has 1 s to come to the end of its step" in notice.text for notice in stage.seen(Noticed))
+    assert any("Fake has 1 s to finish its step" in notice.text for notice in stage.seen(Noticed))
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
 
 

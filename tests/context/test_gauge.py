@@ -198,7 +198,7 @@ def test_an_endpoint_that_counts_a_part_is_not_believed(talk, turns):
     assert session.seen(ResponseReceived)[-1].estimated
     billed = sum(cost_usd(parse_api_usage(r.usage) or Usage(), session.spec.price) for r in session.requests)
     assert billed <= sum(r.cost_usd for r in session.seen(ResponseReceived))
-    assert len([n for n in session.seen(Noticed) if "goes by its own count" in n.text]) == 1
+    assert len([n for n in session.seen(Noticed) if "uses its own count" in n.text]) == 1
 
 
 def test_a_session_ends_after_so_many_turns(talk, turns):

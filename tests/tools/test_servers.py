@@ -184,7 +184,7 @@ def test_a_program_below_a_hidden_place_is_shown_with_what_it_loads(workspace, t
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("python3", "."), "it starts outside of the repository, which {repository} stands for"),
+        (("python3", "."), "the server starts outside of the repository; write {repository} for it"),
         (("tools/mcp",), "there is no program tools/mcp on PATH"),
         (("{repository}/evil",), "in the repository: relay starts no server that a repository has"),
         (("no-such-mcp",), "there is no program no-such-mcp on PATH"),

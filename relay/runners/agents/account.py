@@ -1,6 +1,6 @@
 """What an agent's session has used and what failed, as the gateway saw it: the gauge, the caps, the retries.
 
-What the agent itself says of it is not asked.
+The agent's own reports of its usage do not count here.
 """
 
 import random

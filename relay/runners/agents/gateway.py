@@ -1,9 +1,9 @@
-"""Stands between an agent and its endpoint: HTTP on a Unix socket, forwarded as it streams.
+"""The HTTP server between an agent and its endpoint: on a Unix socket, forwarding answers as they stream.
 
-Each request to a model is held until the session lets it go, so nothing is sent that was not counted. A request of the
-session's own conversation shows that all of its tools have ended. The gateway changes two things only: it adds the key,
-which the agent never holds, and lowers the longest answer where the caps leave less. What an endpoint offers besides
-models is out of reach.
+The gateway holds each request to a model until the session releases it, so every request is counted before it is sent.
+A request of the session's own conversation shows that all of the agent's tools have ended. The gateway changes two
+things only: it adds the key, which the agent never holds, and it lowers the output limit where the caps leave less.
+Everything of an endpoint besides its models is out of reach.
 
 h11 frames the requests and answers, as strictly as it does for the HTTP client. An ASGI server would bring its event
 loop into every run, for one client.

@@ -310,7 +310,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
     base = known.get(own.like or name, _UNKNOWN)
     program = own.program or base.program
     if not program:
-        raise ValueError("program is missing, or like, the name of an agent whose profile it begins with")
+        raise ValueError("program is missing, or like, the name of a known agent to build on")
     setups = tuple(_find_setup(base, family) for family in own.endpoints)
     made = replace(
         base,

@@ -1,8 +1,8 @@
-"""Opens and closes the sessions of one agent, with the gateway, sockets and home that each needs.
+"""Opens and closes the sessions of one agent, with the gateway, sockets and home directory of each.
 
-An agent with the user's login asks its vendor itself: relay knows only what it reports, and marks it as such. No
-request is held, so the caps, the lines and a stop are checked when the agent reports that its tools have ended. relay
-adds a text there by cancelling the turn; an answer that has begun meanwhile may be lost.
+An agent with the user's login in a tunnel reaches its vendor itself. relay then knows only what the agent reports, and
+marks it as reported. No request is held, so relay checks caps, lines and stops when the agent reports that its tools
+have ended. To send the agent a text there, relay cancels the turn; an answer that has begun meanwhile may be lost.
 """
 
 import json

@@ -1,12 +1,11 @@
-"""One session of an agent: the order of its steps, and the checks between two turns.
+"""One session of an agent: the order of its steps, and the decisions between two turns.
 
-The gateway, the tool server and the agent's messages each have a thread. All decisions are made on the run's thread:
-the others put their messages into one inbox, and whoever asks there waits for the answer. A request of the session's
-own conversation is the boundary between two turns: all of its tools have ended, and nothing runs that relay would
-interrupt. There relay keeps the work and looks at stops, lines and texts for the session.
+The gateway, the tool server and the agent's messages each have a thread. The run's thread makes all decisions: the
+others put their messages into one inbox, and wait there for answers. A request of the session's own conversation is the
+boundary between two turns: all tools have ended, and relay interrupts nothing. There relay keeps the work, and checks
+for stops, lines and texts for the session.
 
-At a turn's end these decide, in this order: the gateway's last main request, the error, the reason that the agent
-gives.
+At the end of a turn relay goes by, in this order: the gateway's last main request, the error, the agent's stop reason.
 """
 
 import time
@@ -341,7 +340,7 @@ class AgentSession:
         title, span = self._profile.title, render_span(self._context.stop_s)
         if self._stop_at is None:
             self._stop_at = now + self._context.stop_s
-            words = f"{title} has {span} to come to the end of its step (command_timeout_s), then it is ended"
+            words = f"{title} has {span} to finish its step (command_timeout_s); then relay ends it"
             self._context.observe(Noticed(text=words))
         elif now >= self._stop_at:
             self._end(SessionEnd.INTERRUPTED, f"asked to stop; {title} was ended in mid-step after {span}")

@@ -1,7 +1,7 @@
 """From stream events to a complete answer, or to the reason why there is none.
 
-An answer counts only after ``message_stop``, with every block closed and a stop reason. Tool inputs are parsed from
-the whole JSON text: a cut input is never handed on as if it were one.
+An answer counts only after ``message_stop``, with every block closed and a stop reason. Tool inputs are parsed from the
+whole JSON text: a cut input is never passed on as a complete one.
 """
 
 import json

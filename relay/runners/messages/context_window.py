@@ -448,7 +448,7 @@ class ContextWindow:
         if not self._doubted:
             words = (
                 f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
-                "relay goes by its own count, for the reset line and, at most, for the cost"
+                "relay uses its own count, for the reset line and as an upper bound of the cost"
             )
             self._connection.observe(Noticed(text=words, warning=True))
         self._doubted = True

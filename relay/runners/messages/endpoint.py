@@ -1,7 +1,7 @@
-"""The way to an endpoint: address, key, headers, sockets, and how it says no.
+"""The way to an endpoint: address, key, headers, sockets, and its error responses.
 
-Everything that goes over the wire is what the provider's SDK sends, without what the SDK says of itself; a test holds
-the two against each other. The SDK is not loaded: it takes most of a second and 50 MB, and this is all that is used.
+A request equals that of the provider's SDK, without the SDK's headers about itself; a test compares the two. The SDK is
+not loaded: it takes most of a second and 50 MB, and relay would use no more of it than this module has.
 """
 
 import json
@@ -241,7 +241,7 @@ def _explaining_certificates() -> Iterator[None]:
         names = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
         where = f" ({', '.join(names)})" if names else ""
         raise RunnerError(
-            f"the certificates that tell the endpoint from others cannot be read{where}: {error.strerror or error}",
+            f"the certificates that verify the endpoint cannot be read{where}: {error.strerror or error}",
             hint="unset the variable, or let it name what is there" if names else "reinstall relay",
         ) from None
 

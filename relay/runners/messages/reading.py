@@ -1,13 +1,13 @@
 """Reads the body of a response as the events of an answer, within limits of time and size.
 
-A stream is read on behind its first fault: its usage stands at the end and is billed either way. An endpoint that does
-not stream sends the finished message, which is read as the events that it would have been.
+relay reads on behind the first fault of a stream: its usage stands at the end and is billed either way. An endpoint
+that does not stream sends the finished message, which is read as if it had come as events.
 
-The HTTP client's own timeouts are for silence: one byte every now and then holds them off for ever. So progress is
-measured in events, an answer has a longest time, and the wait for the first byte runs under an alarm.
+The HTTP client's own timeouts are for silence: one byte now and then keeps them from expiring. So progress is measured
+in events, an answer has a longest time, and an alarm limits the wait for the first byte.
 
 Server-sent events are split as bytes. The client library's line iterator splits text where Unicode would (U+2028 and
-friends), and JSON may carry those characters unescaped; the event-stream format knows only CR, LF and CRLF.
+others), and JSON may carry those characters unescaped; the event-stream format knows only CR, LF and CRLF.
 Source: WHATWG HTML, "Interpreting an event stream".
 """
 
