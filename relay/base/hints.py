@@ -1,7 +1,9 @@
-"""Commands and paths that the user is told to type, as values. `Caller` writes them as they are typed there. Pure."""
+"""Commands and paths that the user is told to type, as values. `Caller` writes them as they are typed there."""
 
 import posixpath
 import shlex
+import sys
+from pathlib import Path
 from typing import TypeAlias
 
 from relay.base.values import dataclass
@@ -76,3 +78,32 @@ class Caller:
 
 AT_ROOT = Caller()
 """In the repository's root, with the plan of the settings."""
+
+
+_DISTRIBUTION = "relay-build"
+
+
+def advise_extra(name: str, place: Path = Path(sys.prefix)) -> str:
+    """Return the command that installs the packages of an extra, in the way relay itself was installed.
+
+    Args:
+        name: The extra's name.
+        place: The environment that has relay.
+    """
+    from importlib.metadata import PackageNotFoundError, requires
+    from importlib.util import find_spec
+
+    try:
+        found = [line.partition(";") for line in requires(_DISTRIBUTION) or ()]
+    except PackageNotFoundError:  # relay is not installed: it runs from its source
+        found = []
+    packages = [package.strip() for package, _, marker in found if f"extra == '{name}'" in marker.replace('"', "'")]
+    if not packages:
+        return f"pip install '.[{name}]', in a checkout of relay"
+    if (place / "pipx_metadata.json").exists():
+        way = f"pipx inject {_DISTRIBUTION}"
+    elif (place / "uv-receipt.toml").exists() or find_spec("pip") is None:
+        way = f"uv pip install --python {shlex.quote(str(place))}"
+    else:
+        way = f"{shlex.quote(str(place / 'bin/python'))} -m pip install"
+    return f"{way} {shlex.join(packages)}"

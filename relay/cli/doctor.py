@@ -58,7 +58,7 @@ def command(*, model: str | None, runner: str | None, with_settings: bool, as_js
 
 
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
-    from relay.config.model_table import show_user_file
+    from relay.config.sources import show_user_file
     from relay.runners.registry import get_kind, list_runners
     from relay.setup.place import find_settings, get_place
     from relay.setup.trials import estimate_trial, try_model

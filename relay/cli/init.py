@@ -13,7 +13,7 @@ from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
-from relay.config.model_table import render_model_table, show_user_file
+from relay.config.sources import render_model_table, show_user_file
 from relay.prompts.package_data import get_shipped
 from relay.session.prices import parse_price
 from relay.setup.project import is_unfinished, render_project_rules

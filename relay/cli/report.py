@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.errors import ConfigError, LedgerError, RelayError, RepoError
-from relay.base.hints import TypedPath
+from relay.base.hints import TypedPath, advise_extra
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import clean, clean_line, complain, say, say_document, say_json
-from relay.config.extras import advise_extra
 from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
 from relay.plan.text import find_ledger_path
 from relay.session.values import SessionKind
@@ -169,8 +168,8 @@ def _send(start: str, endpoint: str | None) -> None:
     Raises:
         ConfigError: There is no such run, the extra is not installed, or the collector refused the log.
     """
+    from relay.base.hints import advise_extra
     from relay.cli.watch import get_run, open_tail
-    from relay.config.extras import advise_extra
 
     place = note_place()
     try:

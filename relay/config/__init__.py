@@ -1,16 +1,16 @@
-"""Settings: where each value comes from, what is allowed, and who may say it.
+"""Settings: the origin of each value, its allowed forms, and who may set it.
 
 Precedence: flag, ``RELAY_*`` variable, the plan's front matter, ``relay.toml`` (or ``[tool.relay]`` in
 ``pyproject.toml``), the user's ``config.toml``, default. Every value keeps its origin.
 
-A cloned repository is not its user. From its two files (plan and relay.toml)
+The author of a cloned repository is not its user. In the repository's files (plan and relay.toml)
 
-- what widens the sandbox, names the user's environment or sets prices is refused (`Key.widens`), whether
-  or not something with precedence overrides it;
-- a spending cap may be lowered, never raised above what would hold without them: the user's own config
-  file, or the default. ``none`` there counts as the user's word. Flags and variables override them anyway.
+- settings that widen the sandbox, name the user's environment or set prices are refused (`Key.widens`), even if a
+  stronger source overrides them;
+- a spending cap may be lower, but never above the value without these files: that of the user's own config file, or
+  the default. ``none`` there counts as the user's value. Flags and variables override all of them.
 
-An endpoint or a key is no setting at all: they come from ``ANTHROPIC_BASE_URL`` and ``ANTHROPIC_API_KEY``.
+Endpoints and keys are no settings: they come from ``ANTHROPIC_BASE_URL`` and ``ANTHROPIC_API_KEY``.
 """
 
 from relay.config.model import ModelSettings, Settings

@@ -1,4 +1,4 @@
-"""The setting `agents`: agents of the user's own, and what is different here about those that relay knows."""
+"""The setting `agents`: the user's own agents, and changes of agents that relay knows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,9 @@ LOGINS = ("key", "tunnel", "gateway")
 """How an agent asks its model:
 
 key      with the key that relay's gateway holds
-tunnel   with your login, which lies in its sandbox then, at its vendor's hosts and no others; usage as it tells it
-gateway  with your login, through relay's gateway, which counts every token; a vendor's terms may not allow that
+tunnel   with your login, which its sandbox holds then, at its vendor's hosts only; relay counts usage as the agent
+tells it
+gateway  with your login, through relay's gateway, which counts every token; a vendor's terms may forbid that
 """
 ENDPOINTS = ("anthropic", "openai", "gemini")
 _INSIDE = r"(?!/)(?!(?:.*/)?\.\.?(?:/|$))[^\0\n]+"
@@ -21,37 +22,37 @@ _INSIDE = r"(?!/)(?!(?:.*/)?\.\.?(?:/|$))[^\0\n]+"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What a user says of one agent; empty is what the profile says that it is like."""
+    """A user's settings of one agent; an empty field is the profile's."""
 
     like: str = ""
-    """Another agent, whose profile this one begins with."""
+    """Another agent, whose profile is the base of this one."""
     program: str = ""
-    """Its name on PATH, or an absolute path."""
+    """A name on PATH, or an absolute path."""
     arguments: tuple[str, ...] | None = None
-    """With which it speaks the Agent Client Protocol on its standard streams."""
+    """Make it speak the Agent Client Protocol on its standard streams."""
     needs: tuple[str, ...] = ()
     """Other programs that it starts."""
     install: str = ""
-    """What a person types to have it."""
+    """The command that installs it, for a person."""
     env: tuple[tuple[str, str], ...] = ()
-    """Variables, on top of the profile's. In values and files ``{base}`` stands for the gateway's address, ``{model}``
-    for the model, ``{home}`` for the agent's private home directory."""
+    """Variables, in addition to the profile's. In values and files ``{base}`` is replaced by the gateway's address,
+    ``{model}`` by the model, ``{home}`` by the agent's private home directory."""
     files: tuple[tuple[str, str], ...] = ()
-    """Of that home directory, by path."""
+    """Files of that home directory, by path."""
     mode: str = ""
-    """Of the session."""
+    """The session's mode."""
     endpoints: tuple[str, ...] = ()
-    """Families of endpoints that it speaks to."""
+    """Families of endpoints that it can use."""
     login: str = ""
     """One of `LOGINS`; empty is ``key``."""
     credentials: tuple[str, ...] = ()
     """Files below your home directory that hold the login, copied into its private one; variables in capitals."""
     hosts: tuple[str, ...] = ()
-    """What ``tunnel`` lets through, by HTTPS."""
+    """Hosts that ``tunnel`` lets through, by HTTPS."""
 
     @property
     def text(self) -> str:
-        """In one line, without values that may be secret."""
+        """The settings in one line, without values that may be secret."""
         parts = (
             ("like", self.like),
             ("program", self.program),
@@ -64,7 +65,7 @@ class AgentSettings:
 def _read_hosts(value: Any) -> tuple[str, ...]:
     hosts = read_network({"hosts": value}).hosts
     if "*" in hosts:
-        raise ValueError("names of hosts; every host is none of an agent's vendor")
+        raise ValueError("names of hosts; an agent's vendor does not have every host")
     return hosts
 
 

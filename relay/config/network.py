@@ -14,25 +14,24 @@ GRAMMAR = (
 )
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# The last label begins with a letter: else a number would be read as an address, in one of its many spellings.
+# The last label begins with a letter: otherwise a number could be read as an address.
 _NAME = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
 _MOST_CHARS = 253
 PATTERN = rf"^(?:\*|(?:\*\.)?{_NAME.pattern})$".replace("a-z", "A-Za-z")
-"""Of an entry of the list, for a schema: in letters of either case, and of any length."""
+"""Regex of a list entry for a schema, in upper or lower case and of any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """How far commands reach."""
+    """The hosts that commands reach."""
 
     whole: bool = False
-    """This machine's own network, with everything that it leads to."""
+    """The machine's own network, with everything that it reaches."""
     hosts: tuple[str, ...] = ()
-    """Patterns of hosts that are reached by HTTPS; nothing else is."""
+    """Patterns of hosts that commands reach by HTTPS, and nothing else."""
 
     @property
     def text(self) -> str:
-        """As a person would type it."""
         return ", ".join(self.hosts) or str(self.whole).lower()
 
 
@@ -40,7 +39,7 @@ CLOSED = Network()
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text is the full name of a host, in lower case; an address is none."""
+    """Return whether a text is the full name of a host, in lower case; an address is none."""
     return len(text) <= _MOST_CHARS and _NAME.fullmatch(text) is not None
 
 
@@ -48,7 +47,7 @@ def read_network(value: Any) -> Network:
     """Read the setting.
 
     Raises:
-        ValueError: It is none; says what is allowed.
+        ValueError: It is invalid; the message says what is allowed.
     """
     if isinstance(value, bool):
         return Network(whole=value)

@@ -1,4 +1,4 @@
-"""The setting `notify`: whom a run calls, over what, and what about."""
+"""The setting `notify`: the receivers of a run's notifications, their channels and occasions."""
 
 import re
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from relay.base.values import dataclass
 from relay.config.forms import SWITCH, TEXTS, Form, make_choice, make_list, make_record, make_text, make_words
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
-"""What there is to tell:
+"""Occasions of notifications:
 
-done     all that was asked for is done
+done     everything requested is done
 blocked  a session asked for a person
 stopped  work is left, for any other reason
 limit    a request has to wait for minutes
-red      a gate went red that should have been green
+red      a gate is red that should be green
 cost     80 % of the cap is spent
 question a session asks the user something, or a phase waits for a yes (run --approve)
 """
@@ -27,25 +27,25 @@ _GONE = {
     "discord": "leave form out: the webhook's address is enough",
     "json": "leave form and headers out: jsons://HOST/PATH?+NAME=VALUE, where NAME is a header's",
 }
-"""What is sent by Apprise now, and how its address is written."""
+"""Former channels, which Apprise replaces, and the form of their addresses."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One way to call somebody: an address, a program, or where neither is named the desktop."""
+    """A way to notify a person: an address, a program, or without both the desktop."""
 
     url: str = ""
-    """As Apprise has them; ``${NAME}`` in it stands for a variable."""
+    """An address of Apprise; ``${NAME}`` in it is replaced by a variable."""
     command: tuple[str, ...] = ()
-    """A program; ``{title}``, ``{text}`` and ``{occasion}`` are replaced where they are a word of it."""
+    """A program; ``{title}``, ``{text}`` and ``{occasion}`` are replaced where they are a whole word."""
     on: tuple[str, ...] = USUAL
     details: bool = False
-    """Say what of the repository it is about too: plan, branch, phase and reason."""
+    """Whether to include details of the repository: plan, branch, phase and reason."""
 
     @property
     def name(self) -> str:
-        """What a person calls it, without what may be secret."""
+        """The channel's name for a person, without secrets."""
         if self.command:
             return self.command[0]
         scheme, mark, rest = self.url.partition("://")
@@ -54,15 +54,15 @@ class Channel:
 
     @property
     def text(self) -> str:
-        """In one line, without what may be secret."""
+        """The channel in one line, without secrets."""
         return f"{self.name} on {', '.join(self.on)}"
 
 
 def fill_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Put variables' values in the place of ``${NAME}``.
+    """Replace each ``${NAME}`` by the variable's value.
 
     Raises:
-        KeyError: One is not set; its name.
+        KeyError: The variable with this name is not set.
     """
     return _VARIABLE.sub(lambda found: environ[found[1]], text)
 
@@ -95,4 +95,3 @@ _CHANNEL = make_record(
     "in each",
 )
 NOTIFY = Form(read=_read_channels, schema=make_list(_CHANNEL.schema))
-"""An endpoint for news."""

@@ -1,4 +1,4 @@
-"""The setting `mcp_servers`: tool servers of the user's own, by the Model Context Protocol."""
+"""The setting `mcp_servers`: the user's tool servers (Model Context Protocol)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,29 +7,29 @@ from relay.base.values import dataclass
 from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_record, make_rows, make_texts
 
 REPOSITORY = "{repository}"
-"""Stands for the repository's root in a server's command."""
+"""Replaced by the repository's root in a server's command."""
 SERVER_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One server: a program, or an address."""
+    """A server: a program, or an address."""
 
     command: tuple[str, ...] = ()
-    """The program with its arguments; it runs in a sandbox as commands have it, and starts outside of the repository,
-    for which ``{repository}`` stands."""
+    """The program with its arguments. It runs in a sandbox like commands, and starts outside of the repository;
+    ``{repository}`` is replaced by its root."""
     env: tuple[str, ...] = ()
     """Names of your variables that it gets."""
     url: str = ""
-    """Where it answers by HTTP; nothing else is asked there or anywhere."""
+    """Its HTTP address; relay sends requests there only."""
     headers: tuple[tuple[str, str], ...] = ()
-    """For that; ``${NAME}`` stands for a variable."""
+    """Headers for that address; ``${NAME}`` is replaced by a variable."""
     tools: tuple[str, ...] = ()
-    """Which of its tools sessions get; empty for all."""
+    """The tools that sessions get; empty for all."""
 
     @property
     def text(self) -> str:
-        """In one line, without values that may be secret."""
+        """The server in one line, without values that may be secret."""
         return self.url or " ".join(self.command[:1])
 
 

@@ -1,5 +1,6 @@
-"""Where settings come from, which source wins, and what no source may set."""
+"""The sources of settings: which source wins, what no source may set, and a model's table for the user's file."""
 
+import json
 import math
 import os
 import re
@@ -14,30 +15,31 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.config.keys import KEYS
-from relay.config.model import Settings
+from relay.config.model import ModelSettings, Settings
+from relay.session.prices import Rates, parse_price
 
 MAX_FILE_BYTES = 1024 * 1024
 _FLAGS = {"max_cost_usd": "--max-cost"}
 _SHOWN_CHARS = 80
-"""A line of a message."""
+"""Longest part of a message's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where one setting was said."""
+    """The place that sets a setting."""
 
     name: str
-    """A flag, a variable or a file, as it is shown."""
+    """The flag, variable or file in messages."""
     is_file: bool = False
     is_flag: bool = False
     line: int = 0
-    """1-based, in a file; 0 when a plain search does not find the key."""
+    """1-based, in a file; 0 if a plain search does not find the key."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.line}" if self.line else self.name
 
     def refuse(self, words: str, *, hint: str = "") -> ConfigError:
-        """Make the error of a setting that must not be said here, or not so."""
+        """Return the error for a setting that is invalid, or must not be set here."""
         if self.is_file:
             return ConfigError(words, path=self.name, line=self.line, hint=hint)
         kind = FlagError if self.is_flag else ConfigError
@@ -46,21 +48,21 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsSource:
-    """One place that settings come from."""
+    """A source of settings."""
 
     values: Mapping[Any, Any]
     find: Callable[[str], Origin]
-    """The origin of a key."""
+    """Returns the origin of a key."""
     repository: bool = False
-    """Whether it is a file of the repository, which anyone may have written."""
+    """Whether it is a file of the repository: anyone may have written it."""
     is_plan: bool = False
     """Whether it is the plan's front matter."""
 
 
 def find_user_dir(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's directory for relay's config, whether or not it exists; None without a home."""
+    """Return the user's config directory of relay, whether or not it exists; None without a home."""
     base = environ.get("XDG_CONFIG_HOME", "")
-    if not base.startswith("/"):  # relative values are to be ignored: XDG base directory specification
+    if not base.startswith("/"):  # relative values must be ignored: XDG base directory specification
         home = environ.get("HOME", "")
         if not home.startswith("/"):
             return None
@@ -69,13 +71,13 @@ def find_user_dir(environ: Mapping[str, str]) -> Path | None:
 
 
 def read_flags(flags: Mapping[str, Any]) -> SettingsSource:
-    """Take the settings that were typed."""
+    """Return the typed settings."""
     typed = {name: value for name, value in flags.items() if value is not None and value != ()}
     return SettingsSource(values={name: _decode(name, value) for name, value in typed.items()}, find=_find_flag)
 
 
 def read_environ(environ: Mapping[str, str]) -> SettingsSource:
-    """Take ``RELAY_*``; a foreign variable is left alone, one that looks misspelt is refused (empty: unset)."""
+    """Return the settings of ``RELAY_*`` variables; refuse a misspelt one, ignore foreign and empty ones."""
     values: dict[str, Any] = {}
     for variable, text in environ.items():
         name = variable.removeprefix("RELAY_").lower()
@@ -89,7 +91,7 @@ def read_environ(environ: Mapping[str, str]) -> SettingsSource:
 
 
 def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the ``RELAY_*`` variables that are set and mean nothing to relay."""
+    """Return the ``RELAY_*`` variables that are no setting."""
     return tuple(
         name
         for name, text in environ.items()
@@ -102,7 +104,7 @@ def _find_flag(key: str) -> Origin:
 
 
 def _decode(name: str, value: Any) -> Any:
-    """Turn what was typed as text into the type that a file would give; what does not fit stays text."""
+    """Convert typed text to the type of a file's value; text that does not fit stays text."""
     key = KEYS.get(name)
     if key is None or not isinstance(value, str):
         return value
@@ -124,12 +126,12 @@ def _decode(name: str, value: Any) -> Any:
 
 
 def read_repository(root: Path | None) -> SettingsSource:
-    """Take ``relay.toml``, or ``[tool.relay]`` of ``pyproject.toml``; never both."""
+    """Return the settings of ``relay.toml``, or of ``[tool.relay]`` in ``pyproject.toml``; both at once are refused."""
     if root is None:
         return SettingsSource(values={}, find=lambda key: Origin(name=key))
     own = _read_inside(root, "relay.toml")
     shared = _read_inside(root, "pyproject.toml") or ""
-    # Other tools' files are theirs to check: parsed only when it can hold a table for relay.
+    # Parse pyproject.toml only if it can have a table for relay: other tools report its errors.
     tool = _parse_toml(shared, "pyproject.toml").get("tool", {}) if "relay" in shared else {}
     table = tool.get("relay") if isinstance(tool, dict) else None
     if table is None:
@@ -144,14 +146,14 @@ def read_repository(root: Path | None) -> SettingsSource:
 
 
 def read_user(user_dir: Path | None) -> SettingsSource:
-    """Take the user's own file."""
+    """Return the settings of the user's own file."""
     path = user_dir / "config.toml" if user_dir else None
     text = _read_file(path, str(path)) or "" if path else ""
     return _from_table(_parse_toml(text, str(path)), text, str(path), repository=False)
 
 
 def _from_table(values: dict[str, Any], text: str, name: str, *, repository: bool, start: int = 0) -> SettingsSource:
-    """Make a source of a parsed file; an origin has the key's line where a plain search finds it."""
+    """Return a parsed file as a source; an origin has the key's line if a plain search finds it."""
 
     def locate(key: str) -> Origin:
         pattern = rf"^[ \t]*(?:\[(?:tool\.relay\.)?)?[\"']?{re.escape(key)}[\"']?[ \t]*[=.\]]"
@@ -163,7 +165,6 @@ def _from_table(values: dict[str, Any], text: str, name: str, *, repository: boo
 
 
 def _parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Parse a TOML file."""
     if not text:
         return {}
     try:
@@ -173,7 +174,7 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _read_inside(root: Path, name: str) -> str | None:
-    """Read a file of the repository; a link that leads out of it is refused."""
+    """Read a file of the repository; refuse a link that leads out of it."""
     real = os.path.realpath(root / name)
     if not Path(real).is_relative_to(os.path.realpath(root)):
         raise ConfigError(f"{name} is a link to a file outside the repository; allowed: a file of the repository")
@@ -181,7 +182,7 @@ def _read_inside(root: Path, name: str) -> str | None:
 
 
 def _read_file(path: Path, name: str) -> str | None:
-    """Read a regular file of a sane size; None when there is none."""
+    """Read a regular file of limited size; None without one."""
     try:
         content = read_start(path, MAX_FILE_BYTES)
         if content is None or len(content) > MAX_FILE_BYTES:
@@ -194,7 +195,7 @@ def _read_file(path: Path, name: str) -> str | None:
 
 
 def find_close(name: str, *, similarity: float = 0.6) -> str | None:
-    """Return the key that was probably meant."""
+    """Return the key that the user probably meant."""
     import difflib
 
     return next(iter(difflib.get_close_matches(name, KEYS, n=1, cutoff=similarity)), None)
@@ -211,7 +212,7 @@ def flag_name(name: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return a setting's value as written, cut to fit on one line."""
+    """Return a setting's value as written, cut to one line."""
     return shorten(repr(value), _SHOWN_CHARS)
 
 
@@ -231,21 +232,20 @@ def load_settings(
     repo_root: Path | None,
     user_dir: Path | None,
 ) -> Settings:
-    """Gather the settings of a command.
+    """Load the settings of a command.
 
     The plan's path is itself a setting: call once without `plan_settings` to find it, then again with them.
 
     Args:
-        flags: Settings typed on the command line by key; None and empty tuples were not typed.
-        environ: The environment; only ``RELAY_*`` is looked at.
-        plan_settings: The plan's front matter ``relay`` mapping, unchecked.
-        find_in_plan: The origin of a key of it.
-        repo_root: Where ``relay.toml`` and ``pyproject.toml`` are; None outside a repository.
-        user_dir: Where the user's ``config.toml`` is; None: none.
+        flags: Typed settings by key; None and empty tuples were not typed.
+        environ: Only ``RELAY_*`` counts.
+        plan_settings: The ``relay`` mapping of the plan's front matter, unchecked.
+        find_in_plan: Returns the origin of a key of the plan.
+        repo_root: The directory of ``relay.toml`` and ``pyproject.toml``; None outside a repository.
+        user_dir: The directory of the user's ``config.toml``; None without one.
 
     Raises:
-        ConfigError: A setting is unknown, has a value that is not allowed, or came from a file that must not
-            say it.
+        ConfigError: A setting is unknown or invalid, or its source must not set it.
     """
     in_plan = SettingsSource(values=plan_settings, find=find_in_plan, repository=True, is_plan=True)
     sources = (read_flags(flags), read_environ(environ), in_plan, read_repository(repo_root), read_user(user_dir))
@@ -253,7 +253,7 @@ def load_settings(
     origins = dict.fromkeys(KEYS, "default")
     found: dict[str, Origin] = {}
     wished: set[str] = set()
-    # From the weakest to the strongest, so that a cap of a repository file meets the user's own value.
+    # From the weakest to the strongest source, to compare a repository's cap with the user's own value.
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
         for key, value in _read_source(source):
@@ -272,7 +272,7 @@ def load_settings(
 
 
 def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
-    """Read every value of a source, refusing what it must not say."""
+    """Yield the values of a source; refuse those that it must not set."""
     for name, raw in source.values.items():
         key = KEYS.get(name)
         if key is None or (name == "plan" and source.is_plan):
@@ -283,14 +283,14 @@ def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
             raise source.find(name).refuse(f"{name}: found {show_value(raw)}; allowed: {exc}") from None
         if source.repository and key.widens(value):
             raise source.find(name).refuse(
-                f"{name} = {show_value(raw)} is not the repository's to say",
+                f"{name} = {show_value(raw)} may not be set by a repository",
                 hint=f"if you want it, set {env_name(name)}, type its flag, or put it into your own config file",
             )
         yield name, value
 
 
 def _require_caps_kept(chosen: Mapping[str, Any], found: Mapping[str, Origin], owned: Mapping[str, Any]) -> None:
-    """Refuse a cap that a repository file raised above the user's own."""
+    """Refuse a cap that a repository file raises above the user's own."""
     for name, value in chosen.items():
         if not KEYS[name].cap:
             continue
@@ -304,17 +304,17 @@ def _require_caps_kept(chosen: Mapping[str, Any], found: Mapping[str, Origin], o
 
 
 def _require_one_experiment(chosen: Mapping[str, Any], found: Mapping[str, Origin]) -> None:
-    """Refuse to switch off a reset that the strategy does not have: the result would be taken for something else."""
+    """Refuse to switch off the reset of a strategy without one: the result would look like another experiment's."""
     context = chosen.get("context", "reset")
     if "reset" in chosen.get("ablate", ()) and context != "reset":
         raise found["ablate"].refuse(
             f"ablate: context = {context} has no reset to switch off",
-            hint="leave out one of the two; without its reset relay is context = none",
+            hint="leave out one of them; relay without its reset is context = none",
         )
 
 
 def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
-    """Explain a key that is no setting."""
+    """Return the error for a key that is no setting."""
     origin = source.find(str(name))
     if name in _ELSEWHERE:
         return origin.refuse(f"{name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
@@ -328,3 +328,58 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
     if close:
         return origin.refuse(f"unknown setting {show_value(name)}; did you mean {close}?")
     return origin.refuse(f"unknown setting {show_value(name)}", hint=f"allowed: {', '.join(KEYS)}")
+
+
+_UNKNOWN = {
+    "window_tokens": (200_000, "its context window"),
+    "max_output_tokens": (32_000, "its longest answer"),
+    "price": ({"input": 0, "output": 0}, "USD per million tokens; 0 on a machine of your own"),
+}
+"""Values that a model needs, each with a placeholder and a description."""
+
+
+def render_model_table(model: str, known: ModelSettings) -> str:
+    """Return a model's table as TOML; placeholders for unknown values are marked."""
+    width = max(len(line) for line, _ in _iter_lines(known))
+    lines = [f"{line:<{width}}  # {remark}" if remark else line for line, remark in _iter_lines(known)]
+    return "\n".join((f"[models.{json.dumps(model)}]", *lines))
+
+
+def _iter_lines(known: ModelSettings) -> Iterator[tuple[str, str]]:
+    """Yield each line with its comment."""
+    if known.reset_at is not None:
+        yield f'reset_at = "{known.reset_at.text}"', ""
+    price = known.price and _list_rates(known.price.rates)
+    for name, value in (
+        ("window_tokens", known.window_tokens), ("max_output_tokens", known.max_output_tokens), ("price", price)
+    ):  # fmt: skip
+        assumed, words = _UNKNOWN[name]
+        if value is None:
+            yield f"{name} = {_render(assumed)}", f"put this right: {words}"
+        else:
+            yield f"{name} = {_render(value)}", words
+    said = {f.name: getattr(known.compat, f.name) for f in fields(known.compat)}
+    if compat := {name: value for name, value in said.items() if value is not None}:
+        yield f"compat = {_render(compat)}", ""
+
+
+def _list_rates(rates: Rates) -> dict[str, float]:
+    """Return the rates to write; others follow from the price of input."""
+    usual = parse_price("", {"input": rates.input, "output": rates.output}).rates
+    said = {f.name: getattr(rates, f.name) for f in fields(rates)}
+    return {name: usd for name, usd in said.items() if name in {"input", "output"} or usd != getattr(usual, name)}
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_render(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value)
+
+
+def show_user_file(environ: Mapping[str, str]) -> str:
+    """Return the path of the user's settings file, with ``~`` for the home directory."""
+    path = (find_user_dir(environ) or Path("~/.config/relay")) / "config.toml"
+    home = environ.get("HOME", "")
+    return f"~/{path.relative_to(home)}" if home.startswith("/") and path.is_relative_to(home) else str(path)

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import RelayError
+from relay.base.hints import advise_extra
 from relay.base.values import dataclass
-from relay.config.extras import advise_extra
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext

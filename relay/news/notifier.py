@@ -17,9 +17,9 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import IO, Any, cast
 
+from relay.base.hints import advise_extra
 from relay.base.values import dataclass
 from relay.base.words import count_questions, render_duration, render_usd, shorten
-from relay.config.extras import advise_extra
 from relay.config.news import Channel, fill_variables
 from relay.news import call as program
 from relay.session.events import (

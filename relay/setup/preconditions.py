@@ -20,7 +20,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder
 from relay.base.words import shorten
 from relay.config import Settings, find_user_dir
-from relay.config.model_table import show_user_file
+from relay.config.sources import show_user_file
 from relay.gate.needs import may_be_made
 from relay.git.command import get_version
 from relay.git.config_guard import read_config

@@ -19,7 +19,7 @@ from relay.base.values import dataclass
 from relay.base.words import count, render_usd
 from relay.config import ModelSettings, Settings
 from relay.config.model import CONTEXTS
-from relay.config.model_table import render_model_table
+from relay.config.sources import render_model_table
 from relay.git.command import get_git
 from relay.git.repository import open_repo
 from relay.prompts.texts import render_trial_message, render_trial_system

@@ -143,7 +143,7 @@ def test_rules_are_never_what_is_hidden(arena, way):
     played = arena.call([("bash", {"command": "true"})], "run", warm=True)
 
     if way == "repository":
-        assert b"is not the repository's to say" in played.err
+        assert b"may not be set by a repository" in played.err
         assert not played.systems
         return
     assert played.systems

@@ -157,11 +157,11 @@ def test_a_hostile_plan_is_shown_harmless(relay, project):
 
 
 def test_settings_in_the_front_matter_are_checked_too(relay, project):
-    """A front matter that asks for what is not the repository's to say is an error of the plan."""
+    """A front matter that sets what a repository may not set is an error of the plan."""
     write(project, "---\nrelay: {sandbox: 'off'}\n---\n" + PLAN)
     ran = relay("check")
     assert ran.code == 1
-    assert "is not the repository's to say" in ran.out
+    assert "may not be set by a repository" in ran.out
 
 
 def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(relay, project):

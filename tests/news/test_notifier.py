@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from relay.config.extras import advise_extra
+from relay.base.hints import advise_extra
 from relay.config.news import Channel
 from relay.news import call
 from relay.news.notifier import (

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from relay.base.errors import RelayError
+from relay.base.hints import advise_extra
 from relay.cli.report import require_libraries
-from relay.config.extras import advise_extra
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log
 from relay.ledger.model import Claim, Ledger, Nogood, append_entry

@@ -54,7 +54,7 @@ def test_a_repository_brings_no_agent(tmp_path):
     root = tmp_path / "repository"
     root.mkdir()
     (root / "relay.toml").write_text(OWN)
-    with pytest.raises(ConfigError, match="is not the repository's to say"):
+    with pytest.raises(ConfigError, match="may not be set by a repository"):
         load(user=tmp_path, root=root)
 
 
@@ -74,7 +74,7 @@ def test_a_repository_brings_no_agent(tmp_path):
         ("[agents.x]\nenv = { A = 1 }", "env: a table of variables"),
         ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
         ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
-        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; every host is none of an agent's vendor"),
+        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; an agent's vendor does not have every host"),
         ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: true, false, or"),
         ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),
         ("[agents.x]\nfiles = { '/x' = 'x' }", "files: a table of texts, by their paths"),

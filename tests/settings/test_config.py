@@ -14,8 +14,8 @@ from relay.base.errors import ConfigError
 from relay.config import Settings, find_user_dir, load_settings
 from relay.config.keys import KEYS
 from relay.config.model import Compat, ModelSettings
-from relay.config.model_table import render_model_table
 from relay.config.network import Network
+from relay.config.sources import render_model_table
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import find_price, parse_price
 from relay.setup.observers import describe_settings
@@ -234,7 +234,7 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
 )
 def test_a_repository_cannot_give_itself_rights(key: str, value: Any) -> None:
     message = refuse(plan={key: value}, flags={"model": "m"})
-    assert "is not the repository's to say" in message
+    assert "may not be set by a repository" in message
     assert f"RELAY_{key.upper()}" in message
     typed = load(flags={key: value})
     assert typed.origins[key] == f"--{key.replace('_', '-')}"
@@ -315,7 +315,7 @@ def test_a_model_is_described_by_all_who_know_it_the_stronger_first(root: Path, 
 
 def test_what_a_model_costs_is_not_the_repositorys_to_say(root: Path) -> None:
     (root / "relay.toml").write_text('[models."glm-4.6"]\nwindow_tokens = 9\nprice = {input = 0, output = 0}\n')
-    assert "is not the repository's to say" in refuse(root=root)
+    assert "may not be set by a repository" in refuse(root=root)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "org/model:8b", 'a"b\\c'])
@@ -365,7 +365,7 @@ def test_what_is_set_without_effect_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plan", ["/etc/passwd", "../other/PLAN.md", "a/../../b"])
 def test_a_plan_named_by_the_repository_stays_inside_it(plan: str, root: Path) -> None:
     (root / "relay.toml").write_text(f'plan = "{plan}"\n')
-    assert "is not the repository's to say" in refuse(root=root)
+    assert "may not be set by a repository" in refuse(root=root)
 
 
 def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_what_is_switched_off_is_a_list_of_known_features(root: Path) -> None:
     assert "RELAY_ABLATE: ablate" in (words := refuse(environ={"RELAY_ABLATE": "rules,memory"}))
     assert "allowed: some of reset, rules, ledger, cache, spill" in words
     (root / "relay.toml").write_text('ablate = ["cache"]\n')
-    assert "is not the repository's to say" in refuse(root=root)
+    assert "may not be set by a repository" in refuse(root=root)
 
 
 def test_without_its_reset_relay_is_one_continuous_session() -> None:

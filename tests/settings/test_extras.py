@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.config.extras import advise_extra
+from relay.base.hints import advise_extra
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -41,7 +41,7 @@ def test_a_repository_brings_no_server(tmp_path):
     root = tmp_path / "repository"
     root.mkdir()
     (root / "relay.toml").write_text(OWN)
-    with pytest.raises(ConfigError, match="is not the repository's to say"):
+    with pytest.raises(ConfigError, match="may not be set by a repository"):
         load(tmp_path, root)
 
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from relay.base.hints import advise_extra
 from relay.base.words import count
-from relay.config.extras import advise_extra
 from relay.insight.telemetry.log import LogTail
 from relay.session.events import Noticed, Observe
 

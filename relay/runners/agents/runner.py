@@ -20,7 +20,7 @@ from typing import Any
 from relay.base.errors import RunnerError
 from relay.base.values import dataclass
 from relay.config.model import ModelSettings
-from relay.config.model_table import show_user_file
+from relay.config.sources import show_user_file
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import (
     BRIDGE,

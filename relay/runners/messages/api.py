@@ -18,7 +18,7 @@ from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.base.redaction import redact
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.config.model_table import render_model_table, show_user_file
+from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after

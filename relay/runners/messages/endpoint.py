@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay import __version__
 from relay.base.errors import RunnerError
+from relay.base.hints import advise_extra
 from relay.base.redaction import MIN_VALUE_CHARS
 from relay.base.values import dataclass
-from relay.config.extras import advise_extra
 
 if TYPE_CHECKING:
     import httpx2
