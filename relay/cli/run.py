@@ -27,8 +27,7 @@ from relay.store.resume import find_blocked_by
 if TYPE_CHECKING:
     from relay.base.interrupts import Interrupts
     from relay.config import Settings
-    from relay.run.hours import Hours
-    from relay.run.selection import Selection
+    from relay.run.selection import Hours, Selection
     from relay.setup.context import RunContext, RunRequest
 
 
@@ -75,7 +74,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     """Work through the plan with several phases at once."""
     from relay.cli.views.shapes import make_view
     from relay.fleet.parent import Order, run_jobs
-    from relay.run.hours import work_within
+    from relay.run.selection import work_within
 
     view = make_view(json=options["as_json"], stream=sys.stdout)
     order = Order(
@@ -265,9 +264,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         RelayError: The user must change something first.
     """
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
-    from relay.run.hours import parse_hours, work_within
     from relay.run.loop import end_without_session, run
-    from relay.run.selection import describe_choice
+    from relay.run.selection import describe_choice, parse_hours, work_within
     from relay.session.events import Noticed
     from relay.setup.place import find_source
     from relay.store.plan_state import ask

@@ -11,8 +11,8 @@ from relay.base.errors import ExitCode, LockedError, RelayError
 from relay.base.interrupts import Interrupts
 from relay.fleet import exchange
 from relay.fleet.claims import ClaimRegistry, PhaseClaim
+from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.landing import Job, find_phase_id
-from relay.fleet.runs import JobEnd, JobRun
 from relay.git.notes import lock_worktree
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo

@@ -11,7 +11,9 @@ from typing import Protocol
 from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import RUN, Command, Hint
 from relay.base.values import dataclass
-from relay.fleet.job_table import (
+from relay.fleet.jobs import (
+    JobEnd,
+    JobRun,
     JobTable,
     ReadyPhase,
     SharedCap,
@@ -35,7 +37,6 @@ from relay.fleet.landing import (
     prepare,
     require_unmoved,
 )
-from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.names import list_paths

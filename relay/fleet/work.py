@@ -31,6 +31,7 @@ from relay.fleet.claims import (
     list_in_turn,
 )
 from relay.fleet.holding import Holding, LostError, locking
+from relay.fleet.jobs import JobEnd
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, prepare
 from relay.fleet.overview import (
     AS_REMOTE,
@@ -41,7 +42,6 @@ from relay.fleet.overview import (
     require_pushed,
     select_phases,
 )
-from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.fleet.job_table import find_job_cost, open_account
+from relay.fleet.jobs import find_job_cost, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.checkpoints import WipRecord, save_wip

@@ -1,6 +1,6 @@
 """Which phases begin, and where: on the tip of the plan's branch, or on the one that they wait for."""
 
-from relay.fleet.job_table import ReadyPhase, find_ready_phases
+from relay.fleet.jobs import ReadyPhase, find_ready_phases
 from relay.plan.parse import parse_plan
 
 PLAN = """\

@@ -6,8 +6,8 @@ import select
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.fleet.jobs import JobRun
 from relay.fleet.landing import Job
-from relay.fleet.runs import JobRun
 from relay.git.repository import open_repo
 from relay.session.events import CacheRefreshed, ResponseReceived, RunEnded
 from relay.session.records import Recorder, render_record

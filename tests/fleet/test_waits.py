@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.fleet.job_table import JobTable, tell_waits
+from relay.fleet.jobs import JobTable, tell_waits
 from relay.plan.parse import parse_plan
 
 PLAN = """\

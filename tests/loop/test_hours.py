@@ -9,9 +9,8 @@ from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
 from relay.cli.views.narrate import Narrator
-from relay.run.hours import Hours, parse_hours, work_within
 from relay.run.loop import run
-from relay.run.selection import Selection
+from relay.run.selection import Hours, Selection, parse_hours, work_within
 from relay.session.events import LegStarted, RetryScheduled
 from relay.session.values import SessionKind
 from tests.effort import take_each
