@@ -8,7 +8,7 @@ from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.planning.planner import PlanTask
-from relay.run.planning.submission import Accepted, judge_appended
+from relay.run.planning.submission import Rejected, judge_appended
 from relay.session.events import LegEnded
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
@@ -78,12 +78,12 @@ def test_an_unfinished_plan_is_not_held_against_anything(stage):
 def test_only_a_whole_phase_is_appended(text, words):
     judged = judge_appended(text, None, before=parse_plan(PLAN))
 
-    assert not isinstance(judged, Accepted)
+    assert isinstance(judged, Rejected)
     assert words in " ".join(judged.faults)
 
 
 def test_a_whole_phase_is():
     judged = judge_appended(NEW.replace("\\n", "\n"), None, before=parse_plan(PLAN))
 
-    assert isinstance(judged, Accepted)
-    assert [phase.done for phase in judged.plan.phases] == [True, False]
+    assert not isinstance(judged, Rejected)
+    assert [phase.done for phase in judged.phases] == [True, False]

@@ -100,9 +100,9 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
     ended = run_planning_session(ctx, session_id, message, submissions, None if task.converge else interview)
     changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
-    refused = _Refused(begun=begun, task=task, last=submissions.last)
+    reject = partial(_reject, ctx, begun, task, submissions.last)
     if changed:
-        return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
+        return reject("the repository changed while it was planned: " + "; ".join(changed))
     if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
         _keep_cost(ctx.repo, begun, ctx.meter.session, before.text if before else "")
         words = f"converged: the repository has everything that {ctx.plan_path} asks for"
@@ -111,7 +111,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
         words = f"no plan was accepted: {_describe_refusal(submissions, ended)}"
-        return _name_next(_reject(ctx, refused, words, code), ended.end)
+        return _name_next(reject(words, code), ended.end)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
@@ -266,25 +266,16 @@ def make_command(task: PlanTask) -> Command:
     return Command(words=("plan", *words))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Refused:
-    """A session whose plan is not taken."""
-
-    begun: PlanningRecord
-    """The record from the start of the session."""
-    task: PlanTask
-    last: str
-    """The last submission; empty without one."""
-
-
-def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnd:
-    """Keep the rejected plan and the session's cost under refs; return the end of the run."""
-    record = replace(refused.begun, spend=ctx.meter.session, is_open=False)
-    where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
-    _keep_cost(ctx.repo, refused.begun, ctx.meter.session, "")
-    if refused.last:
+def _reject(  # one private caller
+    ctx: RunContext, begun: PlanningRecord, task: PlanTask, last: str, reason: str, code: ExitCode = ExitCode.STOPPED
+) -> RunEnd:
+    """Keep the last submission and the session's cost under refs; return the end of the run."""
+    record = replace(begun, spend=ctx.meter.session, is_open=False)
+    where = save_rejected_plan(ctx.repo, record, encode_text(last))
+    _keep_cost(ctx.repo, begun, ctx.meter.session, "")
+    if last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
-    return ctx.end(code, reason, make_command(refused.task))
+    return ctx.end(code, reason, make_command(task))
 
 
 def _keep_overwritten(ctx: RunContext, session_id: str) -> None:

@@ -163,14 +163,6 @@ _BLANK = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """A submission that can be the plan."""
-
-    plan: Plan
-    """The whole new plan, even if the submission was a part."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
     """A submission that goes back to the session."""
 
@@ -185,7 +177,8 @@ class Rejected:
         )
 
 
-Judgement = Accepted | Rejected
+Judgement = Plan | Rejected
+"""The whole new plan, even if the submission was a part of it; or its rejection."""
 Measure = Callable[[Plan], tuple[PhaseSize, ...]]
 """Estimates each phase of a plan."""
 Judge = Callable[[str, bool], Judgement]
@@ -206,7 +199,7 @@ class Submissions:
     @property
     def accepted(self) -> Plan | None:
         """The new plan; None if no submission was accepted."""
-        return self.judgement.plan if isinstance(self.judgement, Accepted) else None
+        return self.judgement if isinstance(self.judgement, Plan) else None
 
     @property
     def is_open(self) -> bool:
@@ -218,7 +211,7 @@ class Submissions:
         self.tries += 1
         self.last = markdown
         self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
-        if isinstance(self.judgement, Accepted):
+        if isinstance(self.judgement, Plan):
             return ToolAnswer(text="The plan is accepted.", ends_session=True)
         left = MAX_SUBMISSIONS - self.tries
         listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
@@ -236,7 +229,7 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
         result = judge_plan(replace_phase(before, phase.id, text).text, measure, before=before)
     except PlanError as error:
         result = reject(error)
-    if isinstance(result, Accepted):
+    if isinstance(result, Plan):
         return result
     named = (_find_submitted_line(phase, text, fault) for fault in result.violations)
     return Rejected(violations=(*_describe_numbering(before, phase, text), *named))
@@ -247,16 +240,15 @@ def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judge
     result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
     if isinstance(result, Rejected):
         return result
-    plan = result.plan
     old = len(before.phases)
     kept = all(
-        before.text[was.start : was.end].rstrip() == plan.text[now.start : now.end].rstrip()
-        for was, now in zip(before.phases, plan.phases, strict=False)
+        before.text[was.start : was.end].rstrip() == result.text[now.start : now.end].rstrip()
+        for was, now in zip(before.phases, result.phases, strict=False)
     )
-    if len(plan.phases) <= old or not kept:
+    if len(result.phases) <= old or not kept:
         words = "this is no new phase after the others: begin with its heading, as the plan's phases do"
         return Rejected(violations=(Violation(line=0, message=words),))
-    faults = _check_new(plan.phases[old:])
+    faults = _check_new(result.phases[old:])
     return Rejected(violations=tuple(faults)) if faults else result
 
 
@@ -306,7 +298,7 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     faults = [violation for violation in check_plan(plan) if not violation.warning]
     faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
     faults += _check_sizes(measure(plan)) if measure else []
-    return Rejected(violations=tuple(faults)) if faults else Accepted(plan=plan)
+    return Rejected(violations=tuple(faults)) if faults else plan
 
 
 def _check_new(phases: Sequence[Phase]) -> list[Violation]:
@@ -429,10 +421,10 @@ class Interview:
 
         def judge_noted(text: str, sizes: bool) -> Judgement:  # noqa: FBT001  # as Judge has it
             result = judge(text, sizes)
-            if not isinstance(result, Accepted):
+            if isinstance(result, Rejected):
                 return result
             try:
-                return Accepted(plan=self.note_into(result.plan))
+                return self.note_into(result)
             except PlanError as error:
                 return reject(error)
 
