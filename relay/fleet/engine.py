@@ -209,7 +209,7 @@ Raises `BusyError`, `EndedError`, or a `RelayError` when this worker can do none
 def check_ticket(ticket: Ticket) -> str:
     """Return why a ticket must not be queued; empty when it may."""
     if _PASSWORD.search(ticket.remote):
-        return "the remote's address holds a password, and what is queued may be read; use a credential helper or ssh"
+        return "the remote's address holds a password, and others may read the queue; use a credential helper or ssh"
     return "" if len(ticket.key) <= _MOST_CHARS else f"a ticket has to fit in {_MOST_CHARS} characters"
 
 

@@ -190,7 +190,7 @@ def _read(stream: IO[bytes]) -> bytes:
 
 
 def _find_error(said: str) -> tuple[str, str]:
-    """Return why it could not begin, and what to do, of what it wrote to its standard error."""
+    """Return the reason why the run could not begin, and the hint, from its standard error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     try:
         error = json.loads(lines[-1])["error"]
@@ -468,4 +468,4 @@ def _tell_turn(state: JobTable, jobs: int) -> str:
         return f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
     if state.busy >= jobs:
         return f"waits for one of the {jobs} places"
-    return "waits for money: what is left is set aside for those at work"
+    return "waits for money: the rest of the cap is set aside for phases at work"

@@ -259,7 +259,7 @@ def _merge(job: Job, landing: Landing) -> _Merged:
     if (phase := merged.plan.find_phase(phase_id)) is None:
         words = f"phase {job.phase_id} is done on {job.repo.branch}, and is not in the plan any more"
         raise RepoError(words, hint=f"its commit is {landing.own[:12]}")
-    words = f"the branch was rewritten since this phase began; what was on it then comes back with it: {base[:10]}"
+    words = f"the branch was rewritten since this phase began; its former commits come back with it: {base[:10]}"
     rewritten = (words,) if base != find_base(repo, landing.tip, landing.own) else ()
     ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in ledgers[0].entries])
     files = {plan_path: encode_text(merged.plan.text)}

@@ -67,7 +67,7 @@ def require_pushed(remote: Remote, branch: str, tip: str) -> str:
         raise RepoError(words, hint=push)
     if find_last_move(repo, branch, own).startswith((AS_REMOTE, "clone: from ")):
         words = f"somebody has rewritten {branch} on {remote.name}: {own[:10]}, which it had, is not in it any more"
-        ways = f"git branch kept-{own[:10]} {own[:10]} && git reset --keep {tip[:10]}; the branch keeps what was here"
+        ways = f"git branch kept-{own[:10]} {own[:10]} && git reset --keep {tip[:10]}; that branch keeps your commits"
         raise RepoError(words, hint=ways)
     if is_ancestor(repo, tip, own):
         raise RepoError(words, hint=push)

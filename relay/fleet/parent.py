@@ -181,7 +181,7 @@ class _Parent:
                 self._say(phase_id, "waiting", f"{end.reason}; relay tries once more")
         elif end.unsent and not working.has_all:
             state.out_of_share[phase_id] = end
-            self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
+            self._say(phase_id, "waiting", "it has spent its share of the cap; it goes on when others leave enough")
         else:
             self._stop(phase_id, end)
 

@@ -184,7 +184,7 @@ class _Worker:
             stack.close()
             with suppress(RepoError):  # what cannot be done now is done with the next contact
                 self._book_lost(self._sync(), self._note(self._registry.recall()), stack)
-            words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
+            words = f"phase {taken.phase_id} is another worker's by now; the work of this worker stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
 
     def _note(self, claims: Claims) -> Claims:
@@ -231,7 +231,7 @@ class _Worker:
         if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
             ref = self._leave(job, branch) if job else exchange.put_aside(self._main, branch, tuple(here.values()))
             place = f"{job.repo.root} and in {ref}" if job else ref
-            words = f"another machine went on with phase {phase_id}; what was here stays in {place}"
+            words = f"another machine went on with phase {phase_id}; the work of this machine stays in {place}"
             self._observe(Noticed(text=words, warning=True))
             for name, commit in here.items():
                 refs.drop_ref(self._main, name, commit)

@@ -292,7 +292,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
     words = f"session {find_author(leg)} has finished phase {phase.id}; {then}"
     if is_untouched(leg):
         whose = "was done elsewhere and" if leg.is_unchecked else "is"
-        words = f"phase {phase.id} {whose} merged with what others have landed; its gate, and theirs, are run on that"
+        words = f"phase {phase.id} {whose} merged with landed phases; its gate and theirs run on the result"
     ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,

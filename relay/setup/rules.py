@@ -117,7 +117,7 @@ def _describe_unread(root: Path) -> Iterator[str]:
         way = f'rules_fallback_names = ["{unread}"] in relay.toml has it read'
         yield f"there is no AGENTS.md, and {unread} is not read: {way}"
     elif places:
-        yield f"there is no AGENTS.md, and {', '.join(places)} cannot be read: put what counts into AGENTS.md"
+        yield f"there is no AGENTS.md, and {', '.join(places)}  cannot be read: put the important rules into AGENTS.md"
 
 
 def load_folder_rules(  # what a phase, its settings and the repository each know
@@ -296,7 +296,7 @@ def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:
         codecs.getincrementaldecoder("utf-8")().decode(content, not is_cut)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        words.append(f"is not UTF-8 (line {line}): what is not is shown as \ufffd")
+        words.append(f"is not UTF-8 (line {line}): such bytes are shown as \ufffd")
     return content.decode("utf-8", "replace"), tuple(words)
 
 

@@ -229,7 +229,7 @@ class Book:
         try:
             self._note(self._meter.session_at_most, synced=True)
         except OSError as error:
-            return f"what the next request may cost cannot be written down: {error.strerror}"
+            return f"the cost of the next request cannot be noted on disk: {error.strerror}"
         return None
 
     def observe(self, event: Event) -> None:

@@ -344,7 +344,7 @@ LOCK_FILES = (
     "packages.lock.json", "pdm.lock", "pixi.lock", "pnpm-lock.yaml", "poetry.lock", "pubspec.lock", "pylock.toml",
     "uv.lock", "yarn.lock",
 )  # fmt: skip
-"""Names of files that say exactly what is to be installed, in any folder; `requirements*.txt` is taken for one."""
+"""Names of lock files in any folder; `requirements*.txt` counts as one."""
 
 _REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
 _MOST_BYTES = 64 * 1024 * 1024
@@ -352,13 +352,13 @@ _NOTE = "setup"
 
 
 def is_lock_file(path: str) -> bool:
-    """Say whether a path of the repository is the lock file of a package manager."""
+    """Return whether a path of the repository is the lock file of a package manager."""
     name = path.rpartition("/")[2]
     return name in LOCK_FILES or _REQUIREMENTS.fullmatch(name) is not None
 
 
 def digest_setup(repo: Repo, commands: Sequence[str]) -> str:
-    """Return a digest of commands and of every lock file as it is now."""
+    """Return a digest of the commands and the current lock files."""
     files = {path: _digest_file(repo, path) for path in list_known(repo) if is_lock_file(path)}
     return hashlib.sha256(json.dumps([list(commands), files]).encode()).hexdigest()
 
@@ -372,12 +372,12 @@ def _digest_file(repo: Repo, path: str) -> str:
 
 
 def is_set_up(repo: Repo, digest: str) -> bool:
-    """Say whether a setup of this digest has run here, and what it made still stands."""
+    """Return whether a setup with this digest has run here, and its environments still exist."""
     lines = read_note(repo, _NOTE).splitlines()
     return bool(lines) and lines[0] == digest and all((repo.root / name).is_dir() for name in lines[1:])
 
 
 def save_set_up(repo: Repo, digest: str) -> None:
-    """Note that a setup has run, with the environments that stand at the root now."""
+    """Note that a setup has run, with the environments at the root."""
     made = sorted(name for name in GENERATED if (repo.root / name).is_dir())
     write_note(repo, _NOTE, "\n".join((digest, *made)))

@@ -39,7 +39,7 @@ def test_a_phase_without_a_gate_needs_the_word_of_the_user(relay, write):
     write("")
     ran = relay("run", env=KEY)
     assert ran.code == ExitCode.USER
-    assert "PLAN.md:3: phase 1 has no verify command, so nothing would check what is ticked" in ran.err
+    assert "PLAN.md:3: phase 1 has no verify command, so nothing would check the ticks" in ran.err
     assert "--unchecked" in ran.err
     assert relay("run", "--dry-run").code == ExitCode.USER
     assert relay("run", "--dry-run", "--unchecked", env=KEY).code == ExitCode.DONE

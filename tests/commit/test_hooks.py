@@ -345,7 +345,7 @@ def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
     runner = ScriptedRunner(sessions=[[[*WORK[0][0], lambda: install_hook(begun, NOT_ON_MAIN)]]])
     ended = begun.play(runner, phase="1", all_=False, sandbox="auto")
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --branch")
-    assert "; relay run --branch goes on in a branch of the plan's own, with what is open; hooks = " in ended.reason
+    assert "; relay run --branch goes on in a branch of the plan's own, with all open work; hooks = " in ended.reason
     assert list_legs(begun) == ["refs/relay/leg/main"]
 
     if switch == "relay":

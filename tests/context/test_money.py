@@ -149,7 +149,7 @@ def test_a_request_is_not_sent_whose_cost_cannot_be_written_down(stage):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    assert words == "what the next request may cost cannot be written down: File too large"
+    assert words == "the cost of the next request cannot be noted on disk: File too large"
     assert book.check(10, 10) is None
 
 

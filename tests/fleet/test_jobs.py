@@ -377,13 +377,13 @@ def test_one_cap_binds_all_of_them(wave):
     """Half of it is less than a request may cost: who comes to its end waits, and goes on alone."""
     code, out, server = run(wave, [write_phase(1), write_phase(2)], "--max-cost", "0.18")
     assert (code, server.errors) == (0, []), out
-    assert "it has spent what was set aside for it" in out
+    assert "it has spent its share of the cap" in out
     assert is_whole(wave)
 
 
 def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     """The run that is at work goes on with it; without that run it has."""
-    words = "it has spent what was set aside for it; it goes on with what others leave"
+    words = "it has spent its share of the cap; it goes on when others leave enough"
 
     def read():
         shown, report = (

@@ -50,7 +50,10 @@ def test_each_kind_of_waiting_is_told_and_what_is_done_or_at_work_is_not():
     }
     assert tell(working=two, is_warm=True)["5"] == "waits for one of the 1 places"
     landing = {"2": _Working("c0ffee")}
-    assert tell(working=landing, is_warm=True)["5"] == "waits for money: what is left is set aside for those at work"
+    assert (
+        tell(working=landing, is_warm=True)["5"]
+        == "waits for money: the rest of the cap is set aside for phases at work"
+    )
     assert tell(working=two, foreign=frozenset("5"))["5"] == "another relay is at work on it"
     assert "5" not in tell(working=two, stopped={"5": None})
 

@@ -105,7 +105,7 @@ def test_a_split_character_is_replaced(root: Path) -> None:
     [
         ("be brief".encode("utf-16"), "be brief", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
         (b"\xfe\xff\0b\0e", "be", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
-        (b"one\ncaf\xe9", "one\ncaf\ufffd", "AGENTS.md is not UTF-8 (line 2): what is not is shown as \ufffd"),
+        (b"one\ncaf\xe9", "one\ncaf\ufffd", "AGENTS.md is not UTF-8 (line 2): such bytes are shown as \ufffd"),
         (b"be\0brief", "be\0brief", "AGENTS.md holds NUL bytes: is it text?"),
     ],
 )
@@ -188,7 +188,7 @@ def test_other_rules_are_named_with_the_setting_that_has_them_read(root: Path) -
     said = load_repository_rules(root, Settings())
     assert (said.text, said.warnings) == (
         "",
-        ("there is no AGENTS.md, and .kiro/steering cannot be read: put what counts into AGENTS.md",),
+        ("there is no AGENTS.md, and .kiro/steering cannot be read: put the important rules into AGENTS.md",),
     )
     make(root, {".cursorrules": "two"})
     way = 'rules_fallback_names = [".cursorrules"] in relay.toml has it read'

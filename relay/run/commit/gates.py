@@ -158,7 +158,7 @@ def _expect(task: GateTask, result: GateResult) -> str:
     red = [check.command for check in result.commands if check.status is not Outcome.PASSED]
     if task.own is not None and set(red) <= set(task.own):
         return "as expected: the work is not done yet"
-    return "before the work, as expected: what is red in the document's commands is not the phase's to repair"
+    return "before the work, as expected: this phase need not repair red commands of the document"
 
 
 def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str) -> GateFinished:

@@ -52,7 +52,7 @@ _CAUSES = (
     ),
     (
         re.compile(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
-        "it cannot be started: what its first line names is missing here, hidden, or ends in a carriage return",
+        "it cannot be started: the program of its first line is missing or hidden here, or ends in a carriage return",
         "relay gate --hooks tries it; readable_dirs in your own settings shows it a directory; ",
     ),
     (
@@ -62,7 +62,7 @@ _CAUSES = (
             re.MULTILINE,
         ),
         "a program of it is missing here, or hidden from it",
-        "readable_dirs in your own settings shows it a directory, relay sandbox --show lists what is visible; ",
+        "readable_dirs in your own settings shows it a directory, relay sandbox --show lists visible directories; ",
     ),
     (
         re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
@@ -85,7 +85,7 @@ _FRAME = re.compile(
 """Lines of managers of hooks that report a failure without its reason."""
 ON_BRANCH = Command(words=("run", "--branch"))
 _FORBIDS = "forbids commits on this branch and agrees on another one"
-_TAKES_ALONG = "goes on in a branch of the plan's own, with what is open"
+_TAKES_ALONG = "goes on in a branch of the plan's own, with all open work"
 _MESSAGE = "commit_subject gives relay's own subjects another form; "
 
 

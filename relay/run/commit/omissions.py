@@ -203,7 +203,7 @@ def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
     ]
     causes = tuple(dict.fromkeys(entry.cause for entry in found))
     ways = tuple((_render_way(cause, [e.path for e in found if e.cause == cause]), "; ") for cause in causes)
-    last = "if an item only reads it, name behind its “ — ” what it makes instead"
+    last = "if an item only reads it, name the files that the item makes after its “ — ”"
     return f"the commit would lack files that the phase needs: {'; '.join(parts)}", (ways, last)
 
 

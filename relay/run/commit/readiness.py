@@ -101,7 +101,7 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
         names = list_some([phase.id for phase in bare])
         raise PlanError(
             f"phase{'s' if bare[1:] else ''} {names} {'have' if bare[1:] else 'has'} no verify command, so nothing "
-            "would check what is ticked",
+            "would check the ticks",
             line=bare[0].line,
             hint=("put a line Verify: `command` below the heading (", CHECK, " proposes one), or type --unchecked"),
         )

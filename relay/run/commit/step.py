@@ -336,7 +336,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
             return refused.for_model
         run = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now)
         if run.rewritten:
-            return f"the verify commands rewrite what a commit hook has rewritten: {list_paths(tuple(run.rewritten))}"
+            return f"the verify commands rewrite files that a commit hook rewrote: {list_paths(tuple(run.rewritten))}"
         if run.verdict.green and not run.result.green >= work.run.result.green:  # the hook made a command red again
             return compare_gate(None, run.result).for_model
         return run.verdict.for_model or None

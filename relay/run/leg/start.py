@@ -436,7 +436,7 @@ def _describe_discarded(leg: OpenLeg) -> str:
         return ""
     return (
         f"Since then somebody took work of this phase out of the work tree: {list_paths(paths)}. Nothing that was "
-        "ticked counts any more: look at what is there, and tick again what holds."
+        "ticked counts any more: look at the files, and tick again what holds."
     )
 
 
