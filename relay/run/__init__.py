@@ -9,5 +9,7 @@ Read `loop.py` first. It calls the others in this order:
     commit/       the commit step: gate, checks, review, one commit
     review.py     the two sessions of a review, and their findings
 
-`rewind.py` is the command `relay rewind`: back to the green tree before a phase.
+One module is a command of its own:
+
+    rewind.py     `relay rewind`: back to the green tree before a phase
 """
