@@ -281,7 +281,7 @@ def test_a_revert_has_its_message_judged_as_gits_own_has(stage):
                 "a program of it is missing",
                 "readable_dirs",
             ),
-            ("#!tools/that-nobody-made\n", "it cannot be started: what its first line names", "relay gate --hooks"),
+            ("#!tools/that-nobody-made\n", "it cannot be started: the program of its first line", "relay gate --hooks"),
         ],
     ),
 )
