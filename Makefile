@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make fuzz, make docs, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make fuzz, make docs, make site, make site-browser, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not read_in_time
 
-.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures fuzz docs audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures fuzz docs site site-browser audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -86,10 +86,19 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
-docs: $(VENV)/.dev  ## write docs/settings.md, docs/events.md and docs/json.md anew
+docs: $(VENV)/.dev  ## write docs/settings.md, docs/events.md, docs/json.md and share/ anew
 	@$(BIN)/python -m tests.settings.reference > docs/settings.md
 	@$(BIN)/python -m tests.sessions.reference > docs/events.md
 	@$(BIN)/python -m tests.cli.reference > docs/json.md
+	@$(BIN)/python -m tests.cli.manual
+
+site: $(VENV)/.dev  ## build the documentation into build/site; every warning is an error
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/site
+	@echo "build/site/index.html"
+
+site-browser: site  ## the site in headless Chromium, opened as a file: search, light and dark, telephone; leaves pictures
+	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
+	@$(BIN)/python -m tests.cli.site_browser
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input pip-audit

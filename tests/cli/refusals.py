@@ -1,0 +1,171 @@
+"""Every refusal that relay's code can raise, read from the code: what it says and what it advises.
+
+The words of a `RelayError` are found where it is raised: text as it is, and … for what is only known then.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+
+from relay.base import errors
+from relay.base.errors import ErrorKind, RelayError
+from relay.base.hints import AT_ROOT, Command, TypedPath
+
+ROOT = Path(__file__).parents[2]
+GAP = "…"
+KINDS: dict[str, type[RelayError]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, RelayError)
+}
+_WORDS = re.compile("[a-z]{3}")
+"""What quotes another program or the plan only has no words of its own."""
+_MOST = 8
+"""Ways in which one refusal can be worded; more are not told apart."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Refusal:
+    """One way to be refused."""
+
+    kind: ErrorKind
+    message: str
+    hint: str
+    """Empty where there is none."""
+    room: str
+    place: str
+    """``path:line`` of the code."""
+
+
+def find_refusals() -> list[Refusal]:
+    """Return each refusal once, in the order of kinds and words."""
+    found = {(r.kind, r.message, r.hint): r for path in sorted((ROOT / "relay").rglob("*.py")) for r in _read(path)}
+    return sorted(refusal for refusal in found.values() if _WORDS.search(refusal.message))
+
+
+def write_list() -> str:
+    """Return all refusals as Markdown, by what a person has to change."""
+    parts, refusals = [], find_refusals()
+    for kind in ErrorKind:
+        lines = [_write_line(refusal) for refusal in refusals if refusal.kind is kind]
+        parts.append(f"\n### {TITLES[kind]}\n\n" + "\n".join(dict.fromkeys(lines)))
+    return "\n".join(parts) + "\n"
+
+
+TITLES = {
+    ErrorKind.PLAN: "The plan",
+    ErrorKind.LEDGER: "The ledger",
+    ErrorKind.SETTINGS: "Settings and flags",
+    ErrorKind.REPOSITORY: "The repository",
+    ErrorKind.SANDBOX: "The sandbox",
+    ErrorKind.RUNNER: "Model and agent",
+    ErrorKind.OTHER: "Everything else",
+}
+
+
+def _write_line(refusal: Refusal) -> str:
+    advice = f" — {_quote(refusal.hint)}" if refusal.hint.strip(f"{GAP} ·") else ""
+    return f"- {_quote(refusal.message)}{advice}"
+
+
+def _quote(text: str) -> str:
+    """Write a text as a code span, whatever stands in it."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _read(path: Path) -> Iterator[Refusal]:
+    name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+    tree = ast.parse(path.read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in KINDS and call.args):
+            continue
+        around = [f for f in functions if f.lineno <= call.lineno <= (f.end_lineno or 0)]
+        reader = _Reader(module=import_module(name), around=tuple(around[::-1]))
+        hint = next((word.value for word in call.keywords if word.arg == "hint"), None)
+        hints = reader.read(hint) if hint is not None else ("",)
+        for message, advice in _pair(reader.read(call.args[0]), hints):
+            place = f"{path.relative_to(ROOT)}:{call.lineno}"
+            kind = KINDS[call.func.id].kind
+            yield Refusal(kind=kind, message=_tidy(message), hint=_tidy(advice), room=name.split(".")[1], place=place)
+
+
+def _pair(messages: tuple[str, ...], hints: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield messages with their hints: one with one where both have as many, as they are set together."""
+    if len(messages) == len(hints):
+        yield from zip(messages, hints, strict=True)
+    else:
+        yield from ((message, " · ".join(dict.fromkeys(hints))) for message in messages)
+
+
+def _tidy(text: str) -> str:
+    return re.sub(r"…(?:[ ,;]*…)+", GAP, " ".join(text.split()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    """Reads expressions as the texts that they can come to."""
+
+    module: ModuleType
+    around: tuple[ast.FunctionDef, ...]
+    """The functions that the expression stands in, the inner first."""
+    seen: frozenset[str] = frozenset()
+    """Names that are being read: one that is made longer step by step is read once."""
+
+    def read(self, node: ast.expr, depth: int = 0) -> tuple[str, ...]:
+        """Return what an expression can come to; `GAP` for what only a run knows."""
+        match node:
+            case _ if depth > _MOST:
+                return (GAP,)
+            case ast.Constant(value=str(text)):
+                return (text,)
+            case ast.JoinedStr(values=parts) | ast.Tuple(elts=parts):
+                return self._join([self.read(part, depth + 1) for part in parts])
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._join([self.read(part, depth + 1) for part in (left, right)])
+            case ast.IfExp(body=body, orelse=orelse):
+                return tuple(dict.fromkeys(self.read(body, depth + 1) + self.read(orelse, depth + 1)))
+            case ast.FormattedValue(value=value) if isinstance(value, ast.Constant | ast.IfExp | ast.Name):
+                return self.read(value, depth + 1)
+            case ast.Call(func=ast.Name(id="Command")) as call:
+                return self._write_command(call)
+            case _:
+                return self._name(node, depth + 1)
+
+    def _name(self, node: ast.expr, depth: int) -> tuple[str, ...]:
+        if not isinstance(node, ast.Name) or node.id in self.seen:
+            return (GAP,)
+        inner = replace(self, seen=self.seen | {node.id})
+        for function in self.around:
+            values = list(_find_values(function, node.id))
+            if values:
+                texts = (text for value in values for text in inner.read(value, depth))
+                return tuple(dict.fromkeys(texts))[:_MOST]
+        value = getattr(self.module, node.id, None)
+        if isinstance(value, int):
+            return (f"{value:,}",)
+        return (AT_ROOT.write(value),) if isinstance(value, str | Command | TypedPath | tuple) else (GAP,)
+
+    def _write_command(self, call: ast.Call) -> tuple[str, ...]:
+        words = next((word.value for word in call.keywords if word.arg == "words"), None)
+        if not isinstance(words, ast.Tuple):
+            return (GAP,)
+        shown = [self.read(part)[0] for part in words.elts]
+        return (" ".join(("relay", *(f'"{word}"' if " " in word else word for word in shown))),)
+
+    @staticmethod
+    def _join(parts: list[tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys("".join(texts) for texts in product(*(part[:_MOST] for part in parts))))[:_MOST]
+
+
+def _find_values(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
+    """Yield what a function gives a name."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                yield value
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+                yield from (v for n, v in zip(names, values, strict=True) if isinstance(n, ast.Name) and n.id == name)

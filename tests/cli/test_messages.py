@@ -1,0 +1,46 @@
+"""docs/messages.md: what it explains is what relay says, and its last part has all that relay says."""
+
+import re
+from pathlib import Path
+
+from relay.base.errors import ErrorKind
+from tests.cli.refusals import GAP, find_refusals, write_list
+
+PAGE = Path(__file__).parents[2] / "docs/messages.md"
+FIRST = ("relay/setup/preconditions.py", "relay/run/commit/readiness.py")
+FEWEST_SITES = 12
+FEWEST = 200
+"""There are more; fewer mean that the code is read no more."""
+
+
+def list_explained() -> list[str]:
+    return re.findall(r"^### `(.+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_each_message_that_is_explained_is_one_of_relay():
+    said = {refusal.message.replace("`", "") for refusal in find_refusals()}
+    assert [message for message in list_explained() if message not in said] == []
+
+
+def test_all_refusals_stand_in_the_list():
+    refusals, listed = find_refusals(), write_list()
+    assert len(refusals) > FEWEST
+    assert {refusal.kind for refusal in refusals} == set(ErrorKind)
+    assert [refusal.place for refusal in refusals if refusal.message not in listed] == []
+    assert [refusal.place for refusal in refusals if refusal.hint.strip(f"{GAP} ·") not in listed] == []
+
+
+def test_what_stops_a_run_before_its_first_session_is_explained():
+    """Each place in these modules that refuses with advice has a heading for one of its wordings."""
+    explained = set(list_explained())
+    sites: dict[str, set[str]] = {}
+    for refusal in find_refusals():
+        if refusal.hint and refusal.place.startswith(FIRST):
+            sites.setdefault(refusal.place, set()).add(refusal.message.replace("`", ""))
+    assert [sorted(words) for words in sites.values() if not words & explained] == []
+    assert len(sites) > FEWEST_SITES
+
+
+def test_no_message_is_explained_twice():
+    explained = list_explained()
+    assert len(set(explained)) == len(explained)
