@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make fuzz, make docs, make site, make site-browser, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not read_in_time
 
-.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures fuzz docs site site-browser audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures fuzz docs site site-browser package audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -99,6 +99,9 @@ site: $(VENV)/.dev  ## build the documentation into build/site; every warning is
 site-browser: site  ## the site in headless Chromium, opened as a file: search, light and dark, telephone; leaves pictures
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
 	@$(BIN)/python -m tests.cli.site_browser
+
+package:  ## build wheel and sdist into dist/, check them, install the wheel in a fresh home and play the demo there
+	@.ci/package
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input pip-audit

@@ -13,8 +13,8 @@ from click.shell_completion import get_completion_class
 
 from relay import __version__
 from relay.base.errors import ExitCode
-from relay.cli.completion import SHELLS
 from relay.cli.main import relay
+from relay.cli.options import SHELLS
 from relay.config.keys import KEYS
 
 SHARE = Path(__file__).parents[2] / "share"

@@ -5,8 +5,8 @@ The words of a `RelayError` are found where it is raised: text as it is, and …
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -80,17 +80,46 @@ def _read(path: Path) -> Iterator[Refusal]:
     name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     tree = ast.parse(path.read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for call in ast.walk(tree):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in KINDS and call.args):
-            continue
-        around = [f for f in functions if f.lineno <= call.lineno <= (f.end_lineno or 0)]
-        reader = _Reader(module=import_module(name), around=tuple(around[::-1]))
+    module = import_module(name)
+    for call in _find_calls(tree, set(KINDS)):
+        around = _list_around(call, functions)
+        reader = _Reader(module=module, around=around, line=call.end_lineno or 0)
+        makers = _find_calls(tree, {around[0].name}) if around and _names_parameter(call, around[0]) else []
+        given = [
+            _bind(around[0], at, _Reader(module=module, around=_list_around(at, functions), line=at.lineno))
+            for at in makers
+        ]
         hint = next((word.value for word in call.keywords if word.arg == "hint"), None)
-        hints = reader.read(hint) if hint is not None else ("",)
-        for message, advice in _pair(reader.read(call.args[0]), hints):
-            place = f"{path.relative_to(ROOT)}:{call.lineno}"
-            kind = KINDS[call.func.id].kind
-            yield Refusal(kind=kind, message=_tidy(message), hint=_tidy(advice), room=name.split(".")[1], place=place)
+        for bound in given or [{}]:
+            inner = replace(reader, bound=bound)
+            hints = inner.read(hint) if hint is not None else ("",)
+            for message, advice in _pair(inner.read(call.args[0]), hints):
+                place = f"{path.relative_to(ROOT)}:{makers[given.index(bound)].lineno if bound else call.lineno}"
+                kind = KINDS[call.func.id].kind  # type: ignore[attr-defined]
+                yield Refusal(
+                    kind=kind, message=_tidy(message), hint=_tidy(advice), room=name.split(".")[1], place=place
+                )
+
+
+def _find_calls(tree: ast.AST, names: set[str]) -> list[ast.Call]:
+    """Return the calls, with arguments, of functions or classes that are called by a name."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
+
+
+def _list_around(node: ast.expr, functions: list[ast.FunctionDef]) -> tuple[ast.FunctionDef, ...]:
+    return tuple(f for f in functions if f.lineno <= node.lineno <= (f.end_lineno or 0))[::-1]
+
+
+def _names_parameter(call: ast.Call, function: ast.FunctionDef) -> bool:
+    """Whether a function makes the error of words that it was given."""
+    given = {argument.arg for argument in function.args.args}
+    return any(isinstance(node, ast.Name) and node.id in given for node in ast.walk(call.args[0]))
+
+
+def _bind(function: ast.FunctionDef, call: ast.Call, reader: "_Reader") -> "dict[str, tuple[_Reader, ast.expr]]":
+    names = [argument.arg for argument in function.args.args]
+    return {name: (reader, value) for name, value in zip(names, call.args, strict=False)}
 
 
 def _pair(messages: tuple[str, ...], hints: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -112,8 +141,12 @@ class _Reader:
     module: ModuleType
     around: tuple[ast.FunctionDef, ...]
     """The functions that the expression stands in, the inner first."""
-    seen: frozenset[str] = frozenset()
-    """Names that are being read: one that is made longer step by step is read once."""
+    line: int
+    """What comes later in the code is not looked at."""
+    bound: "Mapping[str, tuple[_Reader, ast.expr]]" = field(default_factory=dict)
+    """What a call gave the inner function, with what reads it."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Names that are being read, with the line of the value: it is made of an earlier one."""
 
     def read(self, node: ast.expr, depth: int = 0) -> tuple[str, ...]:
         """Return what an expression can come to; `GAP` for what only a run knows."""
@@ -136,18 +169,23 @@ class _Reader:
                 return self._name(node, depth + 1)
 
     def _name(self, node: ast.expr, depth: int) -> tuple[str, ...]:
-        if not isinstance(node, ast.Name) or node.id in self.seen:
+        if not isinstance(node, ast.Name):
             return (GAP,)
-        inner = replace(self, seen=self.seen | {node.id})
+        if node.id in self.bound:
+            reader, value = self.bound[node.id]
+            return reader.read(value, depth)
         for function in self.around:
-            values = list(_find_values(function, node.id))
+            values = _drop_remade(node.id, list(_find_values(function, node.id)), self.before.get(node.id, self.line))
             if values:
-                texts = (text for value in values for text in inner.read(value, depth))
+                inner = [replace(self, before={**self.before, node.id: value.lineno}) for value in values]
+                texts = (text for at, value in zip(inner, values, strict=True) for text in at.read(value, depth))
                 return tuple(dict.fromkeys(texts))[:_MOST]
-        value = getattr(self.module, node.id, None)
-        if isinstance(value, int):
-            return (f"{value:,}",)
-        return (AT_ROOT.write(value),) if isinstance(value, str | Command | TypedPath | tuple) else (GAP,)
+            if node.id in self.before:
+                return (GAP,)
+        known = getattr(self.module, node.id, None)
+        if isinstance(known, int):
+            return (f"{known:,}",)
+        return (AT_ROOT.write(known),) if isinstance(known, str | Command | TypedPath | tuple) else (GAP,)
 
     def _write_command(self, call: ast.Call) -> tuple[str, ...]:
         words = next((word.value for word in call.keywords if word.arg == "words"), None)
@@ -159,6 +197,13 @@ class _Reader:
     @staticmethod
     def _join(parts: list[tuple[str, ...]]) -> tuple[str, ...]:
         return tuple(dict.fromkeys("".join(texts) for texts in product(*(part[:_MOST] for part in parts))))[:_MOST]
+
+
+def _drop_remade(name: str, values: list[ast.expr], before: int) -> list[ast.expr]:
+    """Leave out values that come later, and those that a later one is always made of: it stands in the same block."""
+    earlier = [value for value in values if value.lineno < before]
+    made = [v for v in earlier if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(v))]
+    return [v for v in earlier if not any(m.lineno > v.lineno and m.col_offset == v.col_offset for m in made)]
 
 
 def _find_values(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:

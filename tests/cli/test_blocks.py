@@ -23,7 +23,8 @@ PATIENCE_S = 240
 
 NOT_RUN = {
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
-    "python3 -m venv ~/.venvs/relay && ~/.venvs/relay/bin/pip install '.[report]'": "it needs a package registry",
+    "uvx --from relay-build relay demo": "it needs the name on PyPI; `make package` tries the wheel",
+    "pipx install 'relay-build[report]'": "the same",
     "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",

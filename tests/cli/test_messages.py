@@ -19,7 +19,7 @@ def list_explained() -> list[str]:
 
 def test_each_message_that_is_explained_is_one_of_relay():
     said = {refusal.message.replace("`", "") for refusal in find_refusals()}
-    assert [message for message in list_explained() if message not in said] == []
+    assert [words for words in list_explained() if not any(message.startswith(words) for message in said)] == []
 
 
 def test_all_refusals_stand_in_the_list():
@@ -32,12 +32,14 @@ def test_all_refusals_stand_in_the_list():
 
 def test_what_stops_a_run_before_its_first_session_is_explained():
     """Each place in these modules that refuses with advice has a heading for one of its wordings."""
-    explained = set(list_explained())
+    explained = tuple(list_explained())
     sites: dict[str, set[str]] = {}
     for refusal in find_refusals():
         if refusal.hint and refusal.place.startswith(FIRST):
             sites.setdefault(refusal.place, set()).add(refusal.message.replace("`", ""))
-    assert [sorted(words) for words in sites.values() if not words & explained] == []
+    assert [
+        sorted(words) for words in sites.values() if not any(message.startswith(explained) for message in words)
+    ] == []
     assert len(sites) > FEWEST_SITES
 
 
