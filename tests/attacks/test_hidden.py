@@ -114,7 +114,7 @@ def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
 
     played = arena.call([("bash", {"command": "git show HEAD:config/production.yaml"})], *words, warm=True)
 
-    assert "config/keys/a, config/production.yaml: a session is not shown the file" in " ".join(
+    assert "config/keys/a, config/production.yaml: the file is hidden from sessions" in " ".join(
         played.out.decode().split()
     )
 
