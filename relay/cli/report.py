@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.errors import ConfigError, LedgerError, RelayError, RepoError
-from relay.base.hints import TypedPath, advise_extra
+from relay.base.hints import advise_extra
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
@@ -105,6 +105,7 @@ MOST_SIDES = 2
 
 @click.command("report", short_help="Show where a run's tokens and money went.")
 @click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="Run id, or path of a plan; two are compared.")
+@click.option("--run", "newest_run", is_flag=True, help="Show the newest run alone, not all runs of its plan.")
 @click.option("-o", "--output", metavar="FILE", help="Write the page to FILE, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="Print the report in the terminal.")
 @json_option
@@ -119,6 +120,7 @@ MOST_SIDES = 2
 def command(  # noqa: PLR0913  # its options
     *,
     runs: tuple[str, ...],
+    newest_run: bool,
     output: str | None,
     as_text: bool,
     as_json: bool,
@@ -129,14 +131,17 @@ def command(  # noqa: PLR0913  # its options
 ) -> None:
     """Show where tokens and money went: by source, phase, session and tool, with the evidence for each tick.
 
-    RUN is a run's id or its beginning, by default the newest run; PLAN stands for all runs of a plan. relay writes one
-    HTML page, which loads nothing, and prints its path. Figures come from the event logs below .relay/sessions/
+    By default the report is about the plan that ran last, with all its runs. PLAN names another plan, RUN one run by
+    its id or the beginning of it; --run takes the newest. relay writes one HTML page, which loads nothing, and prints
+    its path. Figures come from the event logs below .relay/sessions/
     (docs/events.md), claims from the plan's ledger. --json adds up all given runs.
 
     --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
     answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,
     which makes runs send while they work. Sending a log twice gives the same spans.
     """
+    if newest_run and runs:
+        raise click.UsageError("--run takes the newest run; name another run by its id, without --run")
     _require_fitting(runs, endpoint, otel=otel, others=bool(output or as_text or as_json or as_list or schema))
     if otel:
         _send(runs[0] if runs else "", endpoint)
@@ -147,12 +152,21 @@ def command(  # noqa: PLR0913  # its options
         say_json(json.dumps(render_event_schema(), ensure_ascii=True))
         return
     entries = get_entries()
+    runs = runs or (_find_newest(entries, alone=newest_run),)
     if as_list:
         _say_list(entries)
     elif as_json:
         _say_document(*read_figures(choose(entries, runs)))
     else:
         _say_page(entries, runs, output, as_text=as_text)
+
+
+def _find_newest(entries: "Sequence[LogEntry]", *, alone: bool) -> str:
+    """Return the path of the plan that ran last; the id of its newest run if that is wanted, or if no plan is known."""
+    from relay.insight.telemetry.log import find_logs
+
+    newest = find_logs(entries, "")[0]
+    return newest.run_id if alone or not newest.started or not newest.started.plan_path else newest.started.plan_path
 
 
 def _require_fitting(runs: Sequence[str], endpoint: str | None, *, otel: bool, others: bool) -> None:
@@ -209,7 +223,7 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
 
     if len(wanted) > MOST_SIDES:
         raise ConfigError("a page shows one run or compares two", hint="relay report --json A B C adds up more")
-    chosen = [choose(entries, [word]) for word in wanted or [""]]
+    chosen = [choose(entries, [word]) for word in wanted]
     if not as_text:
         require_libraries()
     found, repo = [read_figures(some) for some in chosen], note_place().repo
@@ -223,19 +237,8 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
 
         html, name = render_page(page, clean=clean_line), "-".join(map(_name, sides))
         say(str(save_page(repo.root, name, html) if output is None else save_page_as(Path(output), html)))
-    if not wanted:
-        _tell_others(entries, chosen[0][-1])
     if skipped := sum(number for _, number in found):
         complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
-
-
-def _tell_others(entries: "Sequence[LogEntry]", shown: "LogEntry") -> None:
-    """Print the command that shows all runs of the plan, if there are several."""
-    plan_path = shown.started.plan_path if shown.started else ""
-    runs = [entry for entry in entries if entry.started and entry.started.plan_path == plan_path]
-    if runs[1:]:
-        again = note_place().caller.write(("relay report ", TypedPath(path=plan_path)))
-        complain(f"this is the newest of {len(runs)} runs; {again} shows all of them")
 
 
 def get_entries() -> "tuple[LogEntry, ...]":
@@ -261,7 +264,7 @@ def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEn
     from relay.insight.telemetry.log import find_logs
 
     chosen: dict[str, LogEntry] = {}
-    for word in wanted or ("",):
+    for word in wanted:
         found = find_logs(entries, word)
         if not found:
             raise ConfigError(f"no single run, and no plan with runs, is called {word!r}", hint="relay report --list")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from relay.base.errors import RelayError
+from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import advise_extra
 from relay.cli.report import require_libraries
 from relay.insight.report.page import MARK
@@ -61,11 +61,15 @@ def test_two_runs_are_set_side_by_side_and_all_of_a_plan_added_up(logged):
     assert (done.returncode, "shows one run or compares two" in done.stderr) == (1, True)
 
 
-def test_the_newest_of_several_runs_says_how_all_are_shown(logged):
-    """Beside what is printed for a program; who names a run wants that one."""
-    done = logged.relay("report", "--text")
-    assert done.stderr == "this is the newest of 2 runs; relay report PLAN.md shows all of them\n"
-    assert logged.relay("report", "bbbb2222", "--text").stderr == ""
+def test_without_a_name_it_is_about_the_plan_that_ran_last(logged):
+    whole = logged.relay("report", "--text")
+    assert (whole.returncode, whole.stderr) == (0, "")
+    assert whole.stdout.startswith("relay: PLAN.md\n")
+    assert whole.stdout == logged.relay("report", "PLAN.md", "--text").stdout
+    newest = logged.relay("report", "--run", "--text").stdout
+    assert newest == logged.relay("report", "bbbb2222", "--text").stdout != whole.stdout
+    assert json.loads(logged.relay("report", "--json").stdout)["runs"] != []
+    assert logged.relay("report", "--run", "aaaa1111").returncode == ExitCode.USAGE
 
 
 def test_a_file_of_the_users_is_not_written_over(logged):
