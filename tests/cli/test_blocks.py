@@ -21,12 +21,17 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PATIENCE_S = 240
 
+IN_A_CONTAINER = (
+    'relay() { docker run --rm -it --volume "$PWD:/work" --env ANTHROPIC_API_KEY $RELAY_FLAGS relay "$@"; }'
+)
 NOT_RUN = {
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
     "uvx --from relay-build relay demo": "it needs the name on PyPI; `make package` tries the wheel",
     "pipx install 'relay-build[report]'": "the same",
     "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
+    "docker build --tag relay --file Containerfile .": "it needs an image registry",
+    IN_A_CONTAINER: "the same",
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
     "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",
 }
