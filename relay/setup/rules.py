@@ -117,7 +117,7 @@ def _describe_unread(root: Path) -> Iterator[str]:
         way = f'rules_fallback_names = ["{unread}"] in relay.toml has it read'
         yield f"there is no AGENTS.md, and {unread} is not read: {way}"
     elif places:
-        yield f"there is no AGENTS.md, and {', '.join(places)}  cannot be read: put the important rules into AGENTS.md"
+        yield f"there is no AGENTS.md, and {', '.join(places)} cannot be read: put the important rules into AGENTS.md"
 
 
 def load_folder_rules(  # what a phase, its settings and the repository each know

@@ -56,9 +56,9 @@ def test_the_example_is_no_plan(relay, doctor, commit):
     commit()
     for ran in (relay("run", env=KEY), relay("check"), relay("run", "--dry-run")):
         assert ran.code == ExitCode.USER
-        assert "PLAN.md: this is the example that relay init put here" in ran.err + ran.out
+        assert "PLAN.md: this is still the example from relay init" in ran.err + ran.out
     assert "example" in relay("status").out
-    assert "warning  plan        PLAN.md: this is the example" in doctor().out
+    assert "warning  plan        PLAN.md: this is still the example" in doctor().out
     planned = relay("plan", "something", env=KEY)
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
 

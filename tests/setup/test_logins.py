@@ -91,7 +91,7 @@ def test_the_login_of_the_agent_that_is_to_run_comes_first_and_with_a_model_of_i
 
 
 def test_without_a_login_nothing_is_said_of_one(tmp_path):
-    assert look(tmp_path) is None
+    assert look(tmp_path) == ("", "")
     finding = check_key((RUNNERS["api"],), {"HOME": str(tmp_path)}, Settings())
     assert finding.state is State.MISSING
     assert "logged in" not in finding.words
