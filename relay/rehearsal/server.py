@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -190,19 +190,8 @@ def serve(
         yield Rehearsal(base_url=base_url, state=state)
 
 
-class HostedApp(Protocol):
-    """An ASGI application that can be stopped."""
-
-    @property
-    def stopping(self) -> asyncio.Event:
-        """Set when the server shuts down."""
-
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-
 @contextlib.contextmanager
-def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def host_app(app: "App | TapeApp", *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve an application until the block ends; yields its address, without ``/v1``.
 
     Raises:
