@@ -78,7 +78,9 @@ def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
     assert words.startswith("restored from the last checkpoint of session ")
     found = words.partition("git show ")[2].replace("<file>", "hello.txt")
     assert stage.git("show", found) == ""
-    assert any(words.startswith("left as found") and "mine.txt, since.txt" in words for words in told(stage))
+    assert any(
+        words.startswith("not restored, since somebody") and "mine.txt, since.txt" in words for words in told(stage)
+    )
 
 
 def test_what_git_ignores_is_not_written_over(stage, cut_off):
