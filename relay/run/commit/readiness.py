@@ -197,7 +197,8 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     for check in run.result.commands:
         if check.hindrance:
             words = f"the sandbox makes {_show(check)} red, whatever is done: {check.hindrance}"
-            way = "`relay gate` shows its output; --unchecked goes on with it red, and ticks items that nothing checks"
+            way = "--unchecked goes on with it red, and ticks items that nothing checks"
+            way = f"`relay gate` shows its output, docs/how-to/services.md how to open what it needs; {way}"
             raise _not_begun(files, phase, words, way)
 
 

@@ -154,7 +154,8 @@ def settle_limits(
         so_far = replace(own, window_tokens=window or None, max_output_tokens=output or None)
         raise RunnerError(
             f"{complaint} {model!r}{suggest_models(model)}, and relay's table of {PRICES_SEEN} does not know it",
-            hint=f"if address and name are right, put what the model can do into {user_file}:\n"
+            hint=f"if address and name are right, put what the model can do into {user_file}, "
+            "as docs/how-to/endpoints.md says:\n"
             f"{render_model_table(model, so_far)}",
         )
     if window < LEAST_WINDOW_TOKENS:
