@@ -229,7 +229,7 @@ class StepRig:
                 continue
             ended, said = self.run(place, "status", "--why")
             is_claimed = "claimed by" in read and place != clone
-            expected = "next   relay work goes on" if is_claimed else "^(next|now) "
+            expected = "next   relay work, as the workers do" if is_claimed else "^(next|now) "
             if ended.code or not re.search(expected, said, re.MULTILINE):
                 wrong.append(f"in {place.name} a person reads: {said}")
         return read, wrong
