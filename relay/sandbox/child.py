@@ -262,6 +262,8 @@ class Answered:
     result: Mapping[str, Any]
     error: str = ""
     """One line; empty for a result."""
+    has_object: bool = True
+    """False if the result is no object, or missing; `result` is empty then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,8 +366,10 @@ def parse_incoming(line: bytes) -> Incoming | None:
             return Question(id=number, method=method, params=given)
         return Notification(method=method, params=given)
     if isinstance(number, int) and ("result" in found or "error" in found):
-        result = found.get("result")
-        return Answered(id=number, result=result if isinstance(result, dict) else {}, error=_describe(found))
+        result, error = found.get("result"), _describe(found)
+        if isinstance(result, dict):
+            return Answered(id=number, result=result, error=error)
+        return Answered(id=number, result={}, error=error, has_object=False)
     return None
 
 

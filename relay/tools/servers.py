@@ -133,8 +133,8 @@ class ProgramLink:
 
 
 def _get_result(said: Answered) -> Mapping[str, Any]:
-    if said.error:
-        raise ServerError(render_output(said.error.encode("utf-8", "replace")))
+    if said.error or not said.has_object:
+        raise ServerError(render_output((said.error or "no result").encode("utf-8", "replace")))
     return said.result
 
 

@@ -98,12 +98,12 @@ def test_lines_are_what_was_written_up_to_the_limit(lines, most):
     ("line", "expected"),
     [
         (b'{"id": 1, "result": {"a": 1}}', Answered(id=1, result={"a": 1})),
-        (b'{"id": 1, "result": null}', Answered(id=1, result={})),
+        (b'{"id": 1, "result": null}', Answered(id=1, result={}, has_object=False)),
         (
             b'{"id": 1, "error": {"code": -32603, "message": "no", "data": {"details": "why"}}}',
-            Answered(id=1, result={}, error="-32603 no why"),
+            Answered(id=1, result={}, error="-32603 no why", has_object=False),
         ),
-        (b'{"id": 1, "error": 3}', Answered(id=1, result={}, error="an error without words")),
+        (b'{"id": 1, "error": 3}', Answered(id=1, result={}, error="an error without words", has_object=False)),
         (b'{"id": "q", "method": "m", "params": [1]}', Question(id="q", method="m", params={})),
         (b'{"method": "m"}', Notification(method="m", params={})),
         (b"[1]", None),

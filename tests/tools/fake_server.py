@@ -52,6 +52,8 @@ def call(given):
             sys.exit("gone")
         case "fails":
             return {"isError": True, "content": [{"type": "text", "text": "it does not like this"}]}
+        case "no object":
+            return "failed: disk full"
         case "long":
             return {"content": [{"type": "text", "text": "\x1b[2J line\n" * 40_000}]}
         case "writes":

@@ -99,7 +99,10 @@ def test_a_server_that_is_no_use_is_left_out_and_said(workspace, kind, words):
     assert words in served.missing[0]
 
 
-@pytest.mark.parametrize(("kind", "words"), [("dies", "db: its program has ended"), ("fails", "it does not like this")])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("dies", "db: its program has ended"), ("fails", "it does not like this"), ("no object", "db: no result")],
+)
 def test_what_goes_wrong_in_a_call_is_its_answer(workspace, kind, words):
     _, toolbox = serve_one(workspace, program(kind))
     try:
@@ -334,7 +337,7 @@ def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
     [
         (answer("application/json", 302), "answered with 302"),
         (answer("application/json", 401), "answered with 401"),
-        (lambda _: (200, "application/json", ["nonsense"]), "it has no tool that can be offered"),
+        (lambda _: (200, "application/json", ["nonsense"]), "no result"),
     ],
 )
 def test_an_address_that_is_no_use_is_left_out(workspace, answers, words):
