@@ -10,6 +10,7 @@ the machine's start, its namespaces, the user, the file system, and every word a
 names of the repository, of its git directories and of the private directory.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -418,8 +419,9 @@ def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top
             "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
         )
     for name, closed, way in _CLOSED:
-        if (proc / name).is_file() and (proc / name).read_text().strip() == closed:
-            return f"bubblewrap is installed, and the kernel lets it make no namespaces: sudo sysctl -w {way}"
+        with contextlib.suppress(OSError):  # absent, or only root may read it
+            if (proc / name).read_text().strip() == closed:
+                return f"bubblewrap is installed, and the kernel lets it make no namespaces: sudo sysctl -w {way}"
     return "bubblewrap is installed, and does not hold here; relay doctor shows each part"
 
 

@@ -367,7 +367,11 @@ def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None
 
     assert "relay doctor shows each part" in ask()
     assert ask(has_bwrap=False) == (find_install_command() or "install bubblewrap; relay has no other mechanism here")
-    (proc / "kernel/apparmor_restrict_unprivileged_userns").write_text("1\n")
+    userns = proc / "kernel/apparmor_restrict_unprivileged_userns"
+    userns.symlink_to("/proc/self/mem")  # a file that cannot be read from its start, as one that only root may read
+    assert "relay doctor shows each part" in ask()
+    userns.unlink()
+    userns.write_text("1\n")
     assert ask().endswith("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
     (top / ".dockerenv").touch()
     assert "--security-opt seccomp=unconfined" in ask()
