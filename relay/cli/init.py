@@ -177,10 +177,7 @@ def _say_written(name: str, *, is_new: bool) -> None:
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     rules = next((name for name in _RULES if os.path.lexists(root / name)), "AGENTS.md")
-    verify = "" if missing else _propose_gate(root)
     contents = {name: _read_template(name).decode() for name in ("PLAN.md", "relay.toml", ".gitattributes")}
-    if verify:
-        contents["relay.toml"] = contents["relay.toml"].replace("# verify = []", f"verify = [{json.dumps(verify)}]")
     if rules == "AGENTS.md":
         contents = {rules: render_project_rules(root), **contents}
     else:
@@ -188,14 +185,24 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     made = {name: text for name, text in contents.items() if write_file(root, name, text.encode())}
     for name in contents:
         _say_written(name, is_new=name in made)
-    if verify:
-        line = (
-            f"relay.toml makes `{verify}`"
-            if "relay.toml" in made
-            else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
-        )
+    # Only now: the sandbox keeps a command from writing these files, but not from creating them.
+    if not missing and (verify := _propose_gate(root)):
+        is_set = "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
+        line = f"relay.toml makes `{verify}`" if is_set else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
         say(f"{line} the gate of every phase", exact=True)
     _say_next(made, missing, on_main=on_main)
+
+
+def _set_gate(root: Path, written: str, verify: str) -> bool:
+    """Make a command the gate in the relay.toml that was just written; return False if somebody has changed that."""
+    from relay.base.tree import read_file, replace_file
+    from relay.git.trees import FILE
+
+    if read_file(root, "relay.toml") != written.encode():
+        return False
+    text = written.replace("# verify = []", f"verify = [{json.dumps(verify)}]")
+    replace_file(root, "relay.toml", text.encode(), FILE)
+    return True
 
 
 def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
@@ -224,6 +231,7 @@ def _propose_gate(root: Path) -> str:
     from relay.cli.gate import try_proposal
     from relay.cli.views.last_run import say_lines, tell_failures
 
+    say()
     say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
     if gate is not None:
@@ -232,7 +240,6 @@ def _propose_gate(root: Path) -> str:
             "it passes" if gate.passed else "it does not pass yet",
             style="green" if gate.passed else "yellow",
         )
-    say()
     return found.command if gate is not None and gate.passed else ""
 
 

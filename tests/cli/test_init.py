@@ -58,6 +58,16 @@ def test_the_rules_say_what_the_files_of_the_project_say(relay, project):
     assert not is_unfinished(rules)
 
 
+def test_the_command_that_is_tried_writes_none_of_the_files(relay, project):
+    names = ("AGENTS.md", "PLAN.md", "relay.toml")
+    tries = "".join(f"\t-echo planted > {name}\n" for name in names)
+    (project / "Makefile").write_text(f"test:\n{tries}\ttrue\n")
+    ran = relay("init")
+    assert "it passes" in ran.out
+    assert all("planted" not in (project / name).read_text() for name in names)
+    assert tomllib.loads((project / "relay.toml").read_text())["verify"] == ["make test"]
+
+
 @pytest.mark.parametrize("scripts", ["[]", '"lint"', "{", '{"lint": [[', "[" * 100_000, "null"])
 def test_a_package_json_that_is_none_says_nothing(tmp_path, scripts):
     (tmp_path / "package.json").write_text(f'{{"scripts": {scripts}}}')
