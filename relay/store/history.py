@@ -219,12 +219,13 @@ def _was_removed(repo: Repo, path: str, since: str) -> bool:
 
 
 def walk_changes(
-    repo: Repo, at: str, names: Sequence[str], *, last: str = "", below: Sequence[str] = ()
+    repo: Repo, at: str, names: Sequence[str], *, order: str, last: str = "", below: Sequence[str] = ()
 ) -> Iterator[CommitText]:
     """Yield the commits from `at` that changed a file, newest first. A plan's are near HEAD; git would search further.
 
     Args:
         names: All names that the file has had.
+        order: At a merge, ``--topo-order`` for one line of commits after the other, ``--date-order`` for their time.
         last: The last commit to look at; empty for the root.
         below: The parents of `last`.
     """
@@ -235,7 +236,7 @@ def walk_changes(
         if text.commit == last or not text.parents:
             return
         at = parent
-    yield from read_texts(repo.git, "--topo-order", at, *(f"^{commit}" for commit in below), "--", *names)
+    yield from read_texts(repo.git, order, at, *(f"^{commit}" for commit in below), "--", *names)
 
 
 def add_spent(commits: Iterable[RelayCommit]) -> Spent:

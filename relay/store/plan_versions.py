@@ -42,7 +42,10 @@ def find_phases(
     names = tuple(dict.fromkeys((plan_path, *(commit.plan for commit in commits))))
     found: dict[str, str | None] = {}
     oldest = commits[-1]
-    for text in walk_changes(repo, repo.head() or "", names, last=oldest.commit, below=oldest.parents):
+    changes = walk_changes(
+        repo, repo.head() or "", names, order="--topo-order", last=oldest.commit, below=oldest.parents
+    )
+    for text in changes:
         if text.get(trailers.PLAN) and text.get(trailers.STATUS) in {*trailers.LEG_STATUSES, trailers.REWOUND}:
             found[text.commit] = way.find(text.get(trailers.PHASE))
         elif text.commit != oldest.commit and text.parents and (earlier := _find_plan(repo, text.parents[0], names)):

@@ -75,7 +75,7 @@ def _find_below(changes: Iterable[PathChange], named: tuple[str, ...]) -> list[P
 
 
 def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> str | None:
-    for text in walk_changes(repo, head, (plan_path,)):
+    for text in walk_changes(repo, head, (plan_path,), order="--date-order"):
         by_relay = bool(text.get(trailers.PLAN))
         if not by_relay or text.get(trailers.STATUS) in {"planned", "amended"}:
             return text.commit

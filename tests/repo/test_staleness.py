@@ -5,7 +5,7 @@ import pytest
 from relay.ledger.citation import parse_place
 from relay.ledger.model import Claim, Ledger, Stamp
 from relay.plan.parse import parse_plan
-from relay.store.staleness import cite_sources, find_stale, find_stale_claims
+from relay.store.staleness import cite_sources, find_stale, find_stale_claims, has_moved
 
 PLAN = "# Plan\n\n## Phase 1 — One\nVerify: `true`\n- [ ] Do it — src/app.py\n"
 DONE = "a phase\n\nRelay-Plan: PLAN.md\nRelay-Status: done"
@@ -52,6 +52,39 @@ def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
     changed = box.commit("by hand")
     box.commit(DONE)
     assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py has changed: {changed[:8]} by hand",)
+
+
+def commit_at(box, seconds, message, *parents):
+    box.git("add", "-A")
+    head = [f"tree {box.text('write-tree')}", *(f"parent {parent}" for parent in parents)]
+    who = f"A U Thor <a@example.org> {1_700_000_000 + seconds} +0000"
+    body = "\n".join((*head, f"author {who}", f"committer {who}", "", message, ""))
+    made = box.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=body.encode()).decode().strip()
+    box.git("update-ref", "HEAD", made)
+    return made
+
+
+def test_at_a_merge_the_plan_is_as_old_as_its_last_change(new_box):
+    """The change on the merged branch is older: a file that changed before the newest one has not moved since."""
+    box = new_box()
+    box.write("PLAN.md", PLAN)
+    begun = commit_at(box, 0, "the plan")
+    box.write("PLAN.md", f"{PLAN}on the branch\n")
+    side = commit_at(box, 60, "the plan, on a branch", begun)
+    box.write("PLAN.md", PLAN)
+    box.write("src/app.py", "print(2)\n")
+    changed = commit_at(box, 120, "by hand", begun)
+    box.write("PLAN.md", f"on main\n{PLAN}")
+    planned = commit_at(box, 180, "the plan, on main", changed)
+    box.write("PLAN.md", f"on main\n{PLAN}on the branch\n")
+    commit_at(box, 240, DONE, planned, side)
+    (phase,) = parse_plan(PLAN).phases
+
+    assert not has_moved(box.open(), "PLAN.md", phase)
+
+    box.write("src/app.py", "print(3)\n")
+    commit_at(box, 300, "by hand, later", box.text("rev-parse", "HEAD"))
+    assert has_moved(box.open(), "PLAN.md", phase)
 
 
 def cite(box, place, at=""):
