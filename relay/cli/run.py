@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -284,8 +285,12 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
+        from relay.setup.preconditions import check_apart, check_plan_file, check_taken, require_all
         from relay.store.branches import begin_branch, name_branch
 
+        # What a run refuses, it refuses before HEAD moves. A detached HEAD is no obstacle: the branch ends it.
+        plan_file = check_plan_file(request.repo, request.plan_path)
+        require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
         begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
     if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
         return run_with_jobs(request, place, options, hours)

@@ -34,6 +34,7 @@ from relay.store.plan_versions import (
     find_leg_phase,
     find_phases,
     find_questions,
+    holds_another_plan,
     parse_at,
 )
 from relay.store.refs import LEGS, has_kept_refs
@@ -287,7 +288,13 @@ class PlanCost:
 
 
 def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
-    """Return the cost of the plan, and its commits."""
+    """Return the cost of the plan, and its commits; for a new plan in the file of a finished one, its planning."""
+    if holds_another_plan(repo, plan_path):
+        from relay.store.spend import read_plan_usage
+
+        planning = read_plan_usage(repo)
+        is_own = planning is not None and planning.plan_path == plan_path
+        return PlanCost(commits=(), spent=planning.spend if planning and is_own else Spent())
     own = read_plan_commits(repo, plan_path)
     if not has_kept_refs(repo):
         return PlanCost(commits=own, spent=add_spent(own))

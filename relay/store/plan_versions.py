@@ -9,12 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from relay.base.errors import within
+from relay.base.tree import read_file
 from relay.base.values import dataclass
 from relay.plan.edit import list_questions
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import find_plan_in, parse_plan
-from relay.plan.text import encode_text
+from relay.plan.text import decode_text, encode_text
 from relay.store import trailers
 from relay.store.history import find_text, walk_changes
 
@@ -208,6 +209,15 @@ def _is_another(committed: Plan, shown: Plan) -> bool:
     known = {item.text for item in committed.items}
     same = [item for item in shown.items if item.text in known]
     return not any(item.done for item in same) and len(same) * 2 < max(len(committed.items), len(shown.items))
+
+
+def holds_another_plan(repo: "Repo", plan_path: str) -> bool:
+    """Return whether the file holds another plan than HEAD's, which no commit has yet."""
+    before, content = find_text(repo, "HEAD", plan_path), read_file(repo.root, plan_path)
+    if before is None or content is None or content == encode_text(before):
+        return False
+    committed, shown = find_plan_in(before), find_plan_in(decode_text(content))
+    return committed is not None and shown is not None and _replaces(repo, plan_path, committed, shown)
 
 
 def _replaces(repo: "Repo", plan_path: str, committed: Plan, shown: Plan) -> bool:

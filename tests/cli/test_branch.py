@@ -66,3 +66,17 @@ def test_a_branch_that_is_there_is_left_alone(relay, project, git, endpoint):
 )
 def test_a_branch_is_named_for_its_plan(title, path, name):
     assert name_branch(title, path) == name
+
+
+@pytest.mark.parametrize("obstacle", ["a change", "no key"])
+def test_a_run_that_is_refused_moves_nobody_to_a_branch(relay, project, git, endpoint, obstacle):
+    (project / "PLAN.md").write_text(PLAN)
+    if obstacle == "a change":
+        (project / "a.txt").write_text("one\n")
+        git("add", "a.txt")
+        git("commit", "-qm", "one")
+        (project / "a.txt").write_text("two\n")
+    ran = relay("run", "--branch", env=endpoint if obstacle == "a change" else {})
+    assert ran.code == 1
+    assert git("symbolic-ref", "HEAD") == "refs/heads/main"
+    assert git("branch", "--format=%(refname:short)").split() == ["main"]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from relay.base.errors import ExitCode
 from relay.session.events import ResponseReceived
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
@@ -122,3 +123,25 @@ def test_a_plan_that_takes_the_place_of_another_one_does_not_pay_for_it(stage, o
     assert count(stage) == 0
     stage.git("revert", "--no-edit", "HEAD", "HEAD~1", *(["HEAD~2"] if removes else []))
     assert count(stage) == opened
+
+
+DONE = """\
+  - turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools: [{name: tick, input: {item: "2.1", evidence: x}}, {name: tick, input: {item: "2.2", evidence: x}}]
+      - text: "Commit: Say world"
+"""
+
+
+def test_a_new_plan_over_a_finished_one_begins_at_nothing(stage):
+    """Before it is committed too: status, the cap and the run count nothing of the finished plan."""
+    ended = stage.run(HELLO + DONE)
+    assert (ended.exit_code, ended.spent_usd > 0) == (ExitCode.DONE, True)
+    stage.write("PLAN.md", NEW)
+
+    assert count(stage) == 0
+    zeta = HELLO.replace("hello", "zeta").replace("Hello", "Zeta")
+    again = stage.run(zeta)
+
+    assert again.exit_code == ExitCode.DONE, again
+    assert 0 < again.spent_usd < ended.spent_usd
