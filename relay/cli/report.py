@@ -162,11 +162,11 @@ def command(  # noqa: PLR0913  # its options
 
 
 def _find_newest(entries: "Sequence[LogEntry]", *, alone: bool) -> str:
-    """Return the path of the plan that ran last; the id of its newest run if that is wanted, or if no plan is known."""
+    """Return the path of the plan that ran last; empty for its newest run, if that is wanted or no plan is known."""
     from relay.insight.telemetry.log import find_logs
 
     newest = find_logs(entries, "")[0]
-    return newest.run_id if alone or not newest.started or not newest.started.plan_path else newest.started.plan_path
+    return newest.started.plan_path if newest.started and not alone else ""
 
 
 def _require_fitting(runs: Sequence[str], endpoint: str | None, *, otel: bool, others: bool) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import advise_extra
 from relay.cli.report import require_libraries
+from relay.git.names import name_jobs
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log
 from relay.ledger.model import Claim, Ledger, Nogood, append_entry
@@ -70,6 +72,18 @@ def test_without_a_name_it_is_about_the_plan_that_ran_last(logged):
     assert newest == logged.relay("report", "bbbb2222", "--text").stdout != whole.stdout
     assert json.loads(logged.relay("report", "--json").stdout)["runs"] != []
     assert logged.relay("report", "--run", "aaaa1111").returncode == ExitCode.USAGE
+
+
+def test_the_newest_run_has_its_jobs(logged):
+    """A job begins after its run, so its log is newer."""
+    for run_id, at, branch in (("cccc3333", 1.0, "main"), ("dddd4444", 2.0, f"{name_jobs('main')}1")):
+        with open_log(logged.root, run_id, clock=lambda at=at: 1_800_000_000.0 + at) as log:
+            begun, *others = play(run_id=run_id, phases=1, text="PLAN.md")
+            for event in (replace(begun, branch=branch), *others):
+                log.append(event)
+    newest = logged.relay("report", "--run", "--text").stdout
+    assert newest == logged.relay("report", "cccc3333", "--text").stdout
+    assert newest != logged.relay("report", "dddd4444", "--text").stdout
 
 
 def test_a_file_of_the_users_is_not_written_over(logged):
