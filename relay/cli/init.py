@@ -190,7 +190,11 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
         is_set = "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
         line = f"relay.toml makes `{verify}`" if is_set else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
         say(f"{line} the gate of every phase", exact=True)
-    _say_next(made, missing, on_main=on_main)
+    from relay.git.repository import open_repo
+
+    shared = " ".join(name for name in made if name != "PLAN.md")  # a run commits the plan by itself
+    has_commit = bool(missing) or open_repo(root).head() is not None
+    _say_next(made, missing, on_main=on_main, shared=shared if has_commit else ".")
 
 
 def _set_gate(root: Path, written: str, verify: str) -> bool:
@@ -205,7 +209,7 @@ def _set_gate(root: Path, written: str, verify: str) -> bool:
     return True
 
 
-def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
+def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool, shared: str) -> None:
     say()
     say("Next:")
     if missing:
@@ -214,8 +218,8 @@ def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool) -> None:
         say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
     say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
     say("  relay doctor        see what is still missing")
-    if not missing and (shared := [name for name in made if name != "PLAN.md"]):  # a run commits the plan by itself
-        say(f"  git add {' '.join(shared)} && git commit")
+    if shared and not missing:
+        say(f"  git add {shared} && git commit")
         say("                      clones and gates see committed files only")
     if on_main:
         say("  relay run --branch  build on a new branch, not on the one that you are on")

@@ -16,9 +16,10 @@ from relay.config import Settings
 from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
+from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
 from relay.plan.model import Plan
-from relay.plan.text import find_protected
+from relay.plan.text import find_ledger_path, find_protected
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
@@ -99,6 +100,7 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings.append(_ask_endpoint(_get_kind(runner, settings), settings, environ))
     if repo is not None:
         findings.extend(_examine_log(repo))
+        findings.extend(_examine_untracked(repo, chosen.plan))
         findings.extend(_examine_sandbox(repo, settings, environ))
         findings.extend(_examine_worktrees(repo, chosen))
     if request is not None:
@@ -149,6 +151,19 @@ def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:
             yield finding
         elif about.name == finding.name:
             yield about
+
+
+def _examine_untracked(repo: Repo, plan_path: str) -> Iterator[Finding]:
+    """Yield a warning about the user's files that no commit has and git does not ignore."""
+    own = {plan_path, find_ledger_path(plan_path)}
+    try:
+        left = [path for path in read_status(repo).untracked if path not in own]
+    except RepoError:
+        return  # the repository's own finding says it
+    if left:
+        words = f"{count(len(left), 'file')} in no commit: gates do not see them, and no commit of relay will hold them"
+        hint = "git add and commit what the project needs; .gitignore names the rest"
+        yield Finding(name="changes", state=State.WARNING, words=f"{words} ({list_paths(left)})", hint=hint)
 
 
 def _examine_log(repo: Repo) -> Iterator[Finding]:

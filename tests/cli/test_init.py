@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -179,3 +180,14 @@ def test_the_schema_of_the_settings_is_printed(relay, project):
     ran = relay("init", "--schema")
     assert set(json.loads(ran.out)["properties"]) == set(KEYS)
     assert list(project.iterdir()) == [project / ".git"]
+
+
+def test_where_nothing_is_committed_yet_all_of_it_is_named(relay, tmp_path):
+    """A gate does not see what no commit has; the doctor names such files too."""
+    folder = tmp_path / "new"
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / "shop.py").write_text("x = 1\n")
+    assert "  git add . && git commit\n" in relay("init", cwd=folder).out
+    shown = relay("doctor", cwd=folder, env={"RELAY_SANDBOX": "off"}).out
+    assert re.search(r"warning +changes +4 files in no commit: ", shown)
