@@ -182,7 +182,7 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
         for lines, end in zip(shown, (" (this clone)", " more"), strict=True):
             claim = next(line for line in lines if line.startswith(f"claim  phase 1 is claimed by {there.worker} "))
             assert claim.endswith(end)
-        assert any(line.startswith("next   relay work goes on, as its workers do; ") for line in shown[1])
+        assert any(line.startswith("next   relay work, as the workers do; ") for line in shown[1])
 
         lapsed = field.registry(task, there.worker)
         replace(lapsed, lease_s=1, now=lambda: time.time() - 60).renew(there)
