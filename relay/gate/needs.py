@@ -43,8 +43,7 @@ def may_be_made(program: str, texts: Iterable[str]) -> bool:
     """Return whether work in the repository may bring a missing program.
 
     Anything may build a path in the repository, except below directories that only an installation fills. A name counts
-    if
-    an item of the phase names it.
+    if an item of the phase names it.
 
     Args:
         program: From `find_missing_program`.

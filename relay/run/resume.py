@@ -86,8 +86,7 @@ def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
     """Take a snapshot of the work tree, then restore files that are missing of the newest checkpoint.
 
     After a power loss, files that were not synced may be empty or torn, while checkpoints were synced with their refs.
-    In
-    another work tree, none of the session's files exist yet. Files that were written since the checkpoint stay.
+    In another work tree, none of the session's files exist yet. Files that were written since the checkpoint stay.
 
     The ref moves before a file is written, and to the future state of the work tree: if relay is killed meanwhile, the
     next run finds that snapshot as the newest one, and writes the rest.

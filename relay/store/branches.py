@@ -41,8 +41,7 @@ def move_branch(
     """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files follow.
 
     The move is noted first, so the next run finishes it after a kill. A file that is not exactly as in `old` stays as
-    it is
-    and is named in the result, never written over (`find_in_the_way` lists such files beforehand).
+    it is and is named in the result, never written over (`find_in_the_way` lists such files beforehand).
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
@@ -151,8 +150,7 @@ def take_along(repo: Repo) -> tuple[str, ...]:
     """Move an open phase from another branch to HEAD's branch, if its work is in the files here.
 
     That happens when somebody made this branch where the phase was open, or renamed the other branch. The caller holds
-    the
-    work tree's lock.
+    the work tree's lock.
 
     Returns:
         A sentence if a phase was moved.

@@ -48,8 +48,7 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     """Find out which files must be restored so that no work of `wanted` is missing.
 
     Submodules stay as they are, and so do paths that either snapshot left out, and paths whose bytes in a snapshot were
-    not
-    the work tree's.
+    not the work tree's.
 
     Args:
         found: A snapshot of the work tree as it is now.

@@ -191,10 +191,8 @@ def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[st
     """Make the index whose copy the hooks see: the paths, and those of `replace` that the work tree has.
 
     A plan that the user edited is staged for the hook. A plan that only relay has ticked is not: it would differ from
-    the
-    work tree, and hook frameworks stash such differences before they run, but the plan is read-only. Hooks that get
-    copies
-    of the given files see the work tree's version of them.
+    the work tree, and hook frameworks stash such differences before they run, but the plan is read-only. Hooks that get
+    copies of the given files see the work tree's version of them.
     """
     index = completion.stage_paths(repo, guarded, request.head, paths)
     given = request.replace.items()

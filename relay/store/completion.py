@@ -63,8 +63,7 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
     """Make a private index of `head` with the work tree's content at `paths` and return its file.
 
     It starts as a copy of the user's index, since that knows which files are unchanged. Then it is reset to HEAD, so
-    the
-    user's staged content is not in it.
+    the user's staged content is not in it.
     """
     git = objects.private_git(guarded.git)
     index = objects.copy_index(repo, INDEX)

@@ -1,9 +1,8 @@
 """What a gate may see that a commit does not hold, and how the work tree differs from a commit about to be made.
 
 The *environment* is what git ignores and what was there when a leg began: dependencies, build caches, local settings.
-No
-commit holds it, yet a gate may see it. It is the user's, also when a session removes a line from ``.gitignore``. Files
-that git comes to ignore later do not belong to it: a clean clone has none of them.
+No commit holds it, yet a gate may see it. It is the user's, also when a session removes a line from ``.gitignore``.
+Files that git comes to ignore later do not belong to it: a clean clone has none of them.
 
 Git is asked only for the names in the commit. relay looks for everything else in the directories themselves, because
 git is silent about much of it: ignored files, empty directories, pipes, modes that it was told not to trust.
@@ -206,8 +205,7 @@ class SessionSpan:
     """Directories that the sandbox kept as they were.
 
     Their files' dates prove nothing: if somebody installs the same package elsewhere, files that are shared by hard
-    links
-    get another name, and so a new change date.
+    links get another name, and so a new change date.
     """
 
 

@@ -172,8 +172,7 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     """Return the commits of the plan that the file holds now, newest first.
 
     These are the last ``planned`` commit and those that followed. A plan that replaced another plan in the same file
-    starts
-    anew. A plan that was renamed, in a commit, keeps the commits under its old name.
+    starts anew. A plan that was renamed, in a commit, keeps the commits under its old name.
     """
     every = _read_all(repo, "HEAD", plan_path=plan_path)
     names = _find_names(repo, plan_path, {commit.plan for commit in every})

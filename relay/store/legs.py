@@ -12,10 +12,9 @@
 trailers, so a ref fetched on another machine says as much as here.
 
 A session's cost is noted with each request in ``.git/relay/spent/<session>``, for the time between two snapshots: a
-kill
-loses none of it. The last whole line of that file counts; it holds the cost since the session's beginning, so nothing
-is
-added twice. Cost from before the session is in its leg, or in the record of its planning (`relay.store.spend`).
+kill loses none of it. The last whole line of that file counts; it holds the cost since the session's beginning, so
+nothing is added twice. Cost from before the session is in its leg, or in the record of its planning
+(`relay.store.spend`).
 """
 
 import contextlib
@@ -339,10 +338,8 @@ def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathC
     """Return the leg's changes: the difference to its start.
 
     Paths that either snapshot left out are missing, and paths whose bytes in `now` are not the work tree's. A user's
-    change
-    from before the leg is on both sides, so it does not show. If the leg changed the same file again, its path is in
-    the
-    result, and the caller decides about it (`relay.store.environment`).
+    change from before the leg is on both sides, so it does not show. If the leg changed the same file again, its path
+    is in the result, and the caller decides about it (`relay.store.environment`).
     """
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
     unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)

@@ -69,8 +69,7 @@ ATTEMPTS = 3
 """How often the work tree is scanned at most.
 
 A file may vanish between being listed and being read. The scan is repeated then, since the file may have a new name.
-The
-last scan takes what is there: a command in the background may make and remove files all the time.
+The last scan takes what is there: a command in the background may make and remove files all the time.
 """
 _numbers = count(1)
 _newest: dict[Path, int] = {}
@@ -363,8 +362,7 @@ def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> 
     """Return the directories with too many untracked files, deepest ones first, with their number.
 
     A directory counts the files below it, except those that a crowded directory below it left out already. The root
-    counts
-    only its own files: a session may well write many files in many places.
+    counts only its own files: a session may well write many files in many places.
     """
     own: Counter[str] = Counter(str(PurePosixPath(path).parent) for path in untracked)
     total: Counter[str] = Counter(own)

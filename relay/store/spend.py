@@ -86,8 +86,7 @@ def find_plan_record(repo: Repo) -> tuple[str, str] | None:
     """Return the ref and the commit that keep the branch's written plan; None without one.
 
     A plan that was written on another branch counts here if HEAD is where it was then: the user took the file along
-    with
-    ``git switch -c``.
+    with ``git switch -c``.
     """
     branch = repo.branch
     if branch is None:

@@ -46,8 +46,7 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     """Return a line for each file that the phase names and that other commits than relay's changed, made or removed.
 
     Counted from the commit that last wrote the phase: ``planned``, ``amended``, a session's amendment of this phase, or
-    a
-    commit of the user's own that changed the plan file. Uncommitted changes do not count.
+    a commit of the user's own that changed the plan file. Uncommitted changes do not count.
     """
     named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
     head = repo.head()

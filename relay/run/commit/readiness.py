@@ -257,8 +257,7 @@ def find_common(repo: Repo, plan_path: str, tip: str, own: str) -> str:
     """Return the commit at which a phase, done at `own`, left the plan's branch, which is at `tip`.
 
     If somebody rewrote that branch, this is the newest commit that was on it, by its reflog; if the log does not say,
-    and
-    the plan came with the rewritten commits, the commit that added the plan. Empty without one.
+    and the plan came with the rewritten commits, the commit that added the plan. Empty without one.
     """
     base = find_fork(repo, find_plan_branch(repo.branch or ""), own) or find_base(repo, tip, own)
     if find_text(repo, base, plan_path) is not None:

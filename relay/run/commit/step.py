@@ -478,8 +478,7 @@ def _render_gate(run: GateRun) -> str:
     """Return ``pass <digest>``, or ``none`` if the gate proved nothing, with two numbers unless they are 0.
 
     ``red-before`` counts commands that were red before the phase and still are; ``seen`` counts paths that the gate
-    could
-    see and the commit lacks.
+    could see and the commit lacks.
     """
     gate = run.result
     if not gate.commands:

@@ -123,8 +123,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
 
     The gate runs before the leg begins. So files that it makes belong neither to the leg nor to the user: a session may
     change and commit them. A file that the user had changed stays the user's; if the gate overwrites it, a ref keeps
-    the
-    old version.
+    the old version.
 
     Raises:
         PlanError: The gate can never be green, or no commit could hold the files of the phase.
