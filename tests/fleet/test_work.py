@@ -891,7 +891,7 @@ def test_a_worker_that_finds_nothing_to_do_says_why_once(field):
     assert told.count("slept") > 1
     (words,) = [words for words in told if words != "slept"]
     assert words.startswith("phase 1 is claimed by holder (attempt 1), for ")
-    assert words.endswith("; looks again every 20 s")
+    assert words.endswith("; relay looks again every 20 s")
 
 
 def test_a_branch_whose_name_ends_like_the_plans_is_not_taken_for_a_job(field):
