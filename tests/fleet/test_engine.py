@@ -175,7 +175,7 @@ def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
     """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""
     place = Path(parse_qs(urlsplit(database).query)["host"][0])
     for taken, words in (
-        (place, "is up already"),
+        (place, "already runs in"),
         (tmp_path / ("x" * 120), "too long for a socket"),
         (tmp_path / "a b", "has a space"),
     ):

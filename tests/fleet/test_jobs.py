@@ -353,7 +353,7 @@ def test_another_terminal_reaches_all_of_them(plan):
 def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
     done_beside(wave, "1")
-    assert "jobs   1 first" in wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout
+    assert "jobs   phase 1 first, " in wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout
     land_all(wave, [write_phase(2)], "--jobs", "1")
 
 
