@@ -189,5 +189,5 @@ def _no_phase(outline: Outline) -> PlanError:
     if near := next(iter(sorted(find_near_boxes(outline), key=attrgetter("line"))), None):
         return PlanError(f"no phase found: {near.message}", line=near.line)
     line = outline.front.body + 1
-    hint = "`relay init` puts an example PLAN.md there"
+    hint = "put `- [ ] …` below a heading; docs/reference/plan.md has the format"
     return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=hint)

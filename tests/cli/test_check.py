@@ -92,10 +92,11 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
     ran = relay("check")
     assert ran.code == 1
     assert ran.out.startswith("PLAN.md")
-    assert "\n  `relay init` puts an example PLAN.md there\n" in ran.out
+    hint = "put `- [ ] …` below a heading; docs/reference/plan.md has the format"
+    assert f"\n  {hint}\n" in ran.out
     body = json.loads(relay("check", "--json").out)
     assert body["phases"] == []
-    assert [found["hint"] for found in body["violations"]] == ["`relay init` puts an example PLAN.md there"]
+    assert [found["hint"] for found in body["violations"]] == [hint]  # relay init would keep the file
 
 
 def test_what_git_ignores_is_said_before_a_run_refuses_it(relay, project):
