@@ -3,7 +3,16 @@
 import re
 from pathlib import Path
 
-from relay.base.errors import ErrorKind
+import pytest
+
+from relay.base.errors import ErrorKind, RelayError
+from relay.config import load_settings
+from relay.gate.shell_line import check_command
+from relay.plan.parse import parse_plan
+from relay.prompts.package_data import EXAMPLE
+from relay.run.selection import get_phase
+from relay.runners.messages.endpoint import get_key_name
+from relay.session.prices import Budget
 from tests.cli.refusals import GAP, find_refusals, write_list
 
 PAGE = Path(__file__).parents[2] / "docs/messages.md"
@@ -46,3 +55,21 @@ def test_what_stops_a_run_before_its_first_session_is_explained():
 def test_no_message_is_explained_twice():
     explained = list_explained()
     assert len(set(explained)) == len(explained)
+
+
+def test_what_is_printed_can_be_searched_for():
+    """The page holds common messages as relay prints them, each on one line."""
+    plan = parse_plan("## Phase 1\nVerify: `make`\n- [ ] Say hello\n")
+    with pytest.raises(RelayError) as phase:
+        get_phase(plan, "9")
+    with pytest.raises(RelayError) as key:
+        get_key_name({})
+    with pytest.raises(RelayError) as setting:
+        load_settings(flags={}, environ={}, plan_settings={"max_leg": 3}, repo_root=None, user_dir=None)
+    unknown = setting.value.message.partition(": ")[2]
+    price, _, _ = str(Budget(run_cap_usd=20).check(None, 1)).partition(";")
+    printed = [EXAMPLE, price, str(check_command("true")), phase.value.message, key.value.message, unknown]
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    assert [
+        words for words in (*printed, "nothing would check the ticks") if not any(words in at for at in lines)
+    ] == []
