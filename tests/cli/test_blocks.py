@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from relay.base.errors import ExitCode
 from tests.scripts import serving
@@ -33,6 +34,7 @@ NOT_RUN = {
     "docker build --tag relay --file Containerfile .": "it needs an image registry",
     IN_A_CONTAINER: "the same",
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
+    "relay rehearse ../rehearsal.yaml": "it serves until Ctrl-C; the page's script is served here, too",
     "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",
 }
 """The first line of each block that no test types, and why."""
@@ -91,6 +93,11 @@ class Story:
     """How the lines of the block that begins with a line end, where not all with 0."""
 
 
+def find_example(page: str, kind: str) -> str:
+    """Return the first block of a kind on a page."""
+    return (ROOT / page).read_text(encoding="utf-8").partition(f"```{kind}\n")[2].partition("```")[0]
+
+
 SMALLER = """\
 ## Small world
 Verify: `grep -q world world.txt`
@@ -130,6 +137,10 @@ STORIES = {
         before="printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
         sessions=(HELLO, WORLD),
         codes={"relay gate --hooks": (ExitCode.STOPPED,)},  # nothing says hello yet
+    ),
+    "docs/how-to/rehearse.md": Story(
+        plan=find_example("docs/how-to/rehearse.md", "markdown"),
+        sessions=tuple(yaml.safe_load(find_example("docs/how-to/rehearse.md", "yaml"))["sessions"]),
     ),
     "docs/how-to/review.md": Story(
         before="relay run --phase 1", sessions=(HELLO, {"turns": [act("report_findings", findings=[])]})
