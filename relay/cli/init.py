@@ -161,14 +161,27 @@ def command(
 def _write_files(ci: str | None, *, skill: bool) -> None:
     root, missing, on_main = _find_root(Path.cwd())
     if skill:
+        made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
         for place in _SKILLS:
-            _say_written(place, is_new=write_template(root, place, "SKILL.md"))
+            _say_written(place, is_new=place in made)
+        if made:
+            _say_next_of_skill(missing)
     elif ci is not None:
         write_workflow(root, ci)
         if missing:
             say(missing)
     else:
         _start_project(root, missing, on_main=on_main)
+
+
+def _say_next_of_skill(missing: str) -> None:
+    say()
+    say("Next:")
+    if missing:
+        say(f"  {missing}")
+    else:
+        say("  git add .claude .agents && git commit")
+        say("                      clones and their agents see committed files only")
 
 
 def _say_written(name: str, *, is_new: bool) -> None:

@@ -84,7 +84,8 @@ def test_the_rules_of_claude_code_are_never_shadowed(relay, project):
 
 def test_a_skill_for_agents_is_written_once(relay, project):
     ran = relay("init", "--skill")
-    assert ran.out == "wrote .claude/skills/relay/SKILL.md\nwrote .agents/skills/relay/SKILL.md\n"
+    written = "wrote .claude/skills/relay/SKILL.md\nwrote .agents/skills/relay/SKILL.md\n"
+    assert ran.out.startswith(f"{written}\nNext:\n  git add .claude .agents && git commit\n")
     skill = (project / ".claude/skills/relay/SKILL.md").read_text()
     front = yaml.safe_load(skill.split("---\n")[1])
     assert front["name"] == "relay"
@@ -94,7 +95,9 @@ def test_a_skill_for_agents_is_written_once(relay, project):
     assert "valid: 2 phases" in relay("check").out
     for command in set(re.findall(r"^relay (\w+)", skill, re.MULTILINE)):
         assert relay(command, "--help").code == 0
-    assert relay("init", "--skill").out.count("kept") == 2
+    again = relay("init", "--skill").out
+    assert again.count("kept") == 2
+    assert "git add" not in again
 
 
 def test_existing_files_are_kept(relay, project):
