@@ -346,7 +346,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
         phases = ()
-        what = "phases" if begins.open_jobs[1:] else "phase"
+        what = "phases" if len(begins.open_jobs) > 1 else "phase"
         say(f"jobs   {what} {', '.join(begins.open_jobs)} first, in the work trees that have their work")
     elif begins.side_by_side and not plan_state.running and not plan_state.goes_on:
         phases = show_waves(plan_state.plan, jobs)
