@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from relay.git.names import name_jobs
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log
 from relay.ledger.model import Claim, Ledger, Nogood, append_entry
+from relay.session.events import RunStarted
 from tests.report.reading import Reader
 from tests.report.runs import play
 
@@ -77,10 +79,9 @@ def test_without_a_name_it_is_about_the_plan_that_ran_last(logged):
 def test_the_newest_run_has_its_jobs(logged):
     """A job begins after its run, so its log is newer."""
     for run_id, at, branch in (("cccc3333", 1.0, "main"), ("dddd4444", 2.0, f"{name_jobs('main')}1")):
-        with open_log(logged.root, run_id, clock=lambda at=at: 1_800_000_000.0 + at) as log:
-            begun, *others = play(run_id=run_id, phases=1, text="PLAN.md")
-            for event in (replace(begun, branch=branch), *others):
-                log.append(event)
+        with open_log(logged.root, run_id, clock=partial(float, 1_800_000_000.0 + at)) as log:
+            for event in play(run_id=run_id, phases=1, text="PLAN.md"):
+                log.append(replace(event, branch=branch) if isinstance(event, RunStarted) else event)
     newest = logged.relay("report", "--run", "--text").stdout
     assert newest == logged.relay("report", "cccc3333", "--text").stdout
     assert newest != logged.relay("report", "dddd4444", "--text").stdout
