@@ -186,13 +186,13 @@ def find_test_command(root: Path) -> KnownCommand | None:
 
 def _look_at_make(root: Path) -> Iterator[KnownCommand]:
     for name in ("Makefile", "makefile", "GNUmakefile"):
-        if found := _MAKE_TARGET.search(_read(root / name)):
+        if found := _MAKE_TARGET.search(read_beginning(root / name)):
             yield KnownCommand(command=f"make {found[1]}", source=name)
 
 
 def _look_at_package(root: Path) -> Iterator[KnownCommand]:
     try:
-        script = json.loads(_read(root / "package.json") or "{}")["scripts"]["test"]
+        script = json.loads(read_beginning(root / "package.json") or "{}")["scripts"]["test"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return
     if isinstance(script, str) and script.strip() and _NO_SCRIPT not in script:
@@ -202,7 +202,9 @@ def _look_at_package(root: Path) -> Iterator[KnownCommand]:
 
 def _look_at_python(root: Path) -> Iterator[KnownCommand]:
     for name in ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "requirements-dev.txt", "conftest.py"):
-        if _PYTEST.search(_read(root / name)) or (name in {"pytest.ini", "conftest.py"} and (root / name).is_file()):
+        if _PYTEST.search(read_beginning(root / name)) or (
+            name in {"pytest.ini", "conftest.py"} and (root / name).is_file()
+        ):
             yield KnownCommand(command=f"{_find_pytest(root)} -q", source=name)
             return
     if (root / "manage.py").is_file():
@@ -227,7 +229,8 @@ def _look_at_others(root: Path) -> Iterator[KnownCommand]:
             yield KnownCommand(command=command, source=name)
 
 
-def _read(path: Path) -> str:
+def read_beginning(path: Path) -> str:
+    """Return the first half MiB of a file as text; empty if it cannot be read."""
     try:
         return (read_start(path, _MAX_BYTES) or b"")[:_MAX_BYTES].decode("utf-8", "replace")
     except OSError:

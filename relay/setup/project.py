@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 from string import Template
 
-from relay.base.tree import read_start
-from relay.gate.needs import find_test_command
+from relay.gate.needs import find_test_command, read_beginning
 from relay.prompts.package_data import get_shipped
 
-_MAX_BYTES = 512 * 1024
 _LANGUAGES = (
     ("Python", ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")),
     ("TypeScript", ("tsconfig.json",)),
@@ -73,16 +71,9 @@ def is_unfinished(rules: str) -> bool:
 
 def _find_checks(root: Path) -> list[str]:
     """Return the commands that check or format the sources, of the Makefile and of package.json."""
-    checks = [f"make {target}" for target in dict.fromkeys(_MAKE_TARGET.findall(_read(root / "Makefile")))]
+    checks = [f"make {target}" for target in dict.fromkeys(_MAKE_TARGET.findall(read_beginning(root / "Makefile")))]
     try:
-        scripts = json.loads(_read(root / "package.json") or "{}")["scripts"]
+        scripts = json.loads(read_beginning(root / "package.json") or "{}")["scripts"]
         return [*checks, *(f"npm run {name}" for name in _SCRIPTS if scripts.get(name))]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return checks
-
-
-def _read(path: Path) -> str:
-    try:
-        return (read_start(path, _MAX_BYTES) or b"")[:_MAX_BYTES].decode("utf-8", "replace")
-    except OSError:
-        return ""
