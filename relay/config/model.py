@@ -16,7 +16,7 @@ CONTEXTS = ("reset", "none", "compact", "prune")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""
-FEATURES = ("reset", "rules", "ledger", "cache", "spill")
+FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate")
 """Features that can be switched off, one by one. Without the feature:
 
 reset    sessions do not hand over at the reset line; the run is one continuous session, as with ``none``
@@ -24,6 +24,7 @@ rules    the prompt has no AGENTS.md
 ledger   sessions do not see what earlier sessions recorded
 cache    requests mark nothing for the prompt cache
 spill    the part cut out of a long tool result is lost, not kept in a file that the model can read
+consolidate  sessions are not told, at 65 % of the reset line, to finish and to record what is done
 """
 
 

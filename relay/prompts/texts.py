@@ -86,6 +86,11 @@ def render_soft_notice(fill_tokens: int, room_tokens: int) -> str:
     return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
 
 
+def render_band_notice(fill_tokens: int, line_tokens: int) -> str:
+    """Return the model's notice in the consolidate band; `line_tokens` is the reset line."""
+    return Template(_load("consolidate")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+
+
 def render_said_notice(texts: Sequence[str]) -> str:
     """Return the model's notice of what the user said while it worked."""
     return Template(_load("said")).substitute(text="\n\n".join(texts)).strip()

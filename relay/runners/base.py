@@ -12,6 +12,7 @@ twice happens in honest work.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
@@ -23,7 +24,7 @@ from relay.config import ModelSettings, Settings
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import GaugeCrossed, Observe, ResponseReceived, ToolFinished, ToolStarted
-from relay.session.gauge import Gauge, ResetAt, Zone
+from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.tape import Keep
 from relay.session.usage import Spent
@@ -39,6 +40,9 @@ class Callbacks:
     render_soft_notice: Callable[[int, int], str]
     """Given the fill and the room up to the hard line, in tokens: returns the notice that the model gets once at the
     soft line."""
+    render_band_notice: Callable[[int, int], str] = lambda _fill, _line: ""
+    """Given the fill and the soft line, in tokens: returns the sentence that the model gets once in the consolidate
+    band; empty for none."""
     note_wait: Callable[[float], None] = lambda _: None
     """Called before a long wait for a limit with its end (seconds since the epoch), so that a restart knows it."""
     note_boundary: Callable[[], None] = lambda: None
@@ -224,9 +228,37 @@ def show_tool_end(observe: Observe, call: ToolCall, result: ToolResult, *, durat
 
 
 def show_crossing(observe: Observe, gauge: Gauge, line: Zone) -> None:
-    """Emit GaugeCrossed for the soft or the hard line."""
+    """Emit GaugeCrossed for a line: soft, hard, or the lower edge of the consolidate band."""
     line_tokens = gauge.hard_tokens if line is Zone.HARD else gauge.soft_tokens
+    if line is Zone.CONSOLIDATE:
+        line_tokens = math.ceil(CONSOLIDATE_SHARE * line_tokens)
     observe(GaugeCrossed(line=line.value, fill_tokens=gauge.least_tokens, line_tokens=line_tokens))
+
+
+@dataclass(slots=True)
+class LineNotices:
+    """Tells a session where its context stands: once in the consolidate band, once at the soft line.
+
+    Mutable: remembers what it told.
+    """
+
+    _is_told: bool = False
+    _is_asked: bool = False
+    """Whether it was asked to hand over."""
+
+    def find(self, gauge: Gauge, callbacks: Callbacks, observe: Observe) -> str:
+        """Return a text for the model; empty for none."""
+        if gauge.zone is Zone.SOFT and not self._is_asked:
+            self._is_asked = True
+            show_crossing(observe, gauge, Zone.SOFT)
+            return callbacks.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+        if gauge.zone is not Zone.CONSOLIDATE or self._is_told or self._is_asked:
+            return ""
+        self._is_told = True
+        words = callbacks.render_band_notice(gauge.least_tokens, gauge.soft_tokens)
+        if words:
+            show_crossing(observe, gauge, Zone.CONSOLIDATE)
+        return words
 
 
 def show_response(observe: Observe, gauge: Gauge, spent: Spent, **said: Any) -> None:

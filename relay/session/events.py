@@ -243,10 +243,10 @@ class OutputShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeCrossed:
-    """The fill passed one of its two lines."""
+    """The fill passed a line."""
 
     line: str
-    """``soft`` or ``hard``."""
+    """``soft`` or ``hard``; ``consolidate``: the session was told to finish and to record what is done."""
     fill_tokens: int
     line_tokens: int
 

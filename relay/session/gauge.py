@@ -82,11 +82,13 @@ def _read_amount(amount: re.Match[str]) -> int:
 
 
 class Zone(StrEnum):
-    """Where the fill stands against the two lines."""
+    """Where the fill stands against the lines."""
 
     UNKNOWN = "unknown"
     """Nothing was measured yet, and the estimate alone is below the soft line."""
     CLEAR = "clear"
+    CONSOLIDATE = "consolidate"
+    """At or past `CONSOLIDATE_SHARE` of the soft line: time to finish and to record what is done."""
     SOFT = "soft"
     """At or past the soft line: finish the item, then hand over."""
     HARD = "hard"
@@ -103,8 +105,14 @@ class Band(StrEnum):
     HAND_OFF = "hand-off"
 
 
-BAND_EDGES = ((0.20, Band.ORIENT), (0.50, Band.EXPLORE), (0.65, Band.EXECUTE), (0.80, Band.CONSOLIDATE))
-"""Upper edges, exclusive, as parts of the soft line."""
+CONSOLIDATE_SHARE = 0.65
+BAND_EDGES = (
+    (0.20, Band.ORIENT),
+    (0.50, Band.EXPLORE),
+    (CONSOLIDATE_SHARE, Band.EXECUTE),
+    (0.80, Band.CONSOLIDATE),
+)
+"""Upper edges, exclusive, as parts of the soft line. Source: the phases of *Session tokendynamics*."""
 
 
 def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
@@ -171,6 +179,8 @@ class Gauge:
             return Zone.HARD
         if self.least_tokens >= self.soft_tokens:
             return Zone.SOFT
+        if self.least_tokens >= CONSOLIDATE_SHARE * self.soft_tokens:
+            return Zone.CONSOLIDATE
         return Zone.UNKNOWN if self.measured_tokens is None else Zone.CLEAR
 
 

@@ -9,7 +9,7 @@ A note is a JSON object with a ``kind``:
 - ``made``: what relay made of it: ``stop_reason``, ``usage`` and ``content_sha256`` (of its content without secrets,
   which is in the next request), or ``fault`` and its message; for an agent, ``path`` and what was read.
 - ``tool``: the result of a call, by its ``id``.
-- ``notice``, ``heard``, ``budget``: the answer of relay's own parts to the ``n``-th question of this kind.
+- ``notice``, ``band``, ``heard``, ``budget``: the answer of relay's own parts to the ``n``-th question of this kind.
 - ``full``: the tape ends here, because it had grown too long.
 """
 
@@ -64,7 +64,7 @@ class TapedSession:
 
 
 _NOTHING = TapedAnswer(status=0, headers={}, body=b"", cut=True)
-_ASKED = frozenset({"notice", "heard", "budget"})
+_ASKED = frozenset({"notice", "band", "heard", "budget"})
 _CONVERSATIONS = ("messages", "input", "contents")
 """Fields that hold the conversation, which grows from request to request, in each dialect."""
 

@@ -56,6 +56,7 @@ def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
             spec.callbacks,
             run_tool=run_tool,
             render_soft_notice=_note("notice", spec.callbacks.render_soft_notice, keep),
+            render_band_notice=_note("band", spec.callbacks.render_band_notice, keep),
             hear=_note("heard", spec.callbacks.hear, keep),
         ),
         check_budget=_note("budget", spec.check_budget, keep),
@@ -228,7 +229,7 @@ def _compare(n: int, taped: TapedSession, asked: Sequence[bytes], outcomes: list
 def _make_spec(taped: TapedSession, keep: Any) -> SessionSpec:
     """Return the spec of the recorded session; its tools answer from the tape."""
     header = taped.header
-    notices, hearings, checks = count(1), count(1), count(1)
+    notices, bands, hearings, checks = count(1), count(1), count(1), count(1)
     kept = ("max_output_tokens", "max_turns", "effort", "cached", "cache_ttl", "slowest_turn_s")
     return SessionSpec(
         session_id=str(header["session_id"]),
@@ -238,6 +239,7 @@ def _make_spec(taped: TapedSession, keep: Any) -> SessionSpec:
         callbacks=Callbacks(
             run_tool=lambda call: _find_result(taped.tools, call),
             render_soft_notice=lambda fill, room: _answer(taped.replies["notice"], notices) or f"{fill}, {room}",
+            render_band_notice=lambda _fill, _line: _answer(taped.replies["band"], bands),
             hear=lambda: _answer(taped.replies["heard"], hearings),
         ),
         reset_at=parse_reset_at(header["reset_at"]),

@@ -224,6 +224,25 @@ def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
     assert stage.server.errors == []
 
 
+def test_in_the_consolidate_band_the_session_is_told_and_goes_on(stage, agent):
+    script = f"""
+sessions:
+  - turns:
+      - tools: {BASH}
+        usage: {{output_tokens: 18000}}
+      - tools: [{{name: tick, input: {{item: "1.1", evidence: seen}}}}]
+        expect: {{last_message_contains: "planned for this session"}}
+      - text: "Commit: hello"
+"""
+    with agent("run", script, reset_at="25000") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.result for leg in stage.seen(LegEnded)] == ["done"]
+    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["consolidate"]
+    assert stage.server.errors == []
+
+
 def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
     script = SOFT.replace("30000", "60000")
     with agent("run", script, reset_at="25000") as ctx:

@@ -60,6 +60,24 @@ def test_a_session_with_faults_and_a_red_gate_is_played_again_to_the_byte(stage)
     assert stage.relay("replay", "--list").stdout.startswith(name)
 
 
+def test_a_session_that_was_told_where_its_context_stands_is_played_again(stage):
+    """Told in the consolidate band and again at the soft line; a history from before the band's notice says nothing."""
+    stage.write("long.txt", ("x" * 79 + "\n") * 1_000)
+    stage.commit()
+    look = call("bash", command="cat long.txt")
+    turns = [look, look, call("hand_off", next_step="go on", learned=[], dead_ends=[])]
+    stage.run(json.dumps({"sessions": [{"turns": turns}]}), phase="1", history=True, reset_at="20k")
+    tapes = (stage.root / ".relay" / "history").iterdir()
+    path = next(tape for tape in tapes if '"kind":"notice"' in tape.read_text())
+    kinds = [json.loads(line)["kind"] for line in path.read_text().splitlines()]
+    assert [kind for kind in kinds if kind in {"band", "notice"}] == ["band", "notice"]
+    done = stage.relay("replay", path.stem)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "byte for byte what it was; ended: ended_by_tool")
+    old = [line for line in path.read_text().splitlines() if '"kind":"band"' not in line]
+    path.write_text("\n".join(old) + "\n")
+    assert "    2  differs at messages[" in stage.relay("replay", path.stem).stdout
+
+
 def test_what_is_not_as_it_was_is_named(stage):
     """A result of a tool, an answer, and a record that ends early."""
     play(stage, EVENTFUL)

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from relay.prompts.texts import render_band_notice
 from relay.runners.messages.answers import parse_api_usage
 from relay.runners.messages.conversation import Conversation
 from relay.session.events import GaugeCrossed, Noticed, ResponseReceived, ToolFinished
@@ -80,6 +81,36 @@ def test_the_soft_notice_is_told_once_behind_the_results_and_keeps_the_cache(tal
     assert told.body["messages"][-1]["role"] == role
     assert told.usage[READ] >= sum(before.usage[key] for key in ("input_tokens", READ, WRITTEN))
     assert [c.line for c in session.seen(GaugeCrossed)] == ["soft"]
+
+
+def test_in_the_consolidate_band_the_model_is_told_once_in_one_sentence(talk, turns):
+    """Behind the results, on the same cache; and where one result passes the soft line too, only of that."""
+    told: list[tuple[int, int]] = []
+
+    def render(fill, line):
+        told.append((fill, line))
+        return render_band_notice(fill, line)
+
+    session = talk([{"turns": turns(5)}], result=6_000, reset_at=parse_reset_at("12k"))
+    session.renew(callbacks=replace(session.spec.callbacks, render_band_notice=render))
+    session.advance()
+
+    [(fill, line)] = told
+    assert 7_800 <= fill < line == 12_000
+    assert [c.line for c in session.seen(GaugeCrossed)] == ["consolidate", "soft"]
+    at = [n for n, r in enumerate(session.requests) if "planned for this session" in json.dumps(r.body["messages"][-1])]
+    assert len(at) == 1
+    words = session.requests[at[0]].body["messages"][-1]["content"][-1]["text"]
+    assert words.count(".") == 1
+    assert f"{fill:,} of the 12,000 tokens" in words
+    before = session.requests[at[0] - 1]
+    assert session.requests[at[0]].usage[READ] >= sum(before.usage[key] for key in ("input_tokens", READ, WRITTEN))
+
+    far = talk([{"turns": turns(3)}], result=30_000, reset_at=parse_reset_at("9k"))
+    far.renew(callbacks=replace(far.spec.callbacks, render_band_notice=render))
+    far.advance()
+    assert next(c.line for c in far.seen(GaugeCrossed)) == "soft"
+    assert len(told) == 1
 
 
 def test_the_hard_line_stops_at_the_boundary_with_every_call_run(talk, turns):

@@ -171,10 +171,12 @@ def _tell_tool_end(event: events.ToolFinished) -> Iterable[Line]:
 
 
 def _tell_crossing(event: events.GaugeCrossed) -> Iterable[Line]:
-    then = "relay asks the session to hand over" if event.line == "soft" else "the session stops here"
+    then, tone = {
+        "soft": ("relay asks the session to hand over", Tone.WARNING),
+        "consolidate": ("relay asks the session to finish and record what is done", Tone.QUIET),
+    }.get(event.line, ("the session stops here", Tone.WARNING))
     yield Line(
-        text=f"{event.line} line crossed: {event.fill_tokens:,} of {event.line_tokens:,} tokens; {then}",
-        tone=Tone.WARNING,
+        text=f"{event.line} line crossed: {event.fill_tokens:,} of {event.line_tokens:,} tokens; {then}", tone=tone
     )
 
 

@@ -15,6 +15,7 @@ from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.prompts.texts import (
     list_phase_parts,
+    render_band_notice,
     render_gate_report,
     render_phase_message,
     render_reminder,
@@ -145,6 +146,7 @@ class Leg:
             callbacks=Callbacks(
                 run_tool=self._run_tool,
                 render_soft_notice=render_soft_notice,
+                render_band_notice=self._render_band_notice,
                 note_wait=self._parts.keeper.note_wait,
                 note_boundary=self._note_boundary,
                 hear=self._parts.keeper.hear,
@@ -153,6 +155,12 @@ class Leg:
             writes=True,
         )
         return self._sessions.run(task, self._drive)
+
+    def _render_band_notice(self, fill_tokens: int, line_tokens: int) -> str:
+        """Return no sentence for a session that has ticked everything, or of a run that compares strategies."""
+        settings = self._sessions.settings
+        is_off = "consolidate" in settings.ablate or settings.strategy != "reset"
+        return "" if is_off or not self._notes.open_ids() else render_band_notice(fill_tokens, line_tokens)
 
     def _drive(self, session: Session) -> LegResult:
         self._parts.keeper.show_plan()

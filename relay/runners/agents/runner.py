@@ -201,7 +201,8 @@ class AgentRunner:
                 mark=mark,
             )
             model, observe = self.get_model(spec.model), self.given.observe
-            if self.profile.tunnelled:
+            if self.profile.tunnelled:  # a text in mid-turn may cost an answer: only the soft line is worth that
+                spec = replace(spec, callbacks=replace(spec.callbacks, render_band_notice=lambda _fill, _line: ""))
                 yield TunnelSession(self.profile, spec, ReportedAccount(spec, model, observe), context)
             else:
                 wait_s, sets = self.given.settings.max_wait_s, not self.profile.has_login

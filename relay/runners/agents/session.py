@@ -34,7 +34,7 @@ from relay.runners.agents.acp import (
 )
 from relay.runners.agents.gateway import HeldRequest, Passed, Rejected
 from relay.runners.agents.profiles import Profile
-from relay.runners.base import LoopDetector, SessionSpec, show_crossing
+from relay.runners.base import LineNotices, LoopDetector, SessionSpec, show_crossing
 from relay.sandbox.child import Answered, Child, Gone, Incoming, Intake, Notification, Question, Wire
 from relay.session.events import Noticed, Observe
 from relay.session.gauge import Zone
@@ -72,7 +72,7 @@ class Boundary:
         self._observe = observe
         self._interrupts = interrupts
         self._stuck = LoopDetector()
-        self._noticed = False
+        self._notices = LineNotices()
 
     def cross(self) -> Decision:
         """Decide before the next request of a turn is sent."""
@@ -118,12 +118,8 @@ class Boundary:
 
     def _find_words(self) -> str:
         """Return a text for the agent; empty for none."""
-        gauge = self._account.gauge
-        if gauge.zone is not Zone.SOFT or self._noticed:
-            return self._spec.callbacks.hear()
-        self._noticed = True
-        show_crossing(self._observe, gauge, Zone.SOFT)
-        return self._spec.callbacks.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+        callbacks = self._spec.callbacks
+        return self._notices.find(self._account.gauge, callbacks, self._observe) or callbacks.hear()
 
     def _wait_for_endpoint(self, fault: str) -> Decision:
         """Wait as relay does, then have the agent go on: it gave up on its endpoint before relay would."""

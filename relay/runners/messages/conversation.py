@@ -31,6 +31,7 @@ from relay.base.values import dataclass
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import (
+    LineNotices,
     LoopDetector,
     ModelInfo,
     SessionSpec,
@@ -145,7 +146,7 @@ class Conversation:
         self._context.history.begin_task()
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
-        self._noticed = False
+        self._notices = LineNotices()
         self._first_turn = self._context.turn
 
     def advance(self, message: str) -> SessionOutcome:
@@ -332,20 +333,14 @@ class Conversation:
         self._context.append(*(result.text for _, result in results))
 
     def _look_at_gauge(self) -> SessionOutcome | None:
-        """Stop at the hard line; tell the model once at the soft line."""
+        """Stop at the hard line; tell the model once in the consolidate band, and once at the soft line."""
         if self._shorten is not None:
             return None  # the history is shortened before the next request
         gauge = self._context.gauge
         if gauge.zone is Zone.HARD:
             return self._cross_hard_line()
-        if gauge.zone is Zone.SOFT and not self._noticed:
-            self._noticed = True
-            show_crossing(self._connection.observe, gauge, Zone.SOFT)
-            self._notify(
-                self._context.spec.callbacks.render_soft_notice(
-                    gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens
-                )
-            )
+        if words := self._notices.find(gauge, self._context.spec.callbacks, self._connection.observe):
+            self._notify(words)
         return None
 
     def _cross_hard_line(self) -> SessionOutcome:
@@ -408,7 +403,7 @@ class _Compaction:
             return summary
         keep_tokens = int(KEPT_TURNS_SHARE * before.soft_tokens)
         context.begin(compact(messages, task_at, summary, keep_tokens=keep_tokens))
-        if not summary or context.gauge.zone is not Zone.UNKNOWN:
+        if not summary or context.gauge.zone in {Zone.SOFT, Zone.HARD}:
             context.begin(History(messages))
             context.gauge = before
             return "the conversation could not be summarised below the reset line", False
