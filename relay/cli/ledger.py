@@ -281,18 +281,15 @@ def _open(plan: str | None) -> Open:
 
 def _read(repo: "Repo", plan_path: str) -> Open:
     from relay.base.tree import read_file
-    from relay.ledger.belief import judge
     from relay.ledger.model import parse_ledger
     from relay.plan.text import decode_text
-    from relay.store.staleness import find_stale_claims
+    from relay.store.staleness import judge_claims
 
     path = find_ledger_path(plan_path)
     with within(path):
         ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
-    changed = find_stale_claims(repo, ledger)
-    return Open(
-        repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judge(ledger, changed)
-    )
+    changed, judgement = judge_claims(repo, plan_path, ledger)
+    return Open(repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
 
 
 def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:

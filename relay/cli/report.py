@@ -60,10 +60,9 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
     from relay.base.tree import read_file
     from relay.insight.report.evidence import Beliefs
-    from relay.ledger.belief import judge
     from relay.ledger.model import parse_ledger
     from relay.plan.text import decode_text
-    from relay.store.staleness import find_stale_claims
+    from relay.store.staleness import judge_claims
 
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
     if not plans:
@@ -77,7 +76,8 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     except (LedgerError, RepoError, ValueError) as error:
         complain(f"the report leaves out {path}: {error}")
         return None
-    return Beliefs(ledger=ledger, judgement=judge(ledger, find_stale_claims(repo, ledger)), now=datetime.now(UTC))
+    _, judgement = judge_claims(repo, plans[-1], ledger)
+    return Beliefs(ledger=ledger, judgement=judgement, now=datetime.now(UTC))
 
 
 def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:

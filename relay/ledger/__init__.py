@@ -20,6 +20,8 @@ A source may name a symbol of a Python file: ``{path: "db/keys.py", symbol: "Key
 text: …}``. The symbol is looked up again later, wherever it stands by then; the lines say where it stood.
 ``copies: "2"``: the cited text stood in the file twice.
 
+A session writes claims, confirmations and nogoods by its tool ``record``, a person all four by ``relay ledger``.
+
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
 A claim is in if one of its justifications holds (the claims that it rests on are in; a confirmation needs nothing else)
 and nothing that replaces it is in. The answer is the well-founded one: there is exactly one, in whatever order the

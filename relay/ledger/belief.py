@@ -10,6 +10,8 @@ with negation", 1993): there is exactly one labelling, whatever the order of the
 it is out has no label in Doyle's sense: it is left undecided, and shown as in doubt.
 """
 
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -86,29 +88,44 @@ def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
 
 _KINDS = {kind: -place for place, kind in enumerate(Kind)}
 
-Rank = tuple[bool, int, int, bool, tuple[str, str, str, str]]
-"""Sorts claims by: said by a person, kind, number of claims that rest on it (directly or in turn), has a source, and
-last time, claim, reason and id, so that the id decides only between two that say the very same.
+Rank = tuple[bool, int, int, int, tuple[str, str, str, str]]
+"""Sorts claims by: said by a person, evidence (`_weigh`), kind, number of claims that rest on it (directly or in turn),
+and last time, claim, reason and id, so that the id decides only between two that say the very same.
 """
+_GATES_EVIDENCE = 3
+"""More than that of several sources, which is 2."""
 
 
-def rank_claims(claims: Mapping[str, Claim]) -> dict[str, Rank]:
+def rank_claims(ledger: Ledger, gates: Collection[str] = ()) -> dict[str, Rank]:
     """Return the rank of each claim: the claim with the least is given up first; of equals the older one.
 
-    A person's word counts more than a session's, then the kind, the claims that rest on it, and whether it has a
-    source.
+    A person's word counts more than a session's. Then a gate's evidence counts more than several sources, these more
+    than one, and one more than none; then the kind, and the claims that rest on it.
+
+    Args:
+        gates: The files and folders that the plan's verify commands name.
     """
-    support = _count_support(claims)
+    claims = ledger.claims
+    support, cited = _count_support(claims), {name: {source.path for source in claims[name].sources} for name in claims}
+    for entry in ledger.entries:
+        if isinstance(entry, Confirmation) and entry.of in cited:
+            cited[entry.of].update(source.path for source in entry.sources)
     return {
         name: (
             claim.stamp.is_persons,
+            _weigh(cited[name], gates),
             _KINDS[claim.kind],
             support[name],
-            bool(claim.sources),
             (claim.stamp.at, claim.claim, claim.because, name),
         )
         for name, claim in claims.items()
     }
+
+
+def _weigh(paths: Collection[str], gates: Collection[str]) -> int:
+    """Return `_GATES_EVIDENCE` if a gate looks at one of these files, else 2 for several files, 1 for one."""
+    above = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts) + 1)}
+    return min(len(paths), _GATES_EVIDENCE - 1) if above.isdisjoint(gates) else _GATES_EVIDENCE
 
 
 def _count_support(claims: Mapping[str, Claim]) -> dict[str, int]:
@@ -171,6 +188,8 @@ class Judgement:
     """By claim id."""
     contradictions: tuple[Nogood, ...]
     """Contradictions that nobody has settled: relay takes a claim of each for out, or all of them are in."""
+    ranks: Mapping[str, Rank]
+    """By claim id, from `rank_claims`."""
 
     def __getitem__(self, name: str) -> Belief:
         """Return where a claim stands."""
@@ -210,14 +229,15 @@ class _Labels:
     """Contradictions with no claim out for another reason."""
 
 
-def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
+def judge(ledger: Ledger, changed: Mapping[Source, str], gates: Collection[str] = ()) -> Judgement:
     """Label all claims.
 
     Args:
         changed: The sources that have changed, and how.
+        gates: As in `rank_claims`.
     """
-    network = _connect(ledger)
-    labels = _label_consistently(network, ledger.nogoods)
+    network, ranks = _connect(ledger), rank_claims(ledger, gates)
+    labels = _label_consistently(network, ledger.nogoods, ranks)
     sound = _find_supported(network, labels.inside, changed)
     replaced = _find_replaced(network, labels.possible)
     beliefs = {
@@ -226,9 +246,10 @@ def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
         else _explain_outside(network, labels, name, replaced)
         for name in network.claims
     }
-    found = {*labels.whole, *labels.culprits.values()}
-    kept = tuple(n for n in ledger.nogoods if n in found or _is_broken(n, labels.inside))
-    return Judgement(beliefs=beliefs, contradictions=kept)
+    found = {(frozenset(n.claims), n.because) for n in (*labels.whole, *labels.culprits.values())}
+    said = ((n, (frozenset(n.claims), n.because)) for n in ledger.nogoods)  # its twin too: no id decides
+    kept = tuple(n for n, words in said if words in found or _is_broken(n, labels.inside))
+    return Judgement(beliefs=beliefs, contradictions=kept, ranks=ranks)
 
 
 def _connect(ledger: Ledger) -> _Network:
@@ -256,13 +277,12 @@ def _connect(ledger: Ledger) -> _Network:
     return _Network(claims=claims, grounds=grounds, retracted=kept, newer=newer)
 
 
-def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels:
+def _label_consistently(network: _Network, nogoods: Iterable[Nogood], ranks: Mapping[str, Rank]) -> _Labels:
     """Label all claims, with one of each contradiction out.
 
     All premises of contradictions are taken out, then let in again one by one, the best entrenched first, unless that
     completes a contradiction. So no claim is out because of a claim that is itself out, and no id decides.
     """
-    ranks = rank_claims(network.claims)
     place = {name: number for number, name in enumerate(sorted(ranks, key=ranks.__getitem__))}
     ordered = sorted(nogoods, key=lambda n: (sorted(-place.get(name, -1) for name in n.claims), n.because, n.id))
     inside, _ = _label(network, ())
@@ -414,3 +434,45 @@ def _explain_outside(network: _Network, labels: _Labels, name: str, replaced: Co
     if newer:
         return Belief(status=ClaimStatus.OUT, because=f"replaced by {', '.join(newer)}", by=newer)
     return Belief(status=ClaimStatus.OUT, because=f"rests on {', '.join(missing)}", by=missing)
+
+
+RARE_TEXTS = 3
+"""A word is rare in a ledger if no more of its texts than these, or one in `RARE_SHARE`, have it."""
+RARE_SHARE = 20
+SHARED_WORDS = 2
+_STEM_CHARS = 5
+"""Words count as the same by their beginning: most endings are grammar."""
+_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]")
+"""Thai, Lao, Burmese, Khmer, Kana, Han and Hangul: a run of letters is no word."""
+
+
+def find_beside(ledger: Ledger, judgement: Judgement, claim: Claim) -> tuple[Claim, ...]:
+    """Return the standing claims that a new one may rest on, replace or contradict, the nearest first.
+
+    They cite a file that it cites, or their claims share `SHARED_WORDS` rare words with its own. Claims that it links
+    to are left out. A text of the ledger is a claim or a reason; no list of words, so in any language.
+    """
+    linked = {claim.id, *claim.rests_on, *claim.replaces}
+    paths, words = {source.path for source in claim.sources}, _split_words(claim.claim)
+    texts = [_split_words(text) for one in (*ledger.claims.values(), claim) for text in (one.claim, one.because)]
+    most = max(RARE_TEXTS, len(texts) // RARE_SHARE)
+    rare = {word for word in words if sum(word in text for text in texts) <= most}
+    found: list[tuple[int, int, Claim]] = []
+    for other, text in zip(ledger.claims.values(), texts[::2], strict=False):
+        if other.id in linked or judgement[other.id].status is ClaimStatus.OUT:
+            continue
+        shared = len(rare & text)
+        if shared >= SHARED_WORDS or not paths.isdisjoint(source.path for source in other.sources):
+            found.append((-shared, -_KINDS[other.kind], other))
+    return tuple(other for *_, other in sorted(found, key=lambda one: one[:2]))
+
+
+def _split_words(text: str) -> frozenset[str]:
+    """Return the words of a text by their beginnings; of a script without spaces the pairs of letters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    letters = "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in folded)
+    words: set[str] = set()
+    for word in letters.split():
+        pairs = range(max(1, len(word) - 1)) if _WITHOUT_SPACES.search(word) else ()
+        words.update([word[at : at + 2] for at in pairs] or [word[:_STEM_CHARS]])
+    return frozenset(words)

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 from relay.base.values import dataclass
 from relay.base.words import shorten
-from relay.ledger.belief import Belief, ClaimStatus, Judgement, rank_claims
+from relay.ledger.belief import Belief, ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source, Stamp
 from relay.session.usage import BYTES_PER_TOKEN
 
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
-_ADVICE = "STALE or in doubt: look again, and `record` what holds now, with the id in `replaces`.\n"
+_ADVICE = "STALE or in doubt: look again, and `record` that it holds (`confirms`) or what does (`replaces`).\n"
 _DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
 _LOUD = frozenset({Kind.CONSTRAINT, Kind.WARNING})
 
@@ -71,7 +71,7 @@ def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str
 
 
 def _rank(ledger: Ledger, judgement: Judgement, topic: Topic) -> list[Claim | Nogood]:
-    claims, ranks = ledger.claims, rank_claims(ledger.claims)
+    claims, ranks = ledger.claims, judgement.ranks
     near = {claim.id for claim in claims.values() if topic.covers(claim)}
     ordered: list[Claim | Nogood] = sorted(claims.values(), key=lambda claim: ranks[claim.id], reverse=True)
     known: list[Claim | Nogood] = [*judgement.contradictions, *ordered]

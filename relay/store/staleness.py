@@ -1,11 +1,12 @@
 """Changes since something was written: to files that a phase names, and to sources that claims of the ledger cite."""
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from relay.base.errors import RepoError
+from relay.base.errors import PlanError, RepoError
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
@@ -13,9 +14,12 @@ from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_renames, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
+from relay.ledger.belief import Judgement, judge
 from relay.ledger.citation import cite, find_change
 from relay.ledger.model import Ledger, Source, get_sources
 from relay.plan.model import Phase
+from relay.plan.parse import parse_plan
+from relay.plan.text import decode_text
 from relay.store import trailers
 from relay.store.history import walk_changes
 from relay.store.trailers import AMENDED
@@ -123,6 +127,14 @@ def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
             said[source] = min(entry.stamp.at, said.get(source, entry.stamp.at))
     changed = _iter_changed(repo, said)
     return {source: f"{words}{_name_change(repo, source, now, said[source])}" for source, now, words in changed}
+
+
+def judge_claims(repo: Repo, plan_path: str, ledger: Ledger) -> tuple[dict[Source, str], Judgement]:
+    """Return the changed sources of the ledger beside a plan, and where its claims stand in the work tree."""
+    changed, gates = find_stale_claims(repo, ledger), frozenset[str]()
+    with contextlib.suppress(PlanError):  # without a plan no claim has a gate's evidence
+        gates = parse_plan(decode_text(read_file(repo.root, plan_path) or b"")).gate_paths
+    return changed, judge(ledger, changed, gates)
 
 
 def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:

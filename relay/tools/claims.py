@@ -13,7 +13,8 @@ from typing import Any
 from relay.base.errors import PlanError
 from relay.base.tree import Look
 from relay.base.values import dataclass
-from relay.base.words import name_item, render_output, shorten
+from relay.base.words import list_some, name_item, render_output, shorten
+from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.model import Kind, Ledger, Source
 from relay.plan.edit import append_items, append_note, append_question
@@ -31,13 +32,18 @@ content that nothing else keeps."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A finding that the model wants to keep for later sessions."""
+    """A finding that the model wants to keep for later sessions. Links are ids of claims in the ledger."""
 
     claim: str
+    """Empty if it only confirms others, or says that others contradict each other."""
     because: str
     kind: Kind = Kind.DECISION
+    rests_on: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
-    """Ids of claims in the ledger."""
+    contradicts: tuple[str, ...] = ()
+    """Each cannot hold together with the claim; without a claim they cannot all hold."""
+    confirms: tuple[str, ...] = ()
+    """They hold, with these sources."""
     sources: tuple[Source, ...]
     """Relative to the root; each existed when it was recorded, with unknown content."""
 
@@ -103,6 +109,11 @@ MAX_CLAIM_CHARS = 4_000
 
 _AROUND_ID = "#()[]*_:. "
 """Characters that a model or a plan may put around an item's id."""
+_LINKS = ("rests_on", "replaces", "contradicts", "confirms")
+_ID = re.compile(r"[\w-]+")
+_NO_CLAIM = "there is no claim {!r} in the ledger"
+MAX_ALLOWED = 20
+"""Most ids that a refusal lists, the newest first."""
 _FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
@@ -144,29 +155,47 @@ def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
 
 def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note a finding; its sources must exist, so that later sessions can check them for changes."""
+    links = _require_links(notes, given)
+    is_bare = links["confirms"] or (len(links["contradicts"]) > 1 and not given["claim"].strip())
     record = Record(
-        claim=_get_text(given, "claim"),
+        claim="" if is_bare else _get_text(given, "claim"),
         because=_get_text(given, "because"),
         kind=_require_kind(given.get("kind", Kind.DECISION)),
-        replaces=tuple(_require_claim(notes, name.strip(_AROUND_ID)) for name in given.get("replaces", ())),
+        **links,
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
+    if not record.sources and (cited := [one for one in record.confirms if notes.ledger.claims[one].sources]):
+        raise RefusedError(f"sources: say where {', '.join(cited)} stands now, as {_FORMS}.")
     if record in notes.records:
         return ToolAnswer(text="Already recorded; nothing changed.")
     notes.records.append(record)
     return ToolAnswer(text="Recorded.")
 
 
+def _require_links(notes: LegNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the claims that a record names, by field."""
+    links = {name: tuple(dict.fromkeys(_ID.findall(given.get(name, "")))) for name in _LINKS}
+    named = [one for ids in links.values() for one in ids]
+    claims, judgement = notes.ledger.claims, judge(notes.ledger, {})
+    standing = [name for name in claims if judgement[name].status is not ClaimStatus.OUT]
+    for name, ids in links.items():
+        for one in ids:
+            if one not in claims or (one not in standing and name != "replaces"):
+                why = f"{one} is out ({judgement[one].because})" if one in claims else _NO_CLAIM.format(one)
+                allowed = list_some(standing[::-1], MAX_ALLOWED) or "none, for no claim of the ledger holds"
+                raise RefusedError(f"{name}: {why}. Allowed: {allowed}.")
+            if named.count(one) > 1 or (name == "confirms" and len(ids) < len(named)):
+                raise RefusedError(f"{name}: {one} can stand in one of {', '.join(_LINKS)}, and confirms stands alone.")
+            if name == "replaces" and claims[one].stamp.is_persons:
+                ways = "say so with its id in contradicts, or `defer` the question"
+                raise RefusedError(f"replaces: a person recorded {one}, and only a person takes it back; {ways}.")
+    return links
+
+
 def _require_kind(name: str) -> Kind:
     if name not in set(Kind):
         raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
     return Kind(name)
-
-
-def _require_claim(notes: LegNotes, name: str) -> str:
-    if name not in notes.ledger.claims:
-        raise RefusedError(f"replaces: there is no claim {name!r} in the ledger.")
-    return name
 
 
 def _require_source(workspace: Workspace, source: str) -> Source:

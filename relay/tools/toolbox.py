@@ -106,15 +106,19 @@ TICK = _spec(
 )
 RECORD = _spec(
     "record",
-    "Keep a finding or decision that later sessions need.",
+    "Keep a finding or decision for later sessions. "
+    "The last four are claim ids; confirms: stale, true with these sources.",
     {
         "claim": _TEXT,
         "because": _TEXT,
-        "sources": {**_LIST, "description": "path, path:10-20 or path.py::Class.method; may be empty"},
+        "sources": {**_LIST, "description": "path, path:10-20 or path.py::Class.method"},
     },
     {
         "kind": {**_TEXT, "enum": [str(kind) for kind in Kind]},
-        "replaces": {**_LIST, "description": "ids of claims that hold no longer"},
+        "rests_on": _TEXT,
+        "replaces": _TEXT,
+        "contradicts": _TEXT,
+        "confirms": _TEXT,
     },
 )
 AMEND = _spec(

@@ -9,8 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.ledger.belief import MAX_CULPRITS, MAX_ROUNDS, Belief, ClaimStatus, judge, rank_claims
-from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
+from relay.ledger.belief import MAX_CULPRITS, MAX_ROUNDS, Belief, ClaimStatus, find_beside, judge, rank_claims
+from relay.ledger.model import (
+    Claim,
+    Confirmation,
+    Entry,
+    Kind,
+    Ledger,
+    Nogood,
+    Retraction,
+    Source,
+    Stamp,
+    append_entry,
+    merge_entries,
+)
 
 A, B = Source(path="a.py", lines="3-9", blob="0123abc"), Source(path="b.py", blob="0123abc")
 CHANGED = {A: "a.py:3-9 has changed", B: "b.py is gone"}
@@ -39,8 +51,8 @@ def test_how_much_rests_on_a_claim_counts_each_once_directly_or_in_turn() -> Non
     """Also where two ways lead to it, where the same is named twice, and where what is named is not known."""
     made = (say("a"), say("b", rests_on="a gone"), say("c", rests_on="a a"), say("d", rests_on="b c"), say("e"))
     for order in (made, made[::-1]):
-        ranks = rank_claims({claim.id: claim for claim in order})
-        assert {name: support for name, (_, _, support, *_) in sorted(ranks.items())} == {
+        ranks = rank_claims(Ledger(entries=order))
+        assert {name: support for name, (_, _, _, support, *_) in sorted(ranks.items())} == {
             "a": 3,
             "b": 1,
             "c": 1,
@@ -123,6 +135,7 @@ def test_whoever_looks_again_ends_the_doubt() -> None:
 
 
 PERSON = at(1, session="")
+GATED = Source(path="tests/keys/test_a.py", lines="3", blob="0123abc")
 
 
 @pytest.mark.parametrize(
@@ -132,13 +145,17 @@ PERSON = at(1, session="")
         (say("c1", kind=Kind.OBSERVATION), say("c2")),
         (say("c1", kind=Kind.CONSTRAINT), say("c2", stamp=PERSON)),
         (say("c1"), say("c2", A)),
+        (say("c1", kind=Kind.CONSTRAINT), say("c2", A)),
+        (say("c1", A, kind=Kind.CONSTRAINT), say("c2", A, B)),
+        (say("c1", A, B), say("c2", GATED)),
+        (say("c1", GATED, A, B, kind=Kind.CONSTRAINT), say("c2", stamp=PERSON)),
         (say("c2"), say("c1", stamp=at(1))),
         (say("c1"), say("c2")),
     ],
 )
 def test_of_two_that_cannot_both_hold_the_less_entrenched_is_out(one: Claim, two: Claim) -> None:
     nogood = Nogood(id="n1", claims=("c1", "c2"), because="measured")
-    judgement = judge(Ledger(entries=(one, two, nogood)), {})
+    judgement = judge(Ledger(entries=(one, two, nogood)), {}, {"tests/keys"})
     assert judgement[one.id] == Belief(
         status=ClaimStatus.OUT, because=f"cannot hold together with {two.id}: measured", by=("n1", two.id)
     )
@@ -235,13 +252,21 @@ def ledgers(draw: st.DrawFn, *, nogoods: bool = True) -> tuple[Entry, ...]:
     return tuple(made)
 
 
+def test_a_confirmation_with_another_source_is_further_evidence() -> None:
+    made = (say("c1", A), say("c2", A, kind=Kind.CONSTRAINT), Nogood(id="n1", claims=("c1", "c2"), because="x"))
+    assert show(*made) == "c1 out, c2 in"
+    assert show(*made, Confirmation(of="c1", because="seen there too", sources=(B,))) == "c1 in, c2 out"
+
+
 def tangle(dice: Random) -> tuple[Entry, ...]:
     """Claims of which many contradict each other, some said in the same second."""
     made: list[Entry] = []
     for place, name in enumerate(NAMES):
+        sources = dice.choice([(), (A,), (A, B), (GATED,)])
         rests_on, replaces = (dice.choice(["", "", "", *NAMES[:place]]) for _ in "ab")
         stamp = at(dice.randrange(3))
-        made.append(say(name, kind=dice.choice([*Kind]), stamp=stamp, rests_on=rests_on, replaces=replaces))
+        kind = dice.choice([*Kind])
+        made.append(say(name, *sources, kind=kind, stamp=stamp, rests_on=rests_on, replaces=replaces))
     pairs = (dice.sample(NAMES, dice.choice((2, 2, 3))) for _ in range(dice.randint(2, 4)))
     return (*made, *(Nogood(id=f"n{n}", claims=tuple(pair), because="so") for n, pair in enumerate(pairs)))
 
@@ -354,3 +379,52 @@ def test_where_there_is_one_labelling_it_is_found_and_no_other_contradicts_it(ma
     assert all(inside <= model <= possible for model in models)
     if inside == possible:
         assert models == (frozenset(inside),)
+
+
+@given(ledgers(), st.integers(0, 2**12 - 1))
+def test_two_branches_say_the_same_however_they_are_joined(made: tuple[Entry, ...], sides: int) -> None:
+    """Each entry stands on one side, on the other, or on both; git's union has our lines first or theirs."""
+    ours = tuple(entry for n, entry in enumerate(made) if sides >> n & 1 or not n % 3)
+    theirs = tuple(entry for n, entry in enumerate(made) if not sides >> n & 1 or not n % 3)
+    known = judge(Ledger(entries=made), CHANGED)
+    for one, other in ((ours, theirs), (theirs, ours)):
+        found = judge(merge_entries(append_entry(Ledger(), *one), other), CHANGED)
+        assert {n: b.status for n, b in found.beliefs.items()} == {n: b.status for n, b in known.beliefs.items()}
+        assert set(found.contradictions) == set(known.contradictions)
+
+
+def find_near(claim: str, *standing: str | Claim, cites: Source | None = None) -> str:
+    """The ids beside a new claim; a text becomes a claim with the next id."""
+    made = [one if isinstance(one, Claim) else replace(say(f"c{n}"), claim=one) for n, one in enumerate(standing)]
+    new = replace(say("new", *([cites] if cites else []), replaces="c9"), claim=claim)
+    ledger = Ledger(entries=tuple(made))
+    return " ".join(other.id for other in find_beside(ledger, judge(ledger, {}), new))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("A must never be 2", "A must be 2"),
+        ("Retry counts must never be 2", "the retry-count has to be 2"),
+        ("Ключи занимают 32 символа", "Ключи никогда не занимают 64 символов"),
+        ("鍵は三十二桁で保存する", "鍵は六十四桁で保存しない"),
+        ("कुंजी हमेशा ३२ अंकों की है", "कुंजी ६४ अंकों की है"),
+        ("Schlüssel haben 32 Stellen", "SCHLÜSSEL sind 64 Stellen lang"),
+    ],
+)
+def test_two_rare_words_put_a_claim_beside_another_in_any_language(one: str, other: str) -> None:
+    assert find_near(one, other) == find_near(other, one) == "c0"
+    assert find_near(one, "Logs go to stderr", other, "Names are unique") == "c1"
+
+
+def test_words_that_the_whole_ledger_has_put_nothing_beside_anything() -> None:
+    usual = [f"the {thing} is kept as it was" for thing in ("width", "colour", "limit", "path", "order")]
+    assert find_near("the digest is kept as md5", *usual) == ""
+    assert find_near("the digest is kept as md5", *usual, "no digest but md5") == "c5"
+
+
+def test_a_place_puts_a_claim_beside_another_the_nearest_in_words_first() -> None:
+    standing = (say("c0", A), say("c1", A, kind=Kind.CONSTRAINT), say("c9", A), replace(say("c3"), claim="md5 digest"))
+    assert find_near("a digest by md5", *standing, cites=replace(A, lines="90")) == "c3 c1 c0"
+    gone = (*standing, say("c4", replaces="c1"))
+    assert find_near("a digest by md5", *gone, cites=A) == "c3 c0"

@@ -290,7 +290,7 @@ def test_a_snapshot_puts_what_must_not_be_missed_first() -> None:
         "- c3 decision: three — why\n"
         "- c8 decision: new — why (replaces c7)\n"
         "- c7 decision, OUT (replaced by c8): old\n"
-        "STALE or in doubt: look again, and `record` what holds now, with the id in `replaces`.\n"
+        "STALE or in doubt: look again, and `record` that it holds (`confirms`) or what does (`replaces`).\n"
         "(10 of 10 shown)\n"
     )
 

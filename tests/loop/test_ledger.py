@@ -62,7 +62,7 @@ sessions:
             - "md5 makes as many"
         tools:
           - name: record
-            input: {claim: x, because: y, sources: [], replaces: [c1]}
+            input: {claim: x, because: y, sources: [], replaces: c1}
           - name: record
             input: {claim: x, because: y, sources: ["db.py::lenght"]}
           - name: record
@@ -71,12 +71,12 @@ sessions:
               because: sha256 makes as many
               sources: ["db.py::length"]
               kind: constraint
-              replaces: [ID]
+              replaces: ID
           - {name: write, input: {path: doc.md, content: "64 digits\\n"}}
           - {name: tick, input: {item: "3.1", evidence: "written"}}
       - expect:
           last_result_contains:
-            - "there is no claim 'c1' in the ledger"
+            - "replaces: there is no claim 'c1' in the ledger. Allowed: ID."
             - "db.py::lenght: there is no such name; near it: length. Else cite lines: db.py:10-20"
             - "Recorded as c"
         text: "Commit: Say how keys are kept"
@@ -205,3 +205,116 @@ def test_claims_that_are_added_at_once_are_all_written(stage):
     assert [done.stderr for done in added] == [""] * 5
     listed = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
     assert {claim["claim"] for claim in listed} == {f"claim {n}" for n in range(5)}
+
+
+RETRIES = """\
+# Retries
+
+## Phase 1 — Policy
+Verify: `test -f policy.txt`
+- [ ] Write the policy — policy.txt
+
+## Phase 2 — Queue
+Verify: `test -f queue.txt`
+- [ ] Write the queue — queue.txt
+
+## Phase 3 — Client
+Verify: `test -f client.txt`
+- [ ] Write the client — client.txt
+
+## Phase 4 — Docs
+Verify: `test -f docs.txt`
+- [ ] Say what holds — docs.txt
+"""
+
+
+def do(n, file, *turns, told=(), lacks=()):
+    """A session that writes its file, says something in its turns, and ticks."""
+    first = {"first_message_contains": list(told), "first_message_lacks": list(lacks)}
+    work = [
+        {"name": "write", "input": {"path": f"{file}.txt", "content": "done"}},
+        {"name": "tick", "input": {"item": f"{n}.1", "evidence": "written"}},
+    ]
+    ends = [{"expect": turns[-1][1] if turns else {}, "tools": work}, {"text": f"Commit: Write the {file}"}]
+    said = [
+        {
+            "expect": expected,
+            "tools": [{"name": "record", "input": {"because": "it was measured", "sources": [], **put}}],
+        }
+        for (put, _), expected in zip(turns, [first, *(expected for _, expected in turns)], strict=False)
+    ]
+    return json.dumps({"sessions": [{"turns": [*said, *(ends if said else [{**ends[0], "expect": first}, ends[1]])]}]})
+
+
+def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_out_for_all_that_follow(stage):
+    """Sessions decide, build on it, contradict it and are asked, replace it; the last one and the report know."""
+    stage.write("PLAN.md", RETRIES)
+    stage.commit()
+
+    def play(script):
+        ended = stage.run(script, all_=False)
+        assert stage.server.errors == []
+        assert ended.exit_code == ExitCode.DONE, ended
+        return {claim["claim"]: claim for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]}
+
+    rule, slots, now = "Retry counts must never be 2", "Three slots are kept in the queue", "The retry count must be 2"
+    plain = {"last_result_contains": ["Recorded as c"], "last_result_lacks": ["Beside"]}
+    first = play(do(1, "policy", ({"claim": rule, "kind": "constraint"}, plain)))[rule]["id"]
+    built = play(do(2, "queue", ({"claim": slots, "rests_on": first}, plain), told=[rule]))[slots]
+    assert built["rests_on"] == [first]
+
+    asked = {
+        "last_result_contains": [
+            f"Beside {first}: does it rest on it, replace it or contradict it?",
+            f"- {first} constraint: {rule}",
+        ]
+    }
+    told = {
+        "last_result_contains": [f"{built['id']} decision, OUT (rests on {first}): {slots}"],
+        "last_result_lacks": ["Beside", rule, "OUT (replaced"],
+    }
+    new = {"claim": now, "kind": "constraint"}
+    script = do(3, "client", (new, asked), ({**new, "replaces": first}, told), told=[rule, slots])
+    last = play(script)[now]
+    assert (last["status"], first in last["replaces"]) == ("in", True)
+
+    known = [f"{last['id']} constraint: {now}", f"{built['id']} decision, OUT (rests on {first}): {slots}"]
+    claims = play(do(4, "docs", told=known))
+    assert {text: claim["status"] for text, claim in claims.items()} == {rule: "out", slots: "out", now: "in"}
+    report = stage.relay("report", "--text").stdout
+    assert f"out: replaced by {last['id']}" in report
+    assert f"out: rests on {first}" in report
+
+
+def test_claims_that_cannot_both_hold_are_said_to_the_person_and_the_weaker_one_is_out(stage):
+    """A person's word stands against a session's, which cannot take it back."""
+    stage.write("PLAN.md", RETRIES)
+    added = stage.relay("ledger", "add", "Never retry twice", "--because", "the bank said so", "--json")
+    mine = json.loads(added.stdout)["id"]
+    stage.commit()
+    new = {"claim": "Always retry twice", "kind": "constraint"}
+    refused = {"last_result_contains": [f"a person recorded {mine}, and only a person takes it back"]}
+    out = {"last_result_contains": [f"OUT (cannot hold together with {mine}: it was measured): Always retry twice"]}
+    script = do(1, "policy", ({**new, "replaces": mine}, refused), ({**new, "contradicts": mine}, out))
+    assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+    assert stage.server.errors == []
+    assert any("CONTRADICTION" in event.text and event.warning for event in stage.seen(Noticed))
+    assert "cannot both hold" in stage.relay("report", "--text").stdout
+
+
+def test_a_session_that_has_looked_confirms_a_stale_claim_where_it_stands_now(arc):
+    stage, (_old, new), _ = arc
+    stage.write("db.py", "# moved\n" + (stage.root / "db.py").read_text().replace("length = 64", "length = 64  # hex"))
+    stage.write(
+        "PLAN.md",
+        (stage.root / "PLAN.md").read_text() + "\n## Phase 4 — More\nVerify: `test -f m.txt`\n- [ ] Go on — m.txt\n",
+    )
+    stage.commit("by hand")
+    again = {"claim": "", "confirms": new}
+    where = {"last_result_contains": [f"sources: say where {new} stands now, as path, "]}
+    done = {"last_result_contains": [f"Confirmed: {new}."]}
+    script = do(4, "m", (again, where), ({**again, "sources": ["db.py:5"]}, done), told=[f"{new} constraint, STALE"])
+    assert stage.run(script).exit_code == ExitCode.DONE
+    assert stage.server.errors == []
+    assert stage.relay("ledger", "check").returncode == ExitCode.DONE
+    assert "confirmed by session" in stage.relay("ledger", "why", new).stdout

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.ledger.model import Source
+from relay.ledger.model import Claim, Ledger, Source, Stamp
 from relay.plan.parse import parse_plan
 from relay.tools.claims import Amendment, HandOff, Record
 
@@ -74,6 +74,53 @@ def test_a_source_may_be_a_name_in_a_file(bench):
     assert "names are found in Python files (.py, .pyi) only. Else cite lines" in refuse("src/lib.rs::Client")
     assert "cannot parse it: too many nested parentheses, line 1. Else" in refuse("src/deep.py::x")
     assert "src is a directory" in refuse("src::x")
+
+
+def claim(name, at="2026-11-20T10:00:00Z", session="ab12", **given):
+    return Claim(id=name, claim=name, because="so", stamp=Stamp(at=at, session=session), **given)
+
+
+@pytest.fixture
+def known(bench):
+    """A bench whose ledger has a claim of a person, one with a source, and one that another has replaced."""
+    cited = claim("c3", sources=(Source(path="src/a.py", lines="1"),), replaces=("c2",))
+    bench.notes.ledger = Ledger(entries=(claim("c1", session=""), claim("c2"), cited))
+    return bench
+
+
+def test_a_record_names_claims_that_it_rests_on_replaces_contradicts_or_confirms(known):
+    known.ok("record", claim="a", because="b", sources=[], rests_on="c1, (c3)", replaces="c2")
+    known.ok("record", claim="", because="b", sources=[], contradicts="c1 c3")
+    known.ok("record", claim="said again", because="b", sources=["src/a.py:2"], confirms="#c3")
+    assert known.notes.records == [
+        Record(claim="a", because="b", rests_on=("c1", "c3"), replaces=("c2",), sources=()),
+        Record(claim="", because="b", contradicts=("c1", "c3"), sources=()),
+        Record(claim="", because="b", confirms=("c3",), sources=(Source(path="src/a.py", lines="2"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"rests_on": "c9"}, "rests_on: there is no claim 'c9' in the ledger. Allowed: c3, c1."),
+        ({"rests_on": "c2"}, "rests_on: c2 is out (replaced by c3). Allowed: c3, c1."),
+        ({"contradicts": "c2"}, "contradicts: c2 is out"),
+        ({"confirms": "c3"}, "sources: say where c3 stands now, as path, path:line"),
+        ({"confirms": "c1", "rests_on": "c3"}, "confirms stands alone"),
+        ({"rests_on": "c3", "replaces": "c3"}, "c3 can stand in one of rests_on, replaces, contradicts, confirms"),
+        ({"replaces": "c1"}, "a person recorded c1, and only a person takes it back"),
+        ({"claim": "", "contradicts": "c1"}, "claim must not be empty"),
+        ({"claim": "", "replaces": "c3"}, "claim must not be empty"),
+    ],
+)
+def test_links_that_cannot_be_are_refused_with_what_is_allowed(known, given, words):
+    assert words in known.refused("record", **{"claim": "a", "because": "b", "sources": [], **given})
+    assert known.notes.records == []
+
+
+def test_of_an_empty_ledger_nothing_can_be_named(bench):
+    words = "rests_on: there is no claim 'c1' in the ledger. Allowed: none, for no claim of the ledger holds."
+    assert bench.refused("record", claim="a", because="b", sources=[], rests_on="c1") == words
 
 
 def test_an_amendment_with_boxes_is_new_items(bench):

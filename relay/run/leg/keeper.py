@@ -4,19 +4,29 @@ A checkpoint follows each tool call that changed something, so a crash loses at 
 `relay.run.leg.session` drives the session.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from relay.base.redaction import redact
 from relay.base.tree import Look, read_file, replace_file, take_look
-from relay.base.words import list_some
+from relay.base.words import list_some, shorten
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.trees import FILE
-from relay.ledger.belief import ClaimStatus, Judgement, judge
-from relay.ledger.model import Claim, Ledger, Stamp, append_entry, render_stamp_time
-from relay.ledger.snapshot import describe_belief
+from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
+from relay.ledger.model import (
+    Claim,
+    Confirmation,
+    Entry,
+    Ledger,
+    Nogood,
+    Source,
+    Stamp,
+    append_entry,
+    render_stamp_time,
+)
+from relay.ledger.snapshot import describe_belief, describe_nogood
 from relay.prompts.texts import render_baton, render_said_notice
 from relay.run.commit.candidate import PendingPlan
 from relay.run.leg.start import Handover, render_plan
@@ -57,13 +67,13 @@ class ClaimWatch:
         self._read_time = read_time
         self._recorded = 0
         # The first message has listed claims that were stale before the session.
-        self._told = set(find_changed_sources(files.repo, notes.ledger.sources))
+        self._changed = find_changed_sources(files.repo, notes.ledger.sources)
 
     def take_records(self) -> str:
         """Add new findings to the ledger, each with the current content of its sources.
 
         Returns:
-            Their ids, and claims about the same places; empty without findings.
+            Their ids, their effect on other claims, and claims beside them; empty without findings.
         """
         words = [self._take(record) for record in self._notes.records[self._recorded :]]
         self._recorded = len(self._notes.records)
@@ -76,55 +86,92 @@ class ClaimWatch:
             paths: Paths that may have changed; None for any.
         """
         ledger, known = self._notes.ledger, None if paths is None else set(paths)
-        cited = [s for s in ledger.sources if s not in self._told and (known is None or s.path in known)]
+        cited = [s for s in ledger.sources if s not in self._changed and (known is None or s.path in known)]
         changed = find_changed_sources(self._repo, cited)
         if not changed:
             return ""
-        self._told |= changed.keys()
-        judgement = judge(ledger, changed)
-        lines = [line for claim in ledger.claims.values() if (line := _describe_doubt(claim, judgement))]
-        if not lines:
-            return ""
-        shown = list_some(lines, MAX_TOLD, joint="\n")
-        return f"relay: this changed what claims rest on. Before you tick, `record` what replaces them:\n{shown}"
+        self._changed |= changed
+        lines = _list_changes(ledger, self._judge(ledger, {}), self._judge(ledger, changed))
+        return f"relay: this changed what claims rest on. {_RECORD_DOUBTED}\n{lines}" if lines else ""
+
+    def _judge(self, ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
+        return judge(ledger, changed, self._notes.plan.gate_paths)
 
     def _take(self, record: Record) -> str:
+        ledger = self._notes.ledger
+        before, entries = self._judge(ledger, self._changed), self._make_entries(record)
+        for entry in entries:
+            self._notes.ledger = append_entry(self._notes.ledger, entry)
+        after = self._judge(self._notes.ledger, self._changed)
+        claim = next((entry for entry in entries if isinstance(entry, Claim)), None)
+        words = f"Recorded as {claim.id}." if claim else f"Confirmed: {', '.join(record.confirms)}."
+        if record.contradicts:
+            pairs = [f"{entry.id} ({', '.join(entry.claims)})" for entry in entries if isinstance(entry, Nogood)]
+            words = f"{words if claim else 'Recorded.'} They cannot hold together: {', '.join(pairs)}."
+        if lines := _list_changes(self._notes.ledger, before, after, left_out=claim.replaces if claim else ()):
+            words += f" Now:\n{lines}"
+        if claim is None or claim.replaces != record.replaces:  # said again, with what it was asked for
+            return words
+        return words + _ask_beside(find_beside(ledger, before, claim), record.contradicts)
+
+    def _make_entries(self, record: Record) -> list[Entry]:
+        """Return the entries of a record; a claim that the session repeats takes the place of the one before."""
         ledger, session = self._notes.ledger, self._stamp.session
-        stamp = replace(self._stamp, at=ledger.make_time(self._read_time(), record.replaces))
+        former = [
+            name
+            for name, claim in ledger.claims.items()
+            if claim.claim == record.claim and claim.stamp.session == session and name not in record.replaces
+        ]
+        about = (*record.replaces, *former[-1:], *record.confirms)
+        stamp = replace(self._stamp, at=ledger.make_time(self._read_time(), about))
+        sources = cite_sources(self._repo, record.sources, self._own)
+        if record.confirms:
+            return [
+                Confirmation(of=name, because=record.because, sources=sources, stamp=stamp) for name in record.confirms
+            ]
         claim = Claim(
             id=ledger.make_id("c", (session, stamp.at, record.claim, record.because)),
             claim=record.claim,
             because=record.because,
             kind=record.kind,
-            replaces=record.replaces,
-            sources=cite_sources(self._repo, record.sources, self._own),
+            rests_on=tuple(name for name in record.rests_on if name not in former),
+            replaces=(*record.replaces, *former[-1:]),
+            sources=sources,
             stamp=stamp,
         )
-        beside = _find_beside(ledger, claim)
-        self._notes.ledger = append_entry(ledger, claim)
-        shown = "".join(f"\n{describe_belief(other, judge(ledger, {})[other.id])}" for other in beside)
-        advice = "; one that cannot hold with it belongs into `replaces`" if beside else ""
-        return f"Recorded as {claim.id}." + (f" On the same place{advice}:{shown}" if beside else "")
+        clashes = [(claim.id, name) for name in record.contradicts] if record.claim else [record.contradicts]
+        nogoods = [
+            Nogood(id=ledger.make_id("n", (stamp.at, *names)), claims=names, because=record.because, stamp=stamp)
+            for names in clashes
+            if names
+        ]
+        return [claim, *nogoods] if record.claim else [*nogoods]
 
 
-def _find_beside(ledger: Ledger, claim: Claim) -> list[Claim]:
-    """Return current claims about a place that a new claim cites, the best entrenched kinds first."""
-    paths = {source.path for source in claim.sources}
-    judgement = judge(ledger, {})
-    beside = [
-        other
-        for other in ledger.claims.values()
-        if judgement[other.id].status is not ClaimStatus.OUT
-        and other.id not in claim.replaces
-        and not paths.isdisjoint(source.path for source in other.sources)
+_DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
+_RECORD_DOUBTED = "Before you tick, `record` what replaces them, or look and confirm:"
+
+
+def _list_changes(ledger: Ledger, before: Judgement, after: Judgement, *, left_out: Collection[str] = ()) -> str:
+    """Write the claims that hold less than before, or are new and do not hold, one a line."""
+    lines = [
+        describe_belief(claim, after[name])
+        for name, claim in ledger.claims.items()
+        if after[name].status is not ClaimStatus.IN
+        and (name not in before.beliefs or after[name].status is not before[name].status)
+        and name not in left_out
     ]
-    order = list(type(claim.kind))
-    return sorted(beside, key=lambda other: order.index(other.kind))[:MAX_BESIDE]
+    return list_some(lines, MAX_TOLD, joint="\n")
 
 
-def _describe_doubt(claim: Claim, judgement: Judgement) -> str:
-    belief = judgement[claim.id]
-    return describe_belief(claim, belief) if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED} else ""
+def _ask_beside(found: Sequence[Claim], linked: Collection[str]) -> str:
+    """Return the question about standing claims beside a new one; empty without any."""
+    beside = [claim for claim in found if claim.id not in linked][:MAX_BESIDE]
+    if not beside:
+        return ""
+    lines = "\n".join(f"- {claim.id} {claim.kind}: {shorten(claim.claim, 300)}" for claim in beside)
+    asked = "does it rest on it, replace it or contradict it? If so, `record` it again with that id"
+    return f" Beside {', '.join(claim.id for claim in beside)}: {asked}.\n{lines}"
 
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
@@ -209,7 +256,10 @@ class Keeper:
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._drop_written(result.changed_paths or ())
+        known = len(self._notes.ledger.nogoods)
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
+        for nogood in self._notes.ledger.nogoods[known:]:
+            self._ctx.observe(Noticed(text=describe_nogood(nogood).removeprefix("- "), warning=True))
         # Last: the checkpoint holds the ledger with the new records, and the restored plan.
         self._store(call, result)
         for asked in self._notes.questions[self._asked :]:

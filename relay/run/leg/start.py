@@ -15,7 +15,6 @@ from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger.belief import ClaimStatus, judge
-from relay.ledger.model import Ledger
 from relay.ledger.snapshot import Topic, render_snapshot
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
@@ -334,7 +333,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline),
-            ledger=_render_ledger(ctx, pending.ledger, phase),
+            ledger=_render_ledger(ctx, pending, phase),
             rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
             said=leg.said,
@@ -349,12 +348,13 @@ def _render_review(leg: OpenLeg) -> str:
     return render_review_report(render_numbered(confirmed)) if confirmed else ""
 
 
-def _render_ledger(ctx: RunContext, ledger: Ledger, phase: Phase) -> str:
+def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
     """Return the ledger for a session, its phase's topic first; warn the user of stale claims."""
+    ledger = pending.ledger
     if "ledger" in ctx.settings.ablate or not ledger.entries:
         return ""
     changed = find_stale_claims(ctx.repo, ledger)
-    judgement = judge(ledger, changed)
+    judgement = judge(ledger, changed, pending.plan.gate_paths)
     doubtful = [
         name for name, belief in judgement.beliefs.items() if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED}
     ]
