@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -44,6 +45,20 @@ def _read_hidden(value: Any) -> tuple[str, ...]:
         parts = [part for part in item.removeprefix("~/").split("/") if part not in {"", "."}]
         if not parts or ".." in parts or parts[0] == "~" or re.search(r"[\0\n]", item):
             raise ValueError(allowed)
+    return tuple(items)
+
+
+def _read_command(value: Any) -> tuple[str, ...]:
+    """Read a program and its arguments; a bare text is split as a shell splits words, and no shell runs it."""
+    allowed = "a list of words: a program and its arguments"
+    try:
+        items = shlex.split(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(allowed) from None
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and "\0" not in item for item in items):
+        raise ValueError(allowed)
+    if items and (not items[0] or (not items[0].startswith("/") and "/" in items[0])):
+        raise ValueError(f"{allowed}; the program by its absolute path, or by its name on PATH")
     return tuple(items)
 
 
@@ -184,6 +199,9 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=make_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
+    "key_command": Key(
+        read=Form(read=_read_command, schema=make_list({"type": "string", "minLength": 1})), widens=bool
+    ),
     "agents": Key(read=AGENTS, widens=bool),
     "mcp_servers": Key(read=SERVERS, widens=bool),
     "reset_at": Key(read=_RESET_AT),

@@ -90,6 +90,10 @@ class Settings:
     runner: str = "api"
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     agents`). A phase may name its own runner: ``Runner: claude``."""
+    key_command: tuple[str, ...] = ()
+    """A program with its arguments that prints the API key, such as ``["op", "read", "op://work/claude/key"]``. relay
+    runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key, and
+    stores the key nowhere. Yours alone."""
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     """Your own agents, and changes to those that relay knows: program, variables, files, login. Yours alone;
     `docs/agents.md` has examples."""

@@ -5,14 +5,17 @@ The modules that run a session are imported when a runner is opened.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
 from relay.plan.model import Phase, Violation
 from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.endpoint import FAMILIES, get_key_name
+from relay.runners.messages.credentials import BearerToken, Credential, KeyCommand, find_work_trees
+from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, Way, get_key_name
 from relay.session.events import Noticed
 
 
@@ -23,7 +26,12 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.conversation import ApiRunner
 
     settings = given.settings
-    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
+    with open_api(
+        environ=given.environ,
+        interrupts=given.interrupts,
+        idle_timeout_s=settings.idle_timeout_s,
+        way=Way(credential=find_credential(settings, given.environ)),
+    ) as api:
         connection = ApiConnection(
             api=api,
             observe=given.observe,
@@ -32,6 +40,25 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
             dialect=make_dialect(settings.find_model(settings.model).compat),
         )
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
+
+
+def find_credential(settings: Settings, environ: Mapping[str, str]) -> Credential | None:
+    """Return what signs requests to the Messages API; None where a variable holds the key, or nothing does.
+
+    Raises:
+        CredentialError: The credential lacks something that can be looked up at once.
+    """
+    if not settings.key_command or any(environ.get(name) for name in ANTHROPIC.keys):
+        return None
+    apart = [Path(place).expanduser().resolve() for place in settings.writable_dirs]
+    command = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
+    command.require()
+    return BearerToken(command.name, command.fetch, advice=command.advice)
+
+
+def _get_own_key(settings: Settings, environ: Mapping[str, str]) -> str:
+    credential = find_credential(settings, environ)
+    return credential.words if credential else get_key_name(environ)
 
 
 def make_kind(profile: Profile) -> RunnerKind:
@@ -78,7 +105,9 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         return
     setup, family = get_setup(profile, given.environ, settings.model)
     idle_s = settings.idle_timeout_s
-    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, family=family) as api:
+    with open_api(
+        environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=Way(family=family)
+    ) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
@@ -125,9 +154,9 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    if not settings.agents:
-        return RUNNERS
-    return {**RUNNERS, **{name: make_kind(profile) for name, profile in list_profiles(settings).items()}}
+    own = {"api": replace(RUNNERS["api"], get_key=partial(_get_own_key, settings))} if settings.key_command else {}
+    made = {name: make_kind(profile) for name, profile in list_profiles(settings).items()} if settings.agents else {}
+    return {**RUNNERS, **own, **made}
 
 
 def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind]) -> RunnerKind:

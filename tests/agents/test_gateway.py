@@ -19,7 +19,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Memory, Passed, Rejected, Route, open_gateway
 from relay.runners.messages.connection import FaultKind
-from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
+from relay.runners.messages.endpoint import GEMINI, OPENAI, Way, find_own_secrets, open_client
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 
@@ -489,7 +489,7 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with serve(parse_script(script)) as server:
         environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
-        with open_client(environ, 5.0, family=family) as client:
+        with open_client(environ, 5.0, way=Way(family=family)) as client:
             secrets = find_own_secrets(environ)
             route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, family=family)
             with open_gateway(route, tmp_path / "socket"):

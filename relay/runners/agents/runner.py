@@ -50,7 +50,7 @@ from relay.runners.agents.session import AgentContext, AgentProcess, AgentSessio
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
-from relay.runners.messages.endpoint import ANTHROPIC, Family, find_own_secrets, open_client
+from relay.runners.messages.endpoint import ANTHROPIC, Family, Way, find_own_secrets, open_client
 from relay.sandbox.child import Answered, Intake, Notification, Wire, start_child
 from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
@@ -249,7 +249,7 @@ class AgentRunner:
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.has_login
         keys = {self.family.keys[0]: NO_KEY} if lent else {}
-        client = stack.enter_context(open_client({**environ, **keys}, idle_s, family=self.family))
+        client = stack.enter_context(open_client({**environ, **keys}, idle_s, way=Way(family=self.family)))
         if lent:
             del client.headers[self.family.key_header[0]]
         route = Route(

@@ -12,20 +12,24 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
-from relay.base.redaction import redact
+from relay.base.redaction import hide_values, redact
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
+from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
+    PLAIN,
     Family,
     StatusError,
+    Way,
     find_own_secrets,
     find_proxy,
     open_client,
@@ -201,7 +205,7 @@ class MessagesApi:
         idle_timeout_s: Longest time without an event in a stream.
         transport: How requests travel; None for the network.
         clock: Steady seconds for the watchdogs.
-        family: The kind of endpoint; only Anthropic's is sent requests.
+        way: The kind of endpoint, of which only Anthropic's is sent requests, and what signs them.
     """
 
     def __init__(
@@ -210,17 +214,18 @@ class MessagesApi:
         environ: Mapping[str, str],
         interrupts: Interrupts,
         idle_timeout_s: float,
-        family: Family = ANTHROPIC,
+        way: Way = PLAIN,
         transport: "httpx2.BaseTransport | None" = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environ = environ
-        self._family = family
+        self._way = way
+        self._family, self._credential = way.family, way.credential
         self._interrupts = interrupts
         self._idle_timeout_s = idle_timeout_s
         self._transport = transport
         self._clock = clock
-        self._secrets = find_own_secrets(environ)
+        self._own_secrets = find_own_secrets(environ)
         self._user_file = show_user_file(environ)
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
@@ -236,6 +241,10 @@ class MessagesApi:
         """
         try:
             found = self._find_model(model, own)
+        except CredentialError as error:
+            if not error.passes:
+                raise
+            found = Fault(kind=FaultKind.INFRA, message=error.message)
         except RunnerError as error:
             raise RunnerError(redact(error.message, environ_values=self._secrets), hint=error.hint) from None
         return self._clean(found) if isinstance(found, Fault) else found
@@ -264,7 +273,7 @@ class MessagesApi:
                 what = "gives no limits for" if known else "does not know the model"
                 complaint = f"the endpoint {self._address} {what}"
                 return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
-            return _judge_model_error(error, self._family)
+            return _judge_model_error(error, self._family, self._credential)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {self._name_cause(error)}",
@@ -293,8 +302,17 @@ class MessagesApi:
             meanwhile: Called on this thread once the request has gone out, while the model thinks.
         """
         body = {**request, "stream": True}
-        found = self._send(body, NotedRequest(keep, body, meanwhile), on_block)
+        found = self._send(body, NotedRequest(partial(self._keep, keep), body, meanwhile), on_block)
         return self._clean(found) if isinstance(found, Fault) else found
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return (*self._own_secrets, *(self._credential.secrets if self._credential else ()))
+
+    def _keep(self, keep: Keep, note: Note) -> None:
+        """Keep a note without the values of a credential, which the environment does not hold."""
+        hidden = self._credential.secrets if self._credential and "status" in note else ()
+        keep({**note, "body": hide_values(note["body"], hidden)} if hidden else note)
 
     def _clean(self, fault: Fault) -> Fault:
         """Remove secrets from the endpoint's words."""
@@ -314,7 +332,10 @@ class MessagesApi:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
             wire.refuse(error)
-            return judge_status(error)
+            return judge_status(error, self._family, self._credential)
+        except CredentialError as error:
+            kind = FaultKind.INFRA if error.passes else FaultKind.USER
+            return Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
             return Fault(kind=FaultKind.INFRA, message=self._name_cause(error))
         except (httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
@@ -383,7 +404,7 @@ class MessagesApi:
         # The preparing thread and the first request may both get here.
         with self._opening:
             if self._client is None:
-                self._client = open_client(self._environ, self._idle_timeout_s, self._transport, self._family)
+                self._client = open_client(self._environ, self._idle_timeout_s, self._transport, self._way)
             return self._client
 
 
@@ -415,8 +436,8 @@ def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool
     )
 
 
-def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
-    """Return the fault of an error response."""
+def judge_status(error: StatusError, family: Family = ANTHROPIC, credential: Credential | None = None) -> Fault:
+    """Return the fault of an error response; `credential` has signed the request, and was renewed once."""
     kind = classify_error(
         status=error.status_code,
         error_type=_find_text(_get_error(error), "type"),
@@ -426,25 +447,29 @@ def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
     if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
         kind = FaultKind.REQUEST  # the endpoint knows that the error is not transient
     late = error.status_code in _GATEWAY_TIMEOUTS
+    is_refused = credential is not None and error.status_code in REFUSED
+    again = f"; {credential.words} was asked again, which did not help" if credential and is_refused else ""
     return Fault(
         kind=kind,
-        message=_describe(error, family),
+        message=_describe(error, family) + again,
         retry_after_s=find_retry_after(error.headers, _get_error(error).get("details")),
         may_be_billed=late,
         lasting=late,
     )
 
 
-def _judge_model_error(error: StatusError, family: Family) -> Fault:
+def _judge_model_error(error: StatusError, family: Family, credential: Credential | None) -> Fault:
     """Return the fault of an error of the Models API.
 
     Raises:
         RunnerError: The user has to change something.
     """
-    fault = judge_status(error, family)
+    fault = judge_status(error, family, credential)
     if fault.kind in _TRANSIENT:
         return fault
-    raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code, family)) from error
+    raise RunnerError(
+        f"the endpoint refused: {fault.message}", hint=_hint(error.status_code, family, credential)
+    ) from error
 
 
 def _get_error(error: StatusError) -> Mapping[str, Any]:
@@ -497,9 +522,9 @@ def name_cause(error: Exception) -> str:
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
 
 
-def _hint(status: int, family: Family) -> str:
-    if status in {401, 403}:
-        return f"check {family.keys[0]}"
+def _hint(status: int, family: Family, credential: Credential | None) -> str:
+    if status in REFUSED:
+        return credential.advice if credential else f"check {family.keys[0]}"
     if status == NOT_FOUND:
         return f"check {family.base} and the model's name"
     return "see the endpoint's words above; `relay doctor` tries it again"
@@ -514,13 +539,13 @@ def _prepare(api: MessagesApi, interval: float) -> None:
 
 @contextmanager
 def open_api(
-    *, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float, family: Family = ANTHROPIC
+    *, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float, way: Way = PLAIN
 ) -> Iterator[MessagesApi]:
     """Open an endpoint; close its connections at the end.
 
     A thread prepares the client meanwhile: open the endpoint before waiting for other programs.
     """
-    api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, family=family)
+    api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, way=way)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     preparing = threading.Thread(target=_prepare, args=(api, interval), name="relay-http")

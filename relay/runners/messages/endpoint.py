@@ -17,6 +17,7 @@ from relay.base.errors import RunnerError
 from relay.base.hints import advise_extra
 from relay.base.redaction import MIN_VALUE_CHARS
 from relay.base.values import dataclass
+from relay.runners.messages.credentials import Credential
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,6 +78,18 @@ GEMINI = Family(
     models="/v1beta/models/",
 )
 FAMILIES = (ANTHROPIC, OPENAI, GEMINI)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The way to an endpoint."""
+
+    family: Family = ANTHROPIC
+    credential: Credential | None = None
+    """Signs each request; None for a key of the environment."""
+
+
+PLAIN = Way()
 
 
 class StatusError(Exception):
@@ -165,7 +178,7 @@ def open_client(
     environ: Mapping[str, str],
     idle_timeout_s: float,
     transport: "httpx2.BaseTransport | None" = None,
-    family: Family = ANTHROPIC,
+    way: Way = PLAIN,
 ) -> "httpx2.Client":
     """Open a pool of connections to the endpoint; nothing is sent.
 
@@ -174,7 +187,7 @@ def open_client(
             process's own environment.
         idle_timeout_s: Longest silence.
         transport: How requests travel; None for the network.
-        family: The kind of endpoint.
+        way: The kind of endpoint, and what signs its requests.
 
     Raises:
         RunnerError: No usable key, or no certificates.
@@ -185,7 +198,10 @@ def open_client(
 
     import httpx2
 
-    key_name = get_key_name(environ, (family,))
+    from relay.runners.messages.signing import SigningClient
+
+    family = way.family
+    key = "" if way.credential else environ[get_key_name(environ, (family,))]
     address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
     # This machine is reached without a proxy, which may be elsewhere.
     proxies = {} if _is_loopback(address) else getproxies()
@@ -195,9 +211,10 @@ def open_client(
     with _explaining_certificates(), _explaining_socks():
         # Reading all certificates takes 20 ms. Without TLS no certificate is shown; it would not be trusted.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
-        return httpx2.Client(
+        return SigningClient(
+            way.credential,
             base_url=address,
-            headers=_build_headers(environ, environ[key_name], family),
+            headers=_build_headers(environ, key, family),
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             # A client with a transport of its own does not look for proxies.
@@ -291,7 +308,7 @@ def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "htt
             "accept": "application/json",
             "user-agent": f"relay/{__version__}",
             **dict(family.headers),
-            family.key_header[0]: f"{family.key_header[1]}{key}",
+            **({family.key_header[0]: f"{family.key_header[1]}{key}"} if key else {}),
         },
         encoding="utf-8",
     )
