@@ -26,6 +26,7 @@ GROUPS = {
     },
     "Understand": {
         "report": "report",
+        "stats": "stats",
         "ledger": "ledger",
         "inspect": "inspect",
         "replay": "inspect:replay_command",

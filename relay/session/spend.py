@@ -61,6 +61,8 @@ class Meter:
         self._session = Spent()
         self._worst = Spent()
         self.total = before
+        self.models: dict[str, None] = {}
+        """The models that answered since the last commit, in order."""
 
     @property
     def unrecorded(self) -> Spent:
@@ -82,6 +84,8 @@ class Meter:
         if isinstance(event, ResponseReceived | CacheRefreshed):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
+            if isinstance(event, ResponseReceived):
+                self.models[event.model] = None
             self._charge(spent)
 
     def restore(self, spent: Spent) -> None:
@@ -103,6 +107,7 @@ class Meter:
     def record(self) -> None:
         """Note that a commit now records the unrecorded usage."""
         self._unrecorded = Spent()
+        self.models.clear()
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
         """Return why a request of at most this size must not be sent; None if every cap holds."""

@@ -102,11 +102,13 @@ def read_relay_commits(
         rev: Where to start; an unborn branch has no commits.
         newer_than: A commit at which to stop; empty for the root.
     """
-    return tuple(commit for commit in _read_all(repo, rev, newer_than) if commit.plan == plan_path)
+    return tuple(commit for commit in read_all_plans(repo, rev, newer_than) if commit.plan == plan_path)
 
 
-def _read_all(repo: Repo, rev: str, newer_than: str = "", *, plan_path: str = "") -> tuple[RelayCommit, ...]:
-    """Return all commits with a plan's name, of any plan.
+def read_all_plans(
+    repo: Repo, rev: str = "HEAD", newer_than: str = "", *, plan_path: str = ""
+) -> tuple[RelayCommit, ...]:
+    """Return all commits with a plan's name, of any plan, newest first.
 
     The commits reachable from a commit never change, so only the new ones of a branch that has grown are read.
 
@@ -174,7 +176,7 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     These are the last ``planned`` commit and those that followed. A plan that replaced another plan in the same file
     starts anew. A plan that was renamed, in a commit, keeps the commits under its old name.
     """
-    every = _read_all(repo, "HEAD", plan_path=plan_path)
+    every = read_all_plans(repo, "HEAD", plan_path=plan_path)
     names = _find_names(repo, plan_path, {commit.plan for commit in every})
     return _drop_earlier(repo, plan_path, tuple(commit for commit in every if commit.plan in names))
 

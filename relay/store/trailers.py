@@ -34,12 +34,16 @@ REVIEW = "Relay-Review"
 DOUBT = "Relay-Doubt"
 """A sentence that speaks against a ticked box: nothing was changed, or an item names a missing file."""
 SANDBOX = "Relay-Sandbox"
+REPAIRS = "Relay-Repairs"
+"""How often relay gave the work back to its session for a repair; in snapshots behind the session's id."""
 HOOKS = "Relay-Hooks"
 """The commit hooks that ran, if the user had left some out: their names, or ``skip``."""
 MERGE = "Relay-Merge"
 """The commit of a phase that this one merges onto what others landed, and the digests of both gates."""
 AGENT = "Relay-Agent"
 """Name and version of the agent that worked; missing where relay's own loop did."""
+MODEL = "Relay-Model"
+"""The models that answered since the last commit."""
 METERING = "Relay-Metering"
 """Who counted the usage: ``gateway`` is relay."""
 USAGE = "Relay-Usage"
@@ -74,7 +78,7 @@ FINDING = "Relay-Finding"
 EVIDENCE = "Relay-Evidence"
 """A session's evidence for an item that is not committed yet: the item's text and the evidence, as JSON."""
 EVIDENCE_CHARS = 300
-CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE})
+CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS})
 """Trailers that every further snapshot and session of a leg keeps."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
 """Trailers of a leg that stay as they were when another session takes it up."""
@@ -101,6 +105,9 @@ UNKNOWN = "unknown"
 
 _USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
 _ESTIMATED = "~"
+_COUNT = re.compile(r"[0-9]{1,6}")
+_MODEL = re.compile(r"[\w.:/@+\[\]-]{1,100}", re.ASCII)
+MOST_MODELS = 5
 _COST = re.compile(r"(~?)([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
 
 
@@ -189,6 +196,25 @@ def parse_evidence(found: tuple[tuple[str, str], ...]) -> dict[str, str]:
             if isinstance(pair, list) and list(map(type, pair)) == [str, str]:
                 evidence[pair[0]] = pair[1]
     return evidence
+
+
+def render_repair(session: str, number: int) -> tuple[tuple[str, str], ...]:
+    """Return the trailer of a snapshot for the nth repair that a session was asked for."""
+    return ((REPAIRS, f"{session} {number}"),)
+
+
+def count_repairs(found: Iterable[tuple[str, str]]) -> int:
+    """Return how many repairs the snapshots of a leg note, all sessions together."""
+    most: dict[str, int] = {}
+    for session, _, number in (value.partition(" ") for key, value in found if key == REPAIRS):
+        most[session] = max(most.get(session, 0), int(number) if _COUNT.fullmatch(number) else 0)
+    return sum(most.values())
+
+
+def render_models(models: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the trailer of the models that answered, without names that an endpoint made up; empty without any."""
+    names = [name for name in models if _MODEL.fullmatch(name)][:MOST_MODELS]
+    return ((MODEL, ", ".join(names)),) if names else ()
 
 
 def parse_said(found: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

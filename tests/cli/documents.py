@@ -17,6 +17,7 @@ from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
 from relay.session.events import BoxState, CheckResult
 from relay.setup.preconditions import State
+from relay.store.outcomes import OutcomeSums, PhaseOutcome
 from relay.store.resume import ResumeCase
 
 
@@ -486,6 +487,17 @@ class ReplayDocument(TypedDict):
     detail: str
 
 
+class StatsDocument(TypedDict):
+    """How phases went."""
+
+    version: int
+    phases: list[PhaseOutcome]
+    """Oldest first."""
+    month: list[OutcomeSums]
+    model: list[OutcomeSums]
+    runner: list[OutcomeSums]
+
+
 class SaidError(TypedDict):
     """The error."""
 
@@ -522,6 +534,7 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger add, retract, confirm, nogood": LedgerWrittenDocument,
     "relay tune": TuneDocument,
     "relay replay": ReplayDocument,
+    "relay stats": StatsDocument,
     "relay replay --list": ReplayListDocument,
     "relay sandbox --show": Inventory,
     "any command that ends with 1": ErrorDocument,

@@ -86,6 +86,10 @@ class World:
         """Return what the user says next."""
         return self.said.pop(0) if self.said else ""
 
+    def note_repair(self, number: int) -> None:
+        """Remember it."""
+        self.happened.append(f"repair {number}")
+
     def note_wait(self, until: float) -> None:
         """Remember it."""
         self.happened.append(f"wait until {until}")
@@ -200,6 +204,7 @@ def test_a_red_gate_goes_back_to_the_session(world):
 
     assert ended.kind is LegKind.DONE
     assert RED.for_model in world.told[1]
+    assert world.happened.count("repair 1") == 1
     assert [proposal.gate_words for proposal in world.proposals] == ["", RED.for_user]
     assert world.kept == []
 

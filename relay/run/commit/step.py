@@ -432,10 +432,12 @@ def make_commit_message(
             (trailers.GATE, _render_gate(run)),
             *(render_merge(merged, run.result.digest) if merged else ()),
             *doubts,
+            (trailers.REPAIRS, str(trailers.count_repairs(candidate.leg.carried))),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *(_render_carried(candidate) if candidate.status == "handoff" else ()),
             *trailers.render_agent(runner.agent, runner.metering),
+            *trailers.render_models(ctx.meter.models),
             *trailers.render_spent(spent),
         ),
     )

@@ -39,7 +39,7 @@ from relay.store.environment import find_owned_paths
 from relay.store.legs import render_wait
 from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
-from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
+from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
 from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import LegNotes, Record
 
@@ -350,6 +350,10 @@ class Keeper:
         for text in texts:
             self._ctx.observe(WordsHeard(text=text))
         return render_said_notice(texts)
+
+    def note_repair(self, number: int) -> None:
+        """Save that the commit step gives the work back to the session, for the nth time."""
+        self.save(paths=(), baton=self.leg.baton, trailers=render_repair(self.leg.session_id, number))
 
     def note_wait(self, until: float) -> None:
         """Save the end of a limit before waiting for it."""

@@ -89,6 +89,9 @@ class LegKeeper(Protocol):
     def hear(self) -> str:
         """Wait while the user pauses the run; return the user's words for the session."""
 
+    def note_repair(self, number: int) -> None:
+        """Save that the commit step gives the work back to the session, for the nth time."""
+
     def note_wait(self, until: float) -> None:
         """Save the end of a limit (seconds since the epoch) before waiting for it."""
 
@@ -188,6 +191,7 @@ class Leg:
             allowed = self._sessions.settings.max_repairs
             if made.for_review or not made.for_model or attempts > allowed or self._interrupts.finish_turn:
                 return self._end_refused(outcome, made)
+            self._parts.keeper.note_repair(attempts)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
     def _end_refused(self, outcome: SessionOutcome, made: Refused) -> LegResult:

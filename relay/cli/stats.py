@@ -1,0 +1,157 @@
+"""`relay stats`: how phases went, by month, model and runner, from commits alone."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from relay.base.errors import ConfigError
+from relay.base.words import count, render_usd
+from relay.cli.boundary import note_place
+from relay.cli.options import json_option
+from relay.cli.report import render_text, require_libraries
+from relay.cli.screen import clean_line, say, say_document
+from relay.insight.report.blocks import (
+    SERIES,
+    Bar,
+    Card,
+    Chapter,
+    Ink,
+    Page,
+    Plot,
+    make_table,
+    render_share,
+    render_time,
+)
+from relay.insight.report.chapters import make_plot
+from relay.store.outcomes import (
+    GROUPS,
+    OutcomeSums,
+    PhaseOutcome,
+    Share,
+    group_outcomes,
+    read_outcomes,
+    sum_outcomes,
+)
+
+_COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost to done, #Cost"
+_KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken back"), (Ink.GRID, "unknown"))
+
+
+@click.command("stats", short_help="Show how phases went, by month, model and runner.")
+@click.argument("rev", default="HEAD")
+@click.option("--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="Only phases of the last N days.")
+@click.option("--output", metavar="FILE", help="Write an HTML page with plots to FILE.")
+@json_option
+def command(rev: str, *, days: int | None, output: str | None, as_json: bool) -> None:
+    """Show how the phases of all plans went: first pass, sessions and cost to done, red gates, regressions.
+
+    relay reads them from the trailers of the commits below REV (default: HEAD), so any clone shows the same.
+
+    A phase passes first if no red gate went back to its session. It is taken back if `relay rewind` or git revert undid
+    it by a later commit. Sessions and cost to done are medians.
+    """
+    if as_json and output is not None:
+        raise click.UsageError("--json and --output exclude each other")
+    outcomes = read_outcomes(note_place().repo, rev)
+    if days is not None:
+        since = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+        outcomes = tuple(one for one in outcomes if one.time >= since)
+    if as_json:
+        groups = {by: [asdict(one) for one in group_outcomes(outcomes, by)] for by in GROUPS}
+        say_document({"phases": [asdict(one) for one in outcomes], **groups})
+        return
+    if not outcomes:
+        raise ConfigError(f"no commit below {rev} ends a phase" + (f" of the last {days} days" if days else ""))
+    page = make_page(outcomes)
+    if output is None:
+        for line, style in render_text(page):
+            say(line, style=style)
+        return
+    require_libraries()
+    from relay.insight.report.page import render_page, save_page_as
+
+    say(str(save_page_as(Path(output), render_page(page, clean=clean_line))))
+
+
+def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
+    """Make the page of phases that were done; at least one."""
+    total, plans = sum_outcomes("all", outcomes), {one.plan for one in outcomes}
+    facts = (
+        ("phases", f"{len(outcomes):,} of {count(len(plans), 'plan file')}"),
+        ("from", f"{render_time(outcomes[0].time)} to {render_time(outcomes[-1].time)}"),
+    )
+    words = f"{_render_part(total.first_pass)} without a repair, {total.regressions:,} taken back"
+    cost = render_usd(total.spent.cost_usd, estimated=total.spent.estimated)
+    cards = (
+        Card(question="Do phases pass at once?", words=words),
+        Card(question="What did they cost?", words=f"{cost}; {render_usd(total.usd)} a phase in the median"),
+    )
+    tables = tuple(
+        make_table(f"By {by}", _COLUMNS.format(by.capitalize()), map(_list_cells, group_outcomes(outcomes, by)))
+        for by in GROUPS
+    )
+    lead = "A red gate is counted when it goes back to the session for a repair. Sessions and cost to done are medians."
+    chapter = Chapter(name="outcomes", title="Outcomes", lead=lead, plots=_plot(outcomes), tables=tables)
+    return Page(title="How phases went", facts=facts, answers=cards, sections=(chapter,))
+
+
+def _list_cells(one: OutcomeSums) -> tuple[str, ...]:
+    return (
+        one.name,
+        f"{one.phases:,}",
+        f"{_render_part(one.first_pass)} {render_share(one.first_pass.part / one.first_pass.of)}"
+        if one.first_pass.of
+        else "unknown",
+        f"{one.sessions:g}",
+        f"{one.repairs:,}",
+        f"{one.regressions:,}",
+        render_usd(one.usd),
+        render_usd(one.spent.cost_usd, estimated=one.spent.estimated),
+    )
+
+
+def _render_part(share: Share) -> str:
+    return f"{share.part:,} of {share.of:,}"
+
+
+def _plot(outcomes: Sequence[PhaseOutcome]) -> tuple[Plot, ...]:
+    """Draw how the phases of each month went, and what they cost by model."""
+    models = [one.name for one in group_outcomes(outcomes, "model")]
+    inks = {name: SERIES[n % len(SERIES)] for n, name in enumerate(models)}
+    kinds, money = [], []
+    for month in (one.name for one in group_outcomes(outcomes, "month")):
+        held = [one for one in outcomes if one.month == month]
+        sizes = [sum(_judge(one) is ink for one in held) for ink, _ in _KINDS]
+        kinds.append(Bar(label=month, parts=tuple((ink, float(n)) for (ink, _), n in zip(_KINDS, sizes, strict=True))))
+        costs = {name: [one.spent.cost_usd or 0.0 for one in held if one.model == name] for name in models}
+        money.append(Bar(label=month, parts=tuple((inks[name], sum(usd)) for name, usd in costs.items() if usd)))
+    legend = tuple((inks[name], name) for name in models[: len(SERIES)])
+    return (
+        make_plot(
+            "draw_bars",
+            kinds,
+            legend=_KINDS,
+            caption="Phases by month",
+            dollars=False,
+            name="phases",
+            label="Phases by month",
+        ),
+        make_plot(
+            "draw_bars",
+            money,
+            legend=legend,
+            caption="Cost by month and model, USD",
+            dollars=True,
+            name="money",
+            label="Cost by month",
+        ),
+    )
+
+
+def _judge(one: PhaseOutcome) -> Ink:
+    if one.is_undone:
+        return Ink.BAD
+    return Ink.GRID if one.repairs is None else Ink.SOFT if one.repairs else Ink.GOOD

@@ -1,0 +1,159 @@
+"""`relay stats`: how phases went, from the trailers of commits alone."""
+
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from relay.base.errors import ExitCode
+from relay.session.events import ResponseReceived
+from relay.store import trailers
+from relay.store.history import RelayCommit
+from relay.store.outcomes import list_outcomes
+from tests.cli.documents import read_document
+
+PLAN = """# Parts
+
+## Phase 1 — One
+Verify: `grep -q right one.txt`
+- [ ] Write one — one.txt
+
+## Phase 2 — Two
+Verify: `grep -q right two.txt`
+- [ ] Write two — two.txt
+"""
+
+
+def call(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def do_phase(n, name, *texts):
+    turns = []
+    for text in texts:
+        turns += [call("write", path=f"{name}.txt", content=f"{text}\n"), call("tick", item=f"{n}.1", evidence="grep")]
+        turns.append({"text": f"Commit: Write {name}"})
+    return {"turns": turns}
+
+
+def run_plan(stage):
+    """Do two phases; the first one has a red gate, which its session repairs."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    script = json.dumps({"sessions": [do_phase(1, "one", "wrong", "right"), do_phase(2, "two", "right")]})
+    assert stage.run(script).exit_code == ExitCode.DONE
+
+
+def read(stage, *words):
+    ran = stage.relay("stats", *words, "--json")
+    assert ran.returncode == 0, ran.stderr
+    return read_document("relay stats", ran.stdout)
+
+
+def test_a_repair_a_revert_and_the_cost_are_counted(stage):
+    run_plan(stage)
+    stage.git("revert", "--no-edit", "HEAD")
+    answers = stage.seen(ResponseReceived)
+
+    found = read(stage)
+    one, two = found["phases"]
+    assert [(p["phase_id"], p["repairs"], p["sessions"], p["is_undone"]) for p in (one, two)] == [
+        ("1", 1, 1, False),
+        ("2", 0, 1, True),
+    ]
+    assert {p["model"] for p in (one, two)} == {event.model for event in answers}
+    (total,) = found["runner"]
+    assert (total["name"], total["phases"], total["first_pass"]) == ("api", 2, {"part": 1, "of": 2})
+    assert (total["repairs"], total["regressions"]) == (1, 1)
+    assert total["spent"]["cost_usd"] == pytest.approx(sum(event.cost_usd for event in answers), abs=1e-6)
+    assert "1 of 2 without a repair, 1 taken back" in stage.relay("stats").stdout
+    assert read(stage, "--days", "1") == found
+
+
+def test_a_revert_of_the_revert_brings_the_phase_back(stage):
+    run_plan(stage)
+    stage.git("revert", "--no-edit", "HEAD")
+    stage.git("revert", "--no-edit", "HEAD")
+    assert [phase["is_undone"] for phase in read(stage)["phases"]] == [False, False]
+
+
+def test_a_clone_shows_the_same_and_its_page_has_the_plots(stage, tmp_path):
+    run_plan(stage)
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", stage.root, clone], check=True)
+    there = replace(stage, root=clone)
+    assert read(there) == read(stage)
+    page = tmp_path / "stats.html"
+    assert there.relay("stats", "--output", str(page)).returncode == 0
+    assert page.read_text().count("<svg") == 2
+    page.write_text("mine")
+    refused = there.relay("stats", "--output", str(page))
+    assert (refused.returncode, page.read_text()) == (ExitCode.USER, "mine")
+
+
+def test_a_history_without_a_phase_and_an_unknown_commit_are_said(stage):
+    for words, said in (((), "no commit below HEAD ends a phase"), (("no-such",), "there is no commit 'no-such'")):
+        ran = stage.relay("stats", *words)
+        assert ran.returncode == ExitCode.USER
+        assert said in ran.stderr
+
+
+def make_commit(commit, status, phase="1", session="", **found):
+    names = {"repairs": trailers.REPAIRS, "model": trailers.MODEL, "leg": trailers.LEG}
+    return RelayCommit(
+        commit=commit,
+        tree="",
+        parents=(),
+        subject=commit,
+        body="",
+        plan="PLAN.md",
+        phase=phase,
+        status=status,
+        items=(),
+        session=session or commit,
+        gate="",
+        sandbox="",
+        usage=None,
+        cost_usd=None,
+        estimated=False,
+        time=0,
+        found=tuple((names[key], value) for key, value in found.items()),
+    )
+
+
+def test_a_phase_is_the_sum_of_its_sessions_and_what_an_older_relay_did_not_say_is_unknown():
+    commits = (
+        make_commit("handed", "handoff", model="a", repairs="2", leg="1"),
+        make_commit("done", "done", model="b, a", repairs="1", leg="3"),
+        make_commit("old", "done", phase="2"),
+        make_commit("picked", "done", phase="2", session="old"),
+        make_commit("open", "handoff", phase="3", repairs="1"),
+    )
+    one, two = list_outcomes(commits[::-1], {"picked"})
+    assert (one.commit, one.model, one.repairs, one.sessions, one.is_undone) == ("done", "a + b", 3, 3, False)
+    assert (two.commit, two.model, two.repairs, two.is_undone) == ("picked", "unknown", None, True)
+
+
+def test_a_new_plan_in_the_same_file_does_not_inherit_an_open_phase():
+    commits = (
+        make_commit("left", "handoff", repairs="5", leg="1"),
+        make_commit("plan", "planned", phase=""),
+        make_commit("new", "done", repairs="0", leg="1"),
+    )
+    (one,) = list_outcomes(commits[::-1], ())
+    assert (one.repairs, one.sessions) == (0, 1)
+
+
+@pytest.mark.parametrize("value", ["", "x", "²", "-1", "9" * 99])
+def test_trailers_that_are_not_relays_break_nothing(value):
+    (one,) = list_outcomes([make_commit("a", "done", repairs=value, leg=value)], ())
+    assert one.sessions == 1
+    assert trailers.count_repairs([(trailers.REPAIRS, f"s {value}")]) == 0
+
+
+def test_models_that_an_endpoint_made_up_are_not_written():
+    assert trailers.render_models(["claude-opus-5-5", "a\nRelay-Cost: 0", "x" * 101]) == (
+        (trailers.MODEL, "claude-opus-5-5"),
+    )
+    assert trailers.render_models(["a b"]) == ()
