@@ -216,6 +216,7 @@ KEYS: Mapping[str, Key] = {
     "max_legs": Key(read=make_number(1, 1_000, whole=True)),
     "max_turns": Key(read=make_number(1, 100_000, whole=True)),
     "max_repairs": Key(read=make_number(0, 100, whole=True)),
+    "explore_model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
     "review": Key(read=make_choice("off", "phase", "plan")),
     "review_model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
     "review_runner": Key(read=make_text("the name of a runner", RUNNER_NAME, optional=True)),

@@ -16,7 +16,7 @@ CONTEXTS = ("reset", "none", "compact", "prune")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""
-FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate")
+FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate", "explore")
 """Features that can be switched off, one by one. Without the feature:
 
 reset    sessions do not hand over at the reset line; the run is one continuous session, as with ``none``
@@ -25,6 +25,7 @@ ledger   sessions do not see what earlier sessions recorded
 cache    requests mark nothing for the prompt cache
 spill    the part cut out of a long tool result is lost, not kept in a file that the model can read
 consolidate  sessions are not told, at 65 % of the reset line, to finish and to record what is done
+explore  no session can have a fresh one find something out for it
 """
 
 
@@ -128,6 +129,8 @@ class Settings:
     """The runner of review sessions; ``none``: the phase's runner."""
     review_max_cost_usd: float | None = None
     """Cap on one review in USD; ``none``: a quarter of the phase's cap or, if a phase has none, of the plan's."""
+    explore_model: str | None = None
+    """The model of the explorers that sessions ask (tool `explore`); ``none``: the model of the other sessions."""
     max_output_tokens: int | None = None
     """Longest answer; ``none`` leaves it to the runner and the model's limit."""
     max_wait_s: float = 1_800

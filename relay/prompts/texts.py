@@ -134,14 +134,35 @@ def render_review_report(findings: str) -> str:
     return Template(_load("review_report")).substitute(findings=findings).strip()
 
 
-def render_no_review_reminder(tool: str) -> str:
-    """Return the one reminder of a session that stops without handing in its findings."""
+def render_hand_in_reminder(tool: str) -> str:
+    """Return the one reminder of a session that stops without handing its result in."""
     return f"relay: hand in what you have by calling {tool}; your words are not read."
 
 
-def render_review_notice(tool: str) -> str:
-    """Return a reviewer's notice at the soft line: no other session continues its work."""
+def render_hand_in_notice(tool: str) -> str:
+    """Return a reader's notice at the soft line: no other session continues its work."""
     return f"relay: the context of this session has reached its planned line. Call {tool} now with what you have shown."
+
+
+def render_explorer_system(rules: str, *, turns: int, tokens: int) -> str:
+    """Return the role of the session that answers a question, and the repository's rules.
+
+    Args:
+        turns: Most requests.
+        tokens: Longest answer.
+    """
+    return _with_rules(Template(_load("explorer")).substitute(turns=turns, tokens=f"{tokens:,}"), rules)
+
+
+def render_explorer_message(task: str, question: str, paths: Sequence[str]) -> str:
+    """Return the first message of the session that answers a question.
+
+    Args:
+        task: The phase that the question is asked for; may be empty.
+        paths: Where to begin; may be empty.
+    """
+    sections = [("Asked for this phase", task), ("Begin at", "\n".join(paths)), ("The question", question)]
+    return "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
 
 
 def render_trial_system(least_tokens: int) -> str:

@@ -8,6 +8,8 @@ Read `loop.py` first. It calls the others in this order:
     leg/          a session of the phase: its start, its way to the end, the checkpoints of its work
     commit/       the commit step: gate, checks, review, one commit
     review.py     the two sessions of a review, and their findings
+    explore.py    a session's question, answered by a session inside it
+    reader.py     what the sessions that only read have in common
 
 One module is a command of its own:
 

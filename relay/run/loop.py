@@ -6,7 +6,7 @@ that goes on take the same path.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import lock_worktree
 from relay.git.repository import BranchError, Repo
 from relay.git.status import check_state
+from relay.ledger.model import Claim
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import render_runner_system
@@ -26,6 +27,7 @@ from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
 from relay.run.commit.plan_commit import make_source, put_ticks_aside
 from relay.run.commit.readiness import require_gates
 from relay.run.commit.step import commit_leg
+from relay.run.explore import find_explorer
 from relay.run.leg.keeper import Keeper
 from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
@@ -46,7 +48,7 @@ from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
 from relay.store.trailers import ENDED
 from relay.store.worktree_notes import end_pause
-from relay.tools.claims import LegNotes
+from relay.tools.claims import LegNotes, Record
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 _SHOWN_DOUBTS = 3
@@ -332,7 +334,12 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
     def look() -> Callable[[], None]:
         return keeper.begin_look()
 
-    own = build_runner_tools(ctx.workspace, notes, keep, look)
+    def keep_findings(records: Sequence[Record]) -> Sequence[Claim]:
+        return keeper.keep_findings(records)
+
+    plan, phase = handover.briefing.plan, handover.briefing.phase
+    explorer = find_explorer(ctx, keep_findings, phase=phase, task=plan.text[phase.start : phase.end].strip())
+    own = build_runner_tools(ctx.workspace, notes, keep, look, *([explorer.tool] if explorer else []))
     toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(

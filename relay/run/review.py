@@ -8,25 +8,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from relay.base.values import dataclass
 from relay.prompts.texts import (
     ReviewBriefing,
-    render_no_review_reminder,
     render_refuter_message,
     render_refuter_system,
-    render_review_notice,
     render_reviewer_message,
     render_reviewer_system,
 )
-from relay.runners.base import Callbacks, Session
+from relay.run.reader import Errand, Incomplete, Readers, TakenT, ask
 from relay.session.events import ShownFinding
-from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
-from relay.setup.session import Sessions, SessionTask
-from relay.tools.toolbox import JUDGE_FINDINGS, REPORT_FINDINGS, build_reader_tools, refuse_secrets
-from relay.tools.workspace import ToolAnswer, Workspace
+from relay.tools.toolbox import JUDGE_FINDINGS, REPORT_FINDINGS
 
 MAX_FINDINGS = 32
 """Most findings of one round. Source: the ReportFindings tool of Claude Code."""
@@ -243,122 +238,38 @@ def _render_result(finding: ReviewFinding) -> dict[str, Any]:
     }
 
 
-TakenT = TypeVar("TakenT")
-_REASONS = {
-    REPORT_FINDINGS.name: "A fresh session looks for faults in the change.",
-    JUDGE_FINDINGS.name: "Another fresh session tries to refute the findings.",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewers:
-    """The sessions of a review, and their surroundings."""
-
-    sessions: Sessions
-    """With the reviewer's model; their cost counts for the plan."""
-    workspace: Workspace
-    """With a read-only sandbox."""
-    runner: str
-    """The runner that the phase names; empty for the one of the settings."""
-    rules: str
-    """The repository's rules (AGENTS.md), for the model."""
-    secret_values: tuple[str, ...]
-    new_id: Callable[[], str]
-    phase_id: str
-    """The reviewed phase; empty for another range."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incomplete:
-    """A review without a result."""
-
-    end: SessionEnd
-    detail: str
-    """One line for the user."""
-    retry_at: float | None = None
-    """As in `SessionOutcome`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HandIn:
-    """The end of a review's session; a `relay.setup.session.SessionResult`."""
-
-    kind: str
-    end: SessionEnd
-    detail: str
-    retry_at: float | None
-
-
-def review(reviewers: Reviewers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
+def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
     """Have a change reviewed, and the findings refuted if possible.
 
     Returns:
         The findings with their verdicts, in the order of the report.
     """
-    system = render_reviewer_system(reviewers.rules)
-    message = render_reviewer_message(briefing)
-    found = _ask(reviewers, "review", system, message, REPORT_FINDINGS, lambda given: read_findings(given["findings"]))
+    errand = Errand(
+        title="review",
+        reason="A fresh session looks for faults in the change.",
+        system=render_reviewer_system(readers.rules),
+        message=render_reviewer_message(briefing),
+        tool=REPORT_FINDINGS,
+    )
+    found = _ask(readers, errand, lambda given: read_findings(given["findings"]))
     if isinstance(found, Incomplete):
         return found
     asked = choose_for_refutation(found)
     if not asked:
         return found
-    system = render_refuter_system(reviewers.rules)
-    message = render_refuter_message(render_numbered(asked))
-    verdicts = _ask(reviewers, "refutation", system, message, JUDGE_FINDINGS, lambda given: tuple(given["verdicts"]))
+    errand = Errand(
+        title="refutation",
+        reason="Another fresh session tries to refute the findings.",
+        system=render_refuter_system(readers.rules),
+        message=render_refuter_message(render_numbered(asked)),
+        tool=JUDGE_FINDINGS,
+    )
+    verdicts = _ask(readers, errand, lambda given: tuple(given["verdicts"]))
     return verdicts if isinstance(verdicts, Incomplete) else apply_verdicts(found, asked, verdicts)
 
 
-def _ask(  # two private callers
-    reviewers: Reviewers,
-    title: str,
-    system: str,
-    message: str,
-    tool: ToolSpec,
-    read: Callable[[Mapping[str, Any]], TakenT],
-) -> TakenT | Incomplete:
-    """Run one session; return the last value that it hands in."""
-    taken: list[TakenT] = []
-
-    def take(given: Mapping[str, Any]) -> ToolAnswer:
-        try:
-            taken.append(read(given))
-        except ValueError as error:
-            return ToolAnswer(text=str(error), is_error=True)
-        return ToolAnswer(text="Thank you.", ends_session=True)
-
-    def drive(session: Session) -> _HandIn:
-        outcome = session.advance(message)
-        if outcome.end is SessionEnd.FINISHED and not taken:
-            outcome = session.advance(render_no_review_reminder(tool.name))
-        return _HandIn(
-            kind="done" if taken else "failed",
-            end=outcome.end,
-            detail=_describe(outcome) if not taken else "",
-            retry_at=outcome.retry_at,
-        )
-
-    toolbox = build_reader_tools(reviewers.workspace, (tool, take))
-    task = SessionTask(
-        session_id=reviewers.new_id(),
-        title=title,
-        phase_id=reviewers.phase_id,
-        reason=_REASONS[tool.name],
-        system=system,
-        tools=toolbox.specs,
-        callbacks=Callbacks(
-            run_tool=refuse_secrets(toolbox.run, reviewers.secret_values),
-            render_soft_notice=lambda *_: render_review_notice(tool.name),
-        ),
-        runner=reviewers.runner,
-    )
-    ended = reviewers.sessions.run(task, drive)
-    if taken:
-        return taken[-1]
-    return Incomplete(
-        end=ended.end, detail=f"the {title} did not come to an end: {ended.detail}", retry_at=ended.retry_at
-    )
-
-
-def _describe(outcome: SessionOutcome) -> str:
-    return outcome.detail or "its session handed nothing in"
+def _ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], TakenT]) -> TakenT | Incomplete:
+    found = ask(readers, errand, read)
+    if isinstance(found, Incomplete):
+        return replace(found, detail=f"the {errand.title} did not come to an end: {found.detail}")
+    return found

@@ -90,6 +90,8 @@ class SessionSpec:
     """Whether such programs may write what the sandbox lets commands write."""
     limits: Limits | None = None
     """Limits of the session's commands."""
+    inside: Observe | None = None
+    """Gets the events of a session inside another one, in place of the runner's observer; None for other sessions."""
     slowest_turn_s: float = 0.0
     """Longest time between the starts of two requests in this run: an answer and the pause behind it."""
 

@@ -185,6 +185,8 @@ class ResponseReceived:
     """Whether some of the usage is an upper bound, because the endpoint did not report it, or not plausibly."""
     streamed: bool = True
     """Whether it came piece by piece; False if it came whole."""
+    query: str = ""
+    """``explore`` if an explorer inside the session sent it (its `turn` is 0); empty for others, and in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.base.values import dataclass
-from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
+from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, RunEnded, RunStarted
 from relay.session.usage import Usage
 
 SCHEMA_VERSION = 2
@@ -61,7 +61,8 @@ class Recorder:
     def record(self, event: Event) -> LoggedEvent:
         """Take the next event."""
         record = LoggedEvent(at=self._clock(), scope=find_scope(self._last, event), event=event)
-        self._last = leave_scope(record)
+        if not isinstance(event, ResponseReceived) or event.turn:  # a request beside the conversation moves nothing on
+            self._last = leave_scope(record)
         return record
 
 

@@ -5,6 +5,8 @@ records yet (what goes into the next commit's trailers?) and the session's (what
 session chooses how long its cache entries live.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from relay.base.values import dataclass
@@ -103,6 +105,19 @@ class Meter:
     def open_session(self, price: Price | None) -> None:
         """Start counting a session. Its requests are checked at this price: models differ in price."""
         self._session, self._price = Spent(), price
+
+    @contextmanager
+    def pricing(self, price: Price | None) -> Iterator[None]:
+        """Check requests at another price meanwhile: they belong to the open session, and go to another model."""
+        before, self._price = self._price, price
+        try:
+            yield
+        finally:
+            self._price = before
+
+    def check_apart(self, worst: Spent) -> str | None:
+        """Return why the caps cannot hold several requests that cost this at most; None if they can."""
+        return self._budget.check(worst.cost_usd, worst.tokens)
 
     def record(self) -> None:
         """Note that a commit now records the unrecorded usage."""

@@ -61,6 +61,8 @@ class SessionKind(StrEnum):
 
     PLAN = "plan"
     CONVERGE = "converge"
+    EXPLORE = "explore"
+    """No command: a session of `PLAN` or `RUN` asks for it."""
     REVIEW = "review"
     REWIND = "rewind"
     RUN = "run"
@@ -69,6 +71,11 @@ class SessionKind(StrEnum):
     def writes(self) -> bool:
         """Whether commands may write the work tree, not only their own temporary directory."""
         return self in {SessionKind.RUN, SessionKind.REWIND}
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether commands reach nothing, whatever the settings open."""
+        return self is SessionKind.EXPLORE
 
     @property
     def commits_phases(self) -> bool:

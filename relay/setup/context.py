@@ -108,8 +108,8 @@ class RunContext:
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; relay keeps none of them anywhere."""
-    open_reading: Callable[[], AbstractContextManager[Workspace]]
-    """Opens the same work tree for sessions that write nothing."""
+    open_reading: Callable[[SessionKind], AbstractContextManager[Workspace]]
+    """Opens the same work tree for sessions of a kind that writes nothing."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The user's environment; its secrets go only to receivers that the settings name."""
     ask: Ask | None = None

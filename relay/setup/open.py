@@ -24,7 +24,6 @@ from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.private_folder import find_folder, remove_left_overs
 from relay.session.events import Observe, RunPaused, RunResumed
 from relay.session.spend import Meter, Pace
-from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
@@ -88,7 +87,7 @@ def open_run(
             new_id=new_id,
             secret_values=find_all_secrets(request),
             environ=request.environ,
-            open_reading=partial(open_workspace, replace(request, kind=SessionKind.REVIEW), rules, interrupts),
+            open_reading=lambda kind: open_workspace(replace(request, kind=kind), rules, interrupts),
         )
         announce(ctx, request.kind, run_id, (*left, *describe_settings(settings, request.environ)))
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):

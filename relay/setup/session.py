@@ -68,7 +68,7 @@ class SessionTask:
     reason: str = ""
     """Why the session starts, for the user."""
     trial: str = ""
-    """The phase's own reset line in a trial of several; empty for the line of the settings."""
+    """The session's own reset line, as a phase has it in a trial of several; empty for the line of the settings."""
     system: str
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
@@ -107,6 +107,9 @@ class Sessions:
     """Opens the history of a session; None if none is kept."""
     handed: tuple[str, ...] = ()
     """Secrets that only gates and tool servers get; they are removed from all text for a model."""
+    inside: Observe | None = None
+    """Gets the events of sessions inside another one, in place of `observe`; their cost is the other's. None for
+    sessions that stand by themselves."""
 
     @property
     def soft_tokens(self) -> int:
@@ -118,9 +121,21 @@ class Sessions:
         """Return the runner that a phase wishes for; with an empty wish, the runner of the settings."""
         return self.get_runner(self.settings.runner_for(wish))
 
+    def ask_model(self, model: str, runner: str) -> "Sessions":
+        """Return the sessions of another model, at its price; `runner` is the wish for one.
+
+        Raises:
+            RelayError: The runner, its key or the model is missing.
+        """
+        info = self.find_runner(runner).get_model(model)
+        settings = replace(self.settings, model=model)
+        return replace(self, settings=settings, model=info, price=self.find_price(model))
+
     def run(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
         """Open a fresh session, drive it, and emit events for its beginning, its end and its cost."""
-        runner = self.find_runner(task.runner)
+        if self.inside is not None:
+            with self.meter.pricing(self.price):
+                return self._hold(task, drive)
         self.observe(
             LegStarted(
                 session_id=task.session_id,
@@ -136,13 +151,7 @@ class Sessions:
             )
         )
         self.meter.open_session(self.price)
-        with ExitStack() as stack:
-            spec = self._make_spec(task)
-            if self.open_tape is not None:
-                name = self.settings.runner_for(task.runner)
-                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == "api" else name)
-            session = stack.enter_context(runner.open_session(spec))
-            result = drive(TapedConversation(session, spec.keep, spec.hide))
+        result = self._hold(task, drive)
         spent = self.meter.session
         self.observe(
             LegEnded(
@@ -157,6 +166,15 @@ class Sessions:
             )
         )
         return result
+
+    def _hold(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
+        runner, name = self.find_runner(task.runner), self.settings.runner_for(task.runner)
+        with ExitStack() as stack:
+            spec = self._make_spec(task)
+            if self.open_tape is not None:
+                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == "api" else name)
+            session = stack.enter_context(runner.open_session(spec))
+            return drive(TapedConversation(session, spec.keep, spec.hide))
 
     def _make_spec(self, task: SessionTask) -> SessionSpec:
         settings, hide = self.settings, partial(hide_values, values=self.handed)
@@ -185,6 +203,7 @@ class Sessions:
             cached="cache" not in settings.ablate,
             cache_ttl=settings.cache_ttl,
             slowest_turn_s=self.pace.turn_s,
+            inside=self.inside,
         )
 
 

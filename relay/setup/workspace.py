@@ -208,6 +208,8 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
         RelayError: No sandbox works here, or the settings do not fit the machine.
     """
     root, settings = request.repo.root, request.settings
+    if request.kind.is_offline:
+        settings = replace(settings, network=CLOSED, localhost=(), sockets=())
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)

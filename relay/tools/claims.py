@@ -70,6 +70,17 @@ class HandOff:
 
 
 @dataclass(slots=True, kw_only=True)
+class Findings:
+    """What explorers found out for a planner. Mutable: each adds to it."""
+
+    ledger: Ledger
+    """The ledger with the records."""
+    records: list[Record] = field(default_factory=list)
+    gate_paths: frozenset[str] = frozenset()
+    """As in `Plan`; a planner has no gate yet."""
+
+
+@dataclass(slots=True, kw_only=True)
 class LegNotes:
     """The claims of a session, which the loop reads at its end. Mutable: the tools fill it."""
 
@@ -98,6 +109,10 @@ class LegNotes:
     """Tool name to the text of its last failure, until the tool succeeds again."""
     counts: Counter[str] = field(default_factory=Counter)
     """Number of calls by tool name, unknown names included."""
+
+    @property
+    def gate_paths(self) -> frozenset[str]:
+        return self.plan.gate_paths
 
     def open_ids(self) -> tuple[str, ...]:
         """Return the ids of the items that are neither ticked nor claimed, in order."""
@@ -318,3 +333,24 @@ def _require_text(name: str, value: str) -> str:
             f"{name} has {len(text):,} characters; {MAX_CLAIM_CHARS:,} are allowed. Put the rest in a file."
         )
     return text
+
+
+def read_question(workspace: Workspace, given: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return a question to an explorer, and the paths where it should begin."""
+    paths = tuple(path.strip() for path in given.get("paths", ()))
+    for path in paths:
+        with locate(workspace.root, path, follow=True) as place:
+            if place.status is None:
+                raise RefusedError(f"paths: {path}: no such file or folder.")
+            require_readable(workspace, place.path)
+    return _get_text(given, "question"), paths
+
+
+def read_finding(workspace: Workspace, given: Mapping[str, Any], because: str) -> Record:
+    """Return a claim that an explorer hands in."""
+    return Record(
+        claim=_get_text(given, "claim"),
+        because=because,
+        kind=Kind.OBSERVATION,
+        sources=tuple(_require_source(workspace, place.strip()) for place in given["places"]),
+    )

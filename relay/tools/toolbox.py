@@ -157,6 +157,13 @@ SUBMIT_PLAN = _spec(
     "Hand in the plan. If something is wrong with it you are told; correct it and hand it in again.",
     {"markdown": _TEXT},
 )
+EXPLORE = _spec(
+    "explore",
+    "Have a fresh session that can only read answer a question about many files. "
+    "You get claims with their places, which the ledger keeps.",
+    {"question": _TEXT},
+    {"paths": {**_LIST, "description": "where to begin"}},
+)
 
 _FINDING = _object({
     "file": _TEXT,
@@ -172,6 +179,10 @@ REPORT_FINDINGS = _spec(
     "Say what is wrong with the change; ends the session.",
     {"findings": {"type": "array", "items": _FINDING}},
 )
+_CLAIM = _object({"claim": _TEXT, "places": {**_LIST, "description": "path, path:10-20 or path.py::Class.method"}})
+ANSWER = _spec(
+    "answer", "Hand in what you have found out; ends the session.", {"claims": {"type": "array", "items": _CLAIM}}
+)
 JUDGE_FINDINGS = _spec(
     "judge_findings",
     "Say which faults you could confirm; ends the session.",
@@ -182,7 +193,9 @@ RUNNER_SPECS = (READ, SEARCH, LIST, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND
 READER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY)
 PLANNER_SPECS = (*READER_SPECS, ASK, SUBMIT_PLAN)
 
-_WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})
+_WRITTEN_DOWN = frozenset(
+    {"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan", "explore", "answer"}
+)
 
 
 def refuse_secrets(run: Callable[[ToolCall], ToolResult], values: Sequence[str]) -> Callable[[ToolCall], ToolResult]:
@@ -300,8 +313,16 @@ class Toolbox:
     """Whether background commands run, so that files may change between calls."""
 
 
+OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
+"""A tool that only some sessions have, and a function that takes a checked input and answers or ends the session."""
+
+
 def build_runner_tools(
-    workspace: Workspace, notes: LegNotes, keep: Keep = lambda _: False, look: LookFirst = lambda: lambda: None
+    workspace: Workspace,
+    notes: LegNotes,
+    keep: Keep = lambda _: False,
+    look: LookFirst = lambda: lambda: None,
+    *own: OwnTool,
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
     background = Background(workspace)
@@ -317,19 +338,15 @@ def build_runner_tools(
         "hand_off": _take_input(partial(claims.run_hand_off, notes)),
         "defer": _take_input(partial(claims.run_defer, notes)),
         "block": _take_input(partial(claims.run_block, notes)),
+        **{spec.name: _take_input(take) for spec, take in own},
     }
-    known = _say_timeouts(workspace, RUNNER_SPECS)
+    known = _say_timeouts(workspace, (*RUNNER_SPECS, *(spec for spec, _ in own)))
     run = partial(_run, workspace, known, handlers, notes)
     return Toolbox(specs=known, run=run, stop=background.stop, is_busy=lambda: background.is_running)
 
 
-def build_reader_tools(
-    workspace: Workspace, *own: tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
-) -> Toolbox:
+def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
     """Return the tools of a session that only reads and hands in a result.
-
-    Args:
-        own: The session's own tools, each with a function that takes a checked input and answers or ends the session.
 
     Raises:
         ValueError: The sandbox of the workspace lets commands write.

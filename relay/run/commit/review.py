@@ -26,9 +26,8 @@ from relay.prompts.texts import ReviewBriefing
 from relay.run.commit.candidate import Candidate, Refused
 from relay.run.commit.plan_commit import find_plan
 from relay.run.commit.readiness import find_merged, is_untouched
+from relay.run.reader import Incomplete, Readers
 from relay.run.review import (
-    Incomplete,
-    Reviewers,
     ReviewFinding,
     compute_digest,
     list_confirmed,
@@ -42,10 +41,9 @@ from relay.run.review import (
 from relay.session.events import Noticed, Observe, ReviewFinished
 from relay.session.prices import Price, worst_cost_usd
 from relay.session.usage import Spent
-from relay.session.values import SessionEnd
+from relay.session.values import SessionEnd, SessionKind
 from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.rules import Rules
-from relay.setup.session import Sessions
 from relay.store import trailers
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.history import RelayCommit, read_plan_commits
@@ -186,7 +184,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
         leg = _put_session(ctx.repo, leg, session_id, ctx.meter.unrecorded)
         return session_id
 
-    with ctx.open_reading() as workspace:
+    with ctx.open_reading(SessionKind.REVIEW) as workspace:
         phase = candidate.phase
         reviewers = find_reviewers(
             ctx, workspace, phase_id=phase.id, new_id=begin_session, runner=phase.runner, cap=cap
@@ -233,7 +231,7 @@ def find_reviewers(
     new_id: Callable[[], str],
     runner: str = "",
     cap: "ReviewCap | None" = None,
-) -> Reviewers:
+) -> Readers:
     """Return the reviewers of the settings.
 
     Args:
@@ -246,20 +244,15 @@ def find_reviewers(
     Raises:
         RelayError: The runner, or its key, is missing.
     """
-    settings, sessions, cap = ctx.settings, ctx.sessions, cap or ReviewCap(ctx)
+    settings, cap = ctx.settings, cap or ReviewCap(ctx)
     wish = settings.review_runner or runner
-    model = settings.review_model or settings.model
-    price = sessions.find_price(model)
-    asked: Sessions = replace(
-        sessions,
-        settings=replace(settings, model=model),
-        model=sessions.find_runner(wish).get_model(model),
-        price=price,
-        check_budget=lambda prompt, output: cap.check(prompt, output, price=price),
-        sandbox=workspace.sandbox,
-    )
-    return Reviewers(
-        sessions=asked,
+    asked = ctx.sessions.ask_model(settings.review_model or settings.model, wish)
+    return Readers(
+        sessions=replace(
+            asked,
+            check_budget=lambda prompt, output: cap.check(prompt, output, price=asked.price),
+            sandbox=workspace.sandbox,
+        ),
         workspace=workspace,
         runner=wish,
         rules=ctx.rules.text,

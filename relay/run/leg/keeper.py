@@ -41,12 +41,17 @@ from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_ne
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
 from relay.store.worktree_notes import drop_words, read_words
-from relay.tools.claims import LegNotes, Record
+from relay.tools.claims import Findings, LegNotes, Record
 
 MAX_TOLD = 5
 """Most claims of one message; for more, the message says that the file is cited as a whole."""
 MAX_BESIDE = 3
 """Most claims about the same place that are shown with a new claim."""
+
+
+def read_now() -> str:
+    """Return the time in the form of `Stamp.at`."""
+    return render_stamp_time(datetime.now(UTC))
 
 
 class ClaimWatch:
@@ -59,7 +64,9 @@ class ClaimWatch:
         read_time: Returns the time in the form of `Stamp.at`.
     """
 
-    def __init__(self, files: PlanFiles, notes: LegNotes, stamp: Stamp, *, read_time: Callable[[], str]) -> None:
+    def __init__(
+        self, files: PlanFiles, notes: LegNotes | Findings, stamp: Stamp, *, read_time: Callable[[], str] = read_now
+    ) -> None:
         self._repo = files.repo
         self._own = (files.plan_path, files.ledger_path)
         self._notes = notes
@@ -79,6 +86,13 @@ class ClaimWatch:
         self._recorded = len(self._notes.records)
         return "\n".join(words)
 
+    def keep_found(self, records: Sequence[Record]) -> tuple[Claim, ...]:
+        """Add an explorer's findings to the ledger; return the claim of each."""
+        before = self._notes.ledger.claims
+        self._notes.records.extend(records)
+        self.take_records()
+        return tuple(claim for name, claim in self._notes.ledger.claims.items() if name not in before)
+
     def find_doubts(self, paths: Iterable[str] | None) -> str:
         """Return a message about claims that the session's edits put in doubt since the last call, each claim once.
 
@@ -95,7 +109,7 @@ class ClaimWatch:
         return f"relay: this changed what claims rest on. {_RECORD_DOUBTED}\n{lines}" if lines else ""
 
     def _judge(self, ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
-        return judge(ledger, changed, self._notes.plan.gate_paths)
+        return judge(ledger, changed, self._notes.gate_paths)
 
     def _take(self, record: Record) -> str:
         ledger = self._notes.ledger
@@ -174,7 +188,7 @@ def _ask_beside(found: Sequence[Claim], linked: Collection[str]) -> str:
     return f" Beside {', '.join(claim.id for claim in beside)}: {asked}.\n{lines}"
 
 
-_NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
+_NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer", "explore"})
 """Tools that change the pending plan, so that a checkpoint follows."""
 
 
@@ -194,7 +208,7 @@ class Keeper:
         self._is_busy = is_busy
         self._begun = handover.pending
         stamp = Stamp(phase=handover.phase_id, session=handover.leg.session_id)
-        self._claims = ClaimWatch(ctx.files, notes, stamp, read_time=lambda: render_stamp_time(datetime.now(UTC)))
+        self._claims = ClaimWatch(ctx.files, notes, stamp)
         self._was_busy = self._has_looked = False
         self._foreign: dict[str, Look] = {}
         """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
@@ -267,6 +281,10 @@ class Keeper:
         self._asked = len(self._notes.questions)
         text = "\n\n".join(filter(None, (recorded or result.text, doubted)))
         return replace(result, text=text) if recorded or doubted else result
+
+    def keep_findings(self, records: Sequence[Record]) -> tuple[Claim, ...]:
+        """Add what an explorer of the session found to the ledger; return the claim of each."""
+        return self._claims.keep_found(records)
 
     def _find_doubts(self, call: ToolCall, result: ToolResult) -> str:
         """Return a message about claims that a call, or before a tick a command in the background, put in doubt."""

@@ -17,6 +17,7 @@ from relay.base.values import dataclass
 from relay.base.words import count, count_questions
 from relay.git.repository import Repo
 from relay.git.trees import FILE
+from relay.ledger.model import Ledger, Stamp, parse_ledger
 from relay.plan.check import check_plan
 from relay.plan.edit import NO_HEADING
 from relay.plan.model import Phase, Plan, Violation
@@ -33,6 +34,8 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
+from relay.run.explore import find_explorer
+from relay.run.leg.keeper import ClaimWatch
 from relay.run.planning.submission import (
     ASSUMPTIONS,
     Interview,
@@ -56,7 +59,8 @@ from relay.store.history import find_text
 from relay.store.legs import drop_spent
 from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.worktree_notes import drop_words, read_words
-from relay.tools.toolbox import ASK, SUBMIT_PLAN, build_reader_tools, refuse_secrets
+from relay.tools.claims import Findings
+from relay.tools.toolbox import ASK, SUBMIT_PLAN, OwnTool, build_reader_tools, refuse_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +97,14 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     """
     before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, judge = _prepare(ctx, task, before)
+    findings = Findings(ledger=_read_ledger(ctx))
     interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values))
     submissions = Submissions(judge=judge if task.converge else interview.noting(judge))
     leave_out, session_id = (STATE_DIR,), ctx.new_id()
     begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
-    ended = run_planning_session(ctx, session_id, message, submissions, None if task.converge else interview)
+    asked = None if task.converge else interview
+    ended = run_planning_session(ctx, session_id, message, submissions, asked, findings)
     changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     reject = partial(_reject, ctx, begun, task, submissions.last)
     if changed:
@@ -114,6 +120,8 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         return _name_next(reject(words, code), ended.end)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
+    if findings.records:
+        replace_file(ctx.repo.root, ctx.ledger_path, encode_text(findings.ledger.text), FILE)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
     return _finish(ctx, submissions.accepted, interview.assumed)
@@ -203,8 +211,18 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
 
 
+def _read_ledger(ctx: RunContext) -> Ledger:
+    with within(ctx.ledger_path):
+        return parse_ledger(decode_text(read_file(ctx.repo.root, ctx.ledger_path) or b""))
+
+
 def run_planning_session(
-    ctx: RunContext, session_id: str, message: str, submissions: Submissions, interview: Interview | None
+    ctx: RunContext,
+    session_id: str,
+    message: str,
+    submissions: Submissions,
+    interview: Interview | None,
+    findings: Findings,
 ) -> PlanningEnd:
     """Run a session until a plan is accepted or it gives up; without an interview it may submit none."""
 
@@ -213,8 +231,11 @@ def run_planning_session(
         new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
         return render_said_notice(new) if new else ""
 
-    own = [(SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))]
-    toolbox = build_reader_tools(ctx.workspace, *([(ASK, interview.take)] if interview else []), *own)
+    explorer = find_explorer(ctx, ClaimWatch(ctx.files, findings, Stamp(session=session_id)).keep_found)
+    own: list[OwnTool] = [(ASK, interview.take)] if interview else []
+    own += [(SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))]
+    own += [explorer.tool] if explorer else []
+    toolbox = build_reader_tools(ctx.workspace, *own)
     said = hear()
     message = f"{message}\n\n{said}" if said else message
     task = SessionTask(

@@ -92,6 +92,10 @@ class ApiRunner:
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
         """Return a fresh session, or the open one if the strategy continues it; nothing is sent yet."""
+        if spec.inside is not None:  # whatever the strategy, it is fresh, and the outer conversation stays
+            connection = replace(self.connection, observe=spec.inside)
+            yield Conversation(connection, spec, self.get_model(spec.model))
+            return
         spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
         conversation = self._find_kept(spec) or self._open(spec)
         yield conversation
