@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from relay.base.errors import ConfigError
-from relay.base.words import count, render_usd
+from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.report import render_text, require_libraries
@@ -83,11 +83,11 @@ def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
         ("phases", f"{len(outcomes):,} of {count(len(plans), 'plan file')}"),
         ("from", f"{render_time(outcomes[0].time)} to {render_time(outcomes[-1].time)}"),
     )
-    words = f"{_render_part(total.first_pass)} without a repair, {total.regressions:,} taken back"
+    words = f"{_render_part(total.first_pass)} without a repair; {total.regressions:,} taken back"
     cost = render_usd(total.spent.cost_usd, estimated=total.spent.estimated)
     cards = (
-        Card(question="Do phases pass at once?", words=words),
-        Card(question="What did they cost?", words=f"{cost}; {render_usd(total.usd)} a phase in the median"),
+        Card(question="Passed", words=words),
+        Card(question="Cost", words=f"{cost}; {render_usd(total.usd)} a phase in the median"),
     )
     tables = tuple(
         make_table(f"By {by}", _COLUMNS.format(by.capitalize()), map(_list_cells, group_outcomes(outcomes, by)))
@@ -104,9 +104,9 @@ def _list_cells(one: OutcomeSums) -> tuple[str, ...]:
         f"{one.phases:,}",
         f"{_render_part(one.first_pass)} {render_share(one.first_pass.part / one.first_pass.of)}"
         if one.first_pass.of
-        else "unknown",
+        else UNKNOWN,
         f"{one.sessions:g}",
-        f"{one.repairs:,}",
+        f"{one.repairs:,}" if one.first_pass.of else UNKNOWN,
         f"{one.regressions:,}",
         render_usd(one.usd),
         render_usd(one.spent.cost_usd, estimated=one.spent.estimated),
@@ -114,7 +114,7 @@ def _list_cells(one: OutcomeSums) -> tuple[str, ...]:
 
 
 def _render_part(share: Share) -> str:
-    return f"{share.part:,} of {share.of:,}"
+    return f"{share.part:,} of {share.of:,}" if share.of else UNKNOWN
 
 
 def _plot(outcomes: Sequence[PhaseOutcome]) -> tuple[Plot, ...]:

@@ -67,7 +67,7 @@ def test_a_repair_a_revert_and_the_cost_are_counted(stage):
     assert (total["name"], total["phases"], total["first_pass"]) == ("api", 2, {"part": 1, "of": 2})
     assert (total["repairs"], total["regressions"]) == (1, 1)
     assert total["spent"]["cost_usd"] == pytest.approx(sum(event.cost_usd for event in answers), abs=1e-6)
-    assert "1 of 2 without a repair, 1 taken back" in stage.relay("stats").stdout
+    assert "1 of 2 without a repair; 1 taken back" in stage.relay("stats").stdout
     assert read(stage, "--days", "1") == found
 
 
