@@ -11,7 +11,7 @@ from relay import __version__
 from relay.base.errors import ExitCode, RelayError
 from relay.cli.options import SectionedCommand, offer_phases, session_options
 from relay.cli.screen import say
-from relay.cli.sessions import make_request, run_sessions
+from relay.cli.sessions import make_request, run_sessions, show_end
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -44,14 +44,17 @@ def command(  # one parameter for each option of its own
     `relay run`. The planner asks you what only you can decide, and your answers become constraints of the plan. Without
     a terminal it takes the default answers and lists them under Assumptions.
     """
-    from relay.run.planning.planner import plan_feature, read_existing
+    from relay.run.planning.planner import plan_feature, read_existing, split_at_file
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
     before = read_existing(place.root, place.plan_name, task)
-    code = run_sessions(
-        request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json, asks=not options["yes"]
-    )
+    if end := split_at_file(request.repo, place.plan_name, task):
+        code = show_end(end, request, place.caller, as_json=as_json)
+    else:
+        code = run_sessions(
+            request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json, asks=not options["yes"]
+        )
     if code == ExitCode.DONE and edit:
         click.edit(filename=str(place.plan_file))
     if code == ExitCode.DONE and not as_json:

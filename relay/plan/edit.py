@@ -6,15 +6,18 @@ something else is refused, never done by halves. `Plan.tick` and `Plan.untick` c
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
+from string import ascii_lowercase
 
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some
+from relay.plan.check import check_order
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
-from relay.plan.text import BOM, Lines
+from relay.plan.statements import find_statement
+from relay.plan.text import BOM, Lines, render_plain
 from relay.plan.transitions import check_transition
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -31,6 +34,9 @@ _BEFORE_TEXT = re.compile(r"[ \t>]*")
 _NO_BLANK = re.compile(r"[^ \t>]")
 NO_HEADING = "is an item of a list: number its parts as items of their own, such as `- [ ] 12. …`"
 """Why a phase that has no heading cannot be written anew by itself."""
+_UNIT = re.compile(r"(?:phase|task|step|iteration)\s+\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)", re.IGNORECASE)
+_HEADING = re.compile(r" {0,3}(?:#{1,6}[ \t]+)?")
+_LINES = frozenset({EntryKind.PROSE, EntryKind.BULLET})
 _ASKED, _ASSUMED = "question: ", " (assumed: "
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
@@ -239,6 +245,60 @@ def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     )
     _refuse_illegal(plan, replaced, phase_id)
     return replaced
+
+
+def split_at_headings(plan: Plan, phase_id: str) -> Plan | None:
+    """Return the plan with the sub-headings of an open phase that have boxes as phases; None if that cannot be done.
+
+    Each gets a number, ``### Phase 3a — Schema``, and what the phase says of its order, runner and model. What stands
+    between the phase's heading and the first of them stays: with boxes it is a phase before them, else it is for all
+    of them. The last one repeats the phase's verify commands, which must be green at its end.
+
+    Raises:
+        PlanError: There is no such phase, or it is done.
+    """
+    phase, sections = _get_phase(plan, phase_id)
+    _refuse_done(phase)
+    parts = _list_parts(sections)
+    named = _UNIT.match(render_plain(phase.heading))
+    if not parts or not named or named[1][-1].isalpha() or len(parts) > len(ascii_lowercase):
+        return None
+    ids, lines = [f"{named[1]}{letter}" for letter in ascii_lowercase[: len(parts)]], plan.outline.lines
+    starts = [lines.offset(part.line - 1) + _HEADING.match(lines.at(part.line - 1)).end() for part in parts]  # type: ignore[union-attr]  # any line
+    words = (*(f"{named[0]}{one[-1]} — " for one in ids), "")
+    pieces = (plan.text[a:b] for a, b in pairwise((0, *starts, len(plan.text))))
+    numbered = find_plan_in("".join(f"{piece}{word}" for piece, word in zip(pieces, words, strict=True)))
+    split = _repeat_statements(numbered, phase, sections[0], ids) if numbered else None
+    stays = {one.id for one in plan.phases if one is not phase or sections[0].boxes}
+    if not split or {one.id for one in split.phases} != {*stays, *ids}:
+        return None
+    same = [(item.text, item.done) for item in split.items] == [(item.text, item.done) for item in plan.items]
+    return split if same and not any(check_order(split)) else None
+
+
+def _repeat_statements(plan: Plan, phase: Phase, head: Section, ids: Sequence[str]) -> Plan | None:
+    """Return the plan with a phase's statements in its parts; None if they cannot be written."""
+    known = {command for part in plan.phases if part.id in ids for command in part.own_verify}
+    commands = [command for command in phase.own_verify if command not in known]
+    heads = [sections[0] for part, sections in plan.parts if part.id in ids]
+    if len(heads) != len(ids) or any("`" in command for command in commands):
+        return None
+    said = [(find_statement(entry.text) or "", entry.text) for entry in head.entries if entry.kind in _LINES]
+    for_all = [text for word, text in said if word and word not in {"verify", "after"}]
+    added = [[text for text in for_all if text not in {one.text for one in part.entries}] for part in heads]
+    added[0] += [] if head.boxes else [text for word, text in said if word == "after"]
+    added[-1] += [f"Verify: `{command}`" for command in commands]
+    at = [part.line + part.heading.count("\n") + part.underlined for part in heads]
+    return find_plan_in(plan.outline.lines.insert(*zip(at, added, strict=True)))
+
+
+def _list_parts(sections: Sequence[Section]) -> list[Section]:
+    """Return a phase's sub-sections with boxes, without those below another of them."""
+    parts: list[Section] = []
+    for section in sections[1:]:
+        if section.boxes and not (parts and section.level > parts[-1].level):
+            parts.append(section)
+    return parts
 
 
 def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, tuple[Section, ...]]:

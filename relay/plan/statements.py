@@ -165,7 +165,9 @@ def _leaves(word: str) -> bool:
     return word.startswith(("/", "~")) or ".." in word.split("/")
 
 
-_STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after|runner)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
+_STATEMENT = re.compile(
+    r"[*_]{0,3}(verify|verification|after|runner|tools)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
+)
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
 _FILES = re.compile(
     r"[*_]{0,3}(?:(?:key|affected|relevant|related|changed|modified|new)\s+)?files?"
@@ -207,7 +209,7 @@ class NamingLine:
 
 
 def find_statement(text: str) -> str | None:
-    """Return ``verify``, ``after`` or ``runner`` when a line starts with that word and a colon."""
+    """Return ``verify``, ``after``, ``runner`` or ``tools`` when a line starts with that word and a colon."""
     found = _STATEMENT.match(text)
     return None if found is None else {"verification": "verify"}.get(word := found[1].lower(), word)
 

@@ -15,11 +15,12 @@ from relay.base.redaction import redact
 from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import count, count_questions
+from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.git.trees import FILE
 from relay.ledger.model import Ledger, Stamp, parse_ledger
 from relay.plan.check import check_plan
-from relay.plan.edit import NO_HEADING
+from relay.plan.edit import NO_HEADING, split_at_headings
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.text import STATE_DIR, decode_text, encode_text, require_utf8
@@ -125,6 +126,24 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
     return _finish(ctx, submissions.accepted, interview.assumed)
+
+
+def split_at_file(repo: Repo, plan_path: str, task: PlanTask) -> RunEnd | None:
+    """Split a phase whose sub-headings have boxes of their own, without a model; None if a session has to split it.
+
+    Raises:
+        PlanError: The plan has no such open phase.
+        LockedError: Another relay is at work there.
+    """
+    with lock_worktree(repo):
+        before = read_existing(repo.root, plan_path, task) if task.split else None
+        split = split_at_headings(before, task.split) if before else None
+        if before is None or split is None:
+            return None
+        replace_file(repo.root, plan_path, encode_text(split.text), FILE)
+    made = len(split.phases) - len(before.phases) + 1
+    words = f"phase {task.split} of {plan_path} is {made} phases now, at the headings that it has; no model was asked"
+    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=RUN, spent=Spent())
 
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
