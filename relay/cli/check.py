@@ -36,8 +36,6 @@ _SHOWN_CHARS = 260
 _PATH_CHARS = 60
 _SHOWN_SHARED = 8
 _SIDE_BY_SIDE = 2
-_OVERKILL_SHARE = 0.5
-"""Of the context up to the reset line: the estimates are rough, so the other half is left for what they miss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +74,6 @@ class Checked:
     """One runner per phase; empty if the settings are invalid."""
     waves: "Waves | None" = None
     """The open phases that can run side by side, weighed by their sizes; None if the settings are invalid."""
-
-    @property
-    def together_tokens(self) -> int:
-        """The context at the end of one session that did all open phases."""
-        open_sizes = [size for size in self.sizes if size.turns]
-        own = sum(size.reading_tokens + size.work_tokens for size in open_sizes)
-        return own + max((size.fixed_tokens for size in open_sizes), default=0)
-
-    @property
-    def is_overkill(self) -> bool:
-        """Whether one session is expected to do all open phases, of which there are several, in half of its context."""
-        several = sum(size.turns > 0 for size in self.sizes) > 1
-        return several and self.together_tokens <= self.sizes[0].line_tokens * _OVERKILL_SHARE
 
     @property
     def exit_code(self) -> ExitCode:
@@ -253,15 +238,21 @@ def _from_violation(violation: "Violation", place: Place) -> Remark:
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
     from relay.config.model import MOST_JOBS
     from relay.plan.waves import find_waves
-    from relay.run.planning.submission import measure_phases
     from relay.session.prices import find_price
 
-    line = find_line_tokens(settings)
-    sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root, settings))
+    sizes = measure_plan(place.root, plan, settings)
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
     waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
     return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners, waves=waves)
+
+
+def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[PhaseSize, ...]":
+    """Estimate each phase, without asking an endpoint."""
+    from relay.run.planning.submission import measure_phases
+
+    line_tokens = find_line_tokens(settings)
+    return measure_phases(root, plan, line_tokens=line_tokens, rules_bytes=_count_rules(root, settings))
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -285,12 +276,14 @@ def _count_rules(root: Path, settings: "Settings") -> int:
 
 def render_json(checked: Checked) -> dict[str, object]:
     """Return the plan and its violations as JSON."""
+    from relay.run.planning.submission import describe_overkill
+
     phases = checked.plan.phases if checked.plan else ()
     return {
         "phases": [_render_phase(phase) for phase in phases],
         "violations": [asdict(found) for found in checked.remarks],
         "parallel": None if checked.waves is None else _render_waves(checked.waves),
-        "overkill": checked.is_overkill,
+        "overkill": bool(describe_overkill(checked.sizes)),
     }
 
 
@@ -352,6 +345,8 @@ def _propose(checked: Checked) -> None:
 def _show_sizes(checked: Checked, plan: "Plan") -> None:
     import shutil
 
+    from relay.run.planning.submission import describe_overkill
+
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
     runs = [
         "" if phase.done or by == "api" else f"  by {by}"
@@ -367,12 +362,8 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
             say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
     line = render_tokens(checked.sizes[0].line_tokens)
     say(f"context: at a phase's end; a session hands over at {line}", style="dim")
-    if checked.is_overkill:
-        together = render_tokens(checked.together_tokens)
-        say(
-            f"overkill: one session can do all open phases (about {together} of {line}); one phase costs less",
-            style="dim",
-        )
+    if words := describe_overkill(checked.sizes):
+        say(words, style="dim")
 
 
 def _show_waves(waves: "Waves", plan: "Plan | None") -> None:

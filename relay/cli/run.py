@@ -62,8 +62,10 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
     return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
 
 
-def warn_of_claims(ctx: "RunContext") -> None:
-    """Warn of phases that another machine worked on at the last fetch; a run itself fetches nothing."""
+def _warn(ctx: "RunContext", known: Sequence[str]) -> None:
+    """Warn of what is known, and of phases that another machine worked on at the last fetch; a run fetches nothing."""
+    for words in known:
+        ctx.observe(Noticed(text=words, warning=True))
     if has_seen_claims(ctx.repo):
         from relay.cli.views.job_lines import list_claimed_elsewhere
 
@@ -71,7 +73,18 @@ def warn_of_claims(ctx: "RunContext") -> None:
             ctx.observe(Noticed(text=words, warning=True))
 
 
-def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
+def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Sequence[Phase]) -> tuple[str, ...]:
+    """Return what the user should know of the sizes of the phases of a request before they are paid for."""
+    from relay.cli.check import measure_plan
+    from relay.run.planning.submission import describe_fit
+
+    asked = {phase.id for phase in phases}
+    return describe_fit(plan, [size for size in measure_plan(place.root, plan, settings) if size.phase_id in asked])
+
+
+def run_with_jobs(  # one caller
+    request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours", sizes: tuple[str, ...]
+) -> int:
     """Work through the plan with several phases at once."""
     from relay.cli.views.shapes import make_view
     from relay.fleet.parent import Order, run_jobs
@@ -86,7 +99,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     )
 
     def act(ctx: "RunContext") -> "RunEnd":
-        warn_of_claims(ctx)
+        _warn(ctx, sizes)
         return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(ctx, order, view.tell))
 
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
@@ -267,7 +280,6 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
     from relay.run.loop import end_without_session, run
     from relay.run.selection import describe_choice, parse_hours, work_within
-    from relay.session.events import Noticed
     from relay.setup.place import find_source
     from relay.store.plan_state import ask
 
@@ -292,15 +304,16 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         plan_file = check_plan_file(request.repo, request.plan_path)
         require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
         begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
+    plan = plan_state.plan
+    sizes = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
-        return run_with_jobs(request, place, options, hours)
+        return run_with_jobs(request, place, options, hours, sizes)
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
-            warn_of_claims(ctx)
-            if words := describe_choice(plan_state.plan, selection.phase_id):
-                ctx.observe(Noticed(text=words, warning=True))
+            choice = describe_choice(plan, selection.phase_id)
+            _warn(ctx, (*([choice] if choice else []), *sizes))
         return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
@@ -341,7 +354,9 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         if not plan_state.running:
             require_point(plan_state, request.plan_path)
     show_summary(summary, place.caller, Near(), why=True)
-    if words := describe_choice(plan_state.plan, selection.phase_id):
+    plan = plan_state.plan
+    said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
+    for words in filter(None, (describe_choice(plan, selection.phase_id), *said)):
         say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
@@ -349,7 +364,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         what = "phases" if len(begins.open_jobs) > 1 else "phase"
         say(f"jobs   {what} {', '.join(begins.open_jobs)} first, in the work trees that have their work")
     elif begins.side_by_side and not plan_state.running and not plan_state.goes_on:
-        phases = show_waves(plan_state.plan, jobs)
+        phases = show_waves(plan, jobs)
     show_next(phases, request.settings)
     return ExitCode.DONE
 

@@ -15,8 +15,9 @@ from relay.base.errors import PlanError
 from relay.base.hints import Command, Hint
 from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some, shorten
+from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
-from relay.plan.outline import Entry, EntryKind, Outline, Section, read_outline
+from relay.plan.outline import Entry, EntryKind, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
     find_paths,
     find_statement,
@@ -89,6 +90,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_runners(outline, heads),
         *(found for section in outline.sections for entry in section.entries for found in _check_entry(entry)),
         *check_coverage(outline),
+        *check_excerpts(plan),
         *find_near_boxes(outline),
         *_check_line_ends(plan.text),
     ]
@@ -96,7 +98,8 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
 
 
 def _check_numbers(plan: Plan) -> Iterator[Violation]:
-    parents = _find_parents(plan.outline.sections)
+    sections = plan.outline.sections
+    parents = {one.line: above[-1] for one, above in zip(sections, find_ancestors(sections), strict=True)}
     seen: dict[str, Phase] = {}
     other: list[tuple[int, str]] = []
     for phase in plan.phases:
@@ -114,17 +117,6 @@ def _check_numbers(plan: Plan) -> Iterator[Violation]:
 def _misleads(plan: Plan, phase: Phase, number: str) -> bool:
     """Whether asking for a phase by the number in its heading would give another phase, or none."""
     return not phase.done or (not plan.done and plan.find_phase(number) is not None)
-
-
-def _find_parents(sections: Sequence[Section]) -> dict[int, int]:
-    """Map the line of each heading to the line of its parent heading; 0 for none."""
-    above: list[Section] = []
-    found = {}
-    for section in sections:
-        above = [other for other in above if other.level < section.level]
-        found[section.line] = above[-1].line if above else 0
-        above.append(section)
-    return found
 
 
 def _check_item_numbers(plan: Plan) -> Iterator[Violation]:

@@ -352,6 +352,18 @@ def _find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
     return tuple(extents)
 
 
+def find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
+    """Return for each section the indexes of its headings, outermost first; 0 is the text above all headings."""
+    stack: list[int] = []
+    found = []
+    for at, section in enumerate(sections):
+        while stack and sections[stack[-1]].level >= section.level:
+            stack.pop()
+        found.append(tuple(stack) or (0,))
+        stack.append(at)
+    return tuple(found)
+
+
 def _find_final(sections: Sequence[Section]) -> frozenset[int]:
     """Return the sections whose conditions are about more than the heading above them."""
     above: list[int] = []

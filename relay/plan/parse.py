@@ -14,7 +14,7 @@ from relay.plan.check import (
     list_unboxed,
 )
 from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
-from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, read_outline
+from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
     find_paths,
     read_after_lines,
@@ -126,7 +126,7 @@ class _Gates:
 
     def __init__(self, outline: Outline) -> None:
         self._sections = outline.sections
-        self._ancestors = _find_ancestors(outline.sections)
+        self._ancestors = find_ancestors(outline.sections)
         self._phase_of = {at: extent.head for extent in outline.extents for at in range(extent.head, extent.stop)}
         self._own = {0: [*outline.front.verify]}
         self._collect_validation()
@@ -164,18 +164,6 @@ class _Gates:
 
 def _read_commands(section: Section) -> list[str]:
     return [command for line in read_verify_lines(section) for command in line.commands]
-
-
-def _find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
-    """Return for each section the indexes of its headings, outermost first; 0 is the text above all headings."""
-    stack: list[int] = []
-    found = []
-    for at, section in enumerate(sections):
-        while stack and sections[stack[-1]].level >= section.level:
-            stack.pop()
-        found.append(tuple(stack) or (0,))
-        stack.append(at)
-    return tuple(found)
 
 
 def _no_phase(outline: Outline) -> PlanError:

@@ -12,6 +12,7 @@ from string import Template
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.plan.check import has_impossible_items
+from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.package_data import get_shipped
 from relay.session.events import SizedPart
@@ -206,10 +207,12 @@ def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
 
 def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
     plan, phase = briefing.plan, briefing.phase
+    excerpt = cut_excerpt(plan, phase)
     return (
         ("environment", "Environment", "\n".join(briefing.environment)),
-        ("plan", "The plan so far", _render_outline(plan, phase, briefing.plan_path)),
-        ("plan", "Your phase", plan.text[phase.start : phase.end].strip()),
+        ("plan", "The plan so far", _render_outline(plan, phase, briefing.plan_path, goal=excerpt.goal)),
+        ("plan", "Beside the phases", excerpt.beside),
+        ("plan", "Your phase", excerpt.phase),
         ("rules", "Rules of its folders", briefing.rules),
         ("plan", "Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
         ("plan", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
@@ -265,8 +268,7 @@ def _with_rules(text: str, rules: str) -> str:
     return f"{text.strip()}{_RULES}{rules.strip()}"
 
 
-def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:
-    goal = plan.preamble.strip()
+def _render_outline(plan: Plan, current: Phase, plan_path: str, *, goal: str) -> str:
     lines = [f"Plan of record: {plan_path}"]
     for phase in plan.phases:
         state = "you are here" if phase.id == current.id else "done" if phase.done else "later"

@@ -6,6 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from tests.effort import take_each
+from tests.scripts import serving
 
 KEY = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 """An endpoint that nobody answers at: whoever asks it fails otherwise."""
@@ -111,3 +112,57 @@ def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(r
     ran = relay("run", *flags, "--allow-dirty", env=bare)
     assert ran.code == ExitCode.USER
     assert "Codex is not installed" in ran.err
+
+
+def plan_phases(*sizes):
+    phases = (
+        f"## Phase {n}\nVerify: `test -e a{n}.py`\n" + "".join(f"- [ ] Do {n}, {k} — a{n}.py\n" for k in range(size))
+        for n, size in enumerate(sizes, start=1)
+    )
+    return "# P\n\n" + "\n".join(phases)
+
+
+BLOCK = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "block", "input": {"reason": "lunch"}}]}]}]})
+
+
+@pytest.mark.parametrize("flags", [("--dry-run",), ("--sandbox", "off", "--allow-dirty")])
+def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fits_into_none(
+    relay, project, commit, flags
+):
+    """In the same words as `relay check`, and only of what is asked for."""
+    (project / "PLAN.md").write_text(plan_phases(1, 1))
+    commit()
+    words = "overkill: one session can do all open phases"
+    assert words in relay("check").out
+    with serving(BLOCK) as (_, endpoint):
+        said = relay("run", *flags, env=endpoint).out
+    assert words in said
+    assert said.index(words) < (said + "lunch").index("lunch")
+    assert "overkill" not in relay("run", "--phase", "1", *flags, env=KEY).out
+
+    (project / "PLAN.md").write_text(plan_phases(40, 1))
+    commit()
+    assert "too big for one session" in relay("check").out
+    with serving(BLOCK) as (_, endpoint):
+        said = " ".join(relay("run", *flags, env=endpoint).out.split())
+    assert "too big for one session, which hands over at 100k: phase 1 (about 1" in said
+    assert "phase 2 (" not in said
+
+
+def test_a_phase_that_the_file_has_split_already_is_split_without_a_model(relay, project, commit):
+    """No key, nothing sent; the text is the user's but for the numbers, and is not committed."""
+    text = (
+        "# P\n\n## Phase 1 — Both\nSaid of both.\n\n### Schema\nVerify: `test -e a`\n- [ ] A — a\n\n"
+        "### Api\nVerify: `test -e b`\n- [ ] B — b\n"
+    )
+    (project / "PLAN.md").write_text(text)
+    commit()
+    ran = relay("plan", "--split", "1")
+    assert (ran.code, ran.err) == (ExitCode.DONE, "")
+    assert "phase 1 of PLAN.md is 2 phases now, at the headings that it has; no model was asked" in ran.out
+    assert "+### Phase 1a — Schema" in ran.out
+    split = text.replace("### Schema", "### Phase 1a — Schema").replace("### Api", "### Phase 1b — Api")
+    assert (project / "PLAN.md").read_text() == split
+    assert not (project / ".relay").exists()
+    assert "is valid: 2 phases" in relay("check").out
+    assert "ANTHROPIC_API_KEY" in relay("plan", "--split", "1b").err

@@ -1,4 +1,4 @@
-"""Rules that stand beside the work: a phase's session is given those of the folders that its items name."""
+"""What stands beside the work: rules of the folders that a phase names, and what the plan says beside its boxes."""
 
 from relay.base.errors import ExitCode
 from relay.session.events import LegStarted, Noticed
@@ -65,3 +65,27 @@ def test_what_a_session_leaves_for_the_next_one_of_its_run_is_not_obeyed(stage):
     assert len(stage.seen(LegStarted)) == 2
     assert "Obey me." not in find_messages(stage)[1]
     assert "api/v1/AGENTS.md may be a session's; it is not read" in [n.text for n in stage.seen(Noticed)]
+
+
+def test_what_the_plan_says_beside_its_boxes_is_in_the_first_message_to_the_byte(stage):
+    """Bullets, tables and prose of the phase, those between a heading and its phases, those behind all phases."""
+    table = "| old | new |\n|:----|----:|\n| `a` |  *b* |"
+    stage.write(
+        "PLAN.md",
+        "# P\n\n## 1. Was\nVerify: `test -d .`\n- [x] Was — c.txt\n\n## Phase 2\nOf both parts.\n\n### 2.1 Hello\n"
+        f"Verify: `test -d .`\n- no box\n\n{table}\n\n- [ ] Say — a.txt\n#### Why\nBecause.\n\n"
+        "### 2.2 World\nVerify: `test -d .`\n- [ ] World — b.txt\n\n## Risks\n1. rain\n",
+    )
+    stage.commit("plan")
+
+    assert stage.run(PLANT).exit_code == ExitCode.STOPPED
+
+    [request, *_] = [request for request in stage.server.requests if request.path == "/v1/messages"]
+    text = "".join(block["text"] for block in request.body["messages"][0]["content"])
+    own = text[text.index("# Your phase") : text.index("# Item ids")]
+    assert "- no box\n\n" + table in own
+    assert "#### Why\nBecause." in own
+    beside = text[text.index("# Beside the phases") : text.index("# Your phase")]
+    assert "## Phase 2\nOf both parts." in beside
+    assert "## Risks\n1. rain" in beside
+    assert "World — b.txt" not in text

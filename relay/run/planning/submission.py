@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
-from relay.base.words import shorten
+from relay.base.words import list_some, render_tokens, shorten
 from relay.gate.shell_line import check_command
 from relay.plan.check import check_plan
 from relay.plan.edit import append_entries, replace_phase
+from relay.plan.excerpt import cut_excerpts
 from relay.plan.lineage import check_ticks_kept
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
@@ -47,6 +48,9 @@ ITEM_TURNS = 4
 TURNS = 3
 """Turns that do not depend on the number of items: orientation and the end."""
 ITEM_OUTPUT_TOKENS = 1_200
+_OVERKILL_SHARE = 0.5
+_SEVERAL = 2
+_SHOWN_BIG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,33 @@ def suggest_parts(size: PhaseSize) -> int:
     return max(1, -(-grown // room)) if room > 0 else 1
 
 
+def describe_overkill(sizes: Sequence[PhaseSize]) -> str:
+    """Return words if one session is expected to do all open phases, of which there are several, in half its context.
+
+    The estimates are rough: the other half is left for what they miss.
+    """
+    open_sizes = [size for size in sizes if size.turns]
+    own = sum(size.reading_tokens + size.work_tokens for size in open_sizes)
+    together = own + max((size.fixed_tokens for size in open_sizes), default=0)
+    if len(open_sizes) < _SEVERAL or together > sizes[0].line_tokens * _OVERKILL_SHARE:
+        return ""
+    share = f"about {render_tokens(together)} of {render_tokens(sizes[0].line_tokens)}"
+    return f"overkill: one session can do all open phases ({share}); one phase costs less"
+
+
+def describe_fit(plan: Plan, sizes: Sequence[PhaseSize]) -> tuple[str, ...]:
+    """Return what a run says before it pays: that one session would do, or which phases do not fit into one."""
+    big = [size for size in sizes if size.turns and size.too_big]
+    if not big:
+        words = "" if plan.done_ids else describe_overkill(sizes)
+        return (words,) if words else ()
+    shown = list_some(
+        [f"phase {size.phase_id} (about {render_tokens(size.context_tokens)})" for size in big], _SHOWN_BIG
+    )
+    line = render_tokens(big[0].line_tokens)
+    return (f"too big for one session, which hands over at {line}: {shown}; relay check says how to split",)
+
+
 def _count_tokens(size_bytes: int) -> int:
     return pad_tokens(estimate_size_tokens(size_bytes))
 
@@ -126,16 +157,16 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
         line_tokens: The reset line.
         rules_bytes: Size of the loaded rules files.
     """
-    shown = len(plan.preamble) + sum(len(phase.title) for phase in plan.phases)
+    titles = sum(len(phase.title) for phase in plan.phases)
     return tuple(
         size_phase(
             phase,
             file_bytes=tuple(iter_sizes(root, phase.open_paths if phase.open_items else ())),
-            text_bytes=shown + phase.end - phase.start,
+            text_bytes=titles + excerpt.chars,
             rules_bytes=rules_bytes,
             line_tokens=line_tokens,
         )
-        for phase in plan.phases
+        for phase, excerpt in zip(plan.phases, cut_excerpts(plan), strict=True)
     )
 
 

@@ -1,0 +1,187 @@
+"""What a plan says beside its boxes reaches the session of the phase that it is about, within a bound."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.plan.check import check_plan
+from relay.plan.edit import split_at_headings
+from relay.plan.excerpt import MAX_CHARS, cut_excerpt, cut_excerpts
+from relay.plan.parse import find_plan_in, parse_plan
+
+PLAN = """\
+# Work
+The goal.
+
+## Phase 1 — Base
+Prose below it.
+
+- a plain bullet
+
+| old | new |
+|-----|-----|
+| a   | b   |
+
+- [ ] Do it — a.py
+
+### Design
+Why so.
+
+## Phase 2 — Api
+For both halves.
+
+### 2.1 Read
+- [ ] Read — b.py
+
+### 2.2 Write
+- [ ] Write — c.py
+
+### Rationale
+For both, too.
+
+## Auth
+- [ ] Own — d.py
+### Sub
+- [ ] Below — e.py
+### On both
+For Auth and Sub.
+
+## Task 9: Without a box
+Nobody asks for this.
+### Its details
+Nor for this.
+
+## Success criteria
+- [ ] It is fast
+
+## Risks
+For everybody.
+"""
+
+
+def list_beside(text):
+    plan = parse_plan(text)
+    return [(phase.title, excerpt.beside) for phase, excerpt in zip(plan.phases, cut_excerpts(plan), strict=True)]
+
+
+def test_each_phase_gets_the_text_that_is_about_it():
+    """Its own as it stands; that of a heading above it, or beside it below the same heading; that of the whole plan."""
+    plan = parse_plan(PLAN)
+    first = cut_excerpt(plan, plan.phases[0])
+    assert first.goal == "# Work\nThe goal."
+    assert first.phase == PLAN[PLAN.index("## Phase 1") : PLAN.index("## Phase 2")].strip()
+    risks = "## Risks\nFor everybody."
+    both = "## Phase 2 — Api\nFor both halves.\n\n### Rationale\nFor both, too."
+    on_both = "### On both\nFor Auth and Sub."
+    assert list_beside(PLAN) == [
+        ("Base", risks),
+        ("Read", f"{both}\n\n{risks}"),
+        ("Write", f"{both}\n\n{risks}"),
+        ("Auth", f"{on_both}\n\n{risks}"),
+        ("Sub", f"{on_both}\n\n{risks}"),
+    ]
+    assert not any("Nobody" in beside or "Nor for" in beside or "fast" in beside for _, beside in list_beside(PLAN))
+
+
+def test_a_text_that_is_too_long_is_cut_at_a_line_with_every_item_and_command_and_check_says_so():
+    long = "".join(f"line {n} of the prose\n" for n in range(4_000))
+    text = (
+        f"# W\n\n## Phase 1 — A\n{long}\nVerify: `make a`\n- [ ] One — a.py\n- [ ] Two — b.py\n\n## Risks\n{long}{long}"
+    )
+    plan = parse_plan(text)
+    [found] = cut_excerpts(plan)
+    assert found.chars < 2 * MAX_CHARS + 1_000
+    shown = found.phase.splitlines()
+    cut = next(line for line in shown if line.startswith("[cut by relay: read lines "))
+    first, last = int(cut.split()[5]), int(cut.split()[7])
+    whole = text.splitlines()
+    assert shown[shown.index(cut) - 1] == whole[first - 2]
+    assert whole[last].startswith("## Risks")
+    assert shown[-3:] == ["Verify: `make a`", "- [ ] One — a.py", "- [ ] Two — b.py"]
+    [warning] = [one.message for one in check_plan(plan) if "first message" in one.message]
+    assert f"{found.left_chars:,} characters of what the plan says to phase 1 do not fit" in warning
+    done = parse_plan(text.replace("[ ]", "[x]"))
+    assert not [one for one in check_plan(done) if "first message" in one.message]
+
+
+def test_one_line_without_an_end_is_no_way_around_the_bound():
+    [found] = cut_excerpts(parse_plan(f"{'x' * MAX_CHARS}y\n\n## Phase 1\n- [ ] One — a.py\n"))
+    assert found.goal == "[cut by relay: read lines 1 to 2 of the plan's file]"
+
+
+@given(st.lists(st.sampled_from(["# A", "## B", "### Phase 3 C", "#### 1.2 D", "- [ ] do — a.py", "text", "", "- b"])))
+def test_no_text_goes_to_two_places_of_one_message_and_none_below_a_phase_is_lost(lines):
+    plan = find_plan_in("\n".join(lines))
+    if plan is None:
+        return
+    for phase, excerpt in zip(plan.phases, cut_excerpts(plan), strict=True):
+        assert excerpt.phase == plan.text[phase.start : phase.end].strip()
+        assert excerpt.goal == plan.preamble.strip()
+        assert excerpt.left_chars == 0
+
+
+PARTS = """\
+# Work
+
+## Phase 1 — First
+Verify: `true`
+- [x] Was — a.py
+
+## Phase 2 — Two halves
+For both.
+Runner: claude
+After: none
+Verify: `make all`
+{own}
+### Schema
+Verify: `make schema`
+- [{mark}] Table — b.py
+
+Api
+---
+- [ ] Read — c.py
+### Deep
+- [ ] Write — d.py
+
+## Phase 3 — Last
+Verify: `true`
+- [ ] End — e.py
+"""
+
+
+@pytest.mark.parametrize("own", ["", "- [ ] Own — o.py\n"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_sub_headings_with_boxes_become_phases_by_a_number(own, ending):
+    """Lines are only numbered and one gate is repeated; an item of the heading itself stays a phase before them."""
+    text = PARTS.format(own=own, mark="x").replace("Api\n---", "### Api").replace("\n", ending)
+    plan = parse_plan(text)
+    split = split_at_headings(plan, "2")
+    assert split is not None
+    expected = text.replace("### Schema", "### Phase 2a — Schema").replace("### Deep", "### Phase 2c — Deep")
+    runs, order = f"{ending}Runner: claude", "" if own else f"{ending}After: none"
+    expected = expected.replace("### Api", f"### Phase 2b — Api{runs}").replace(
+        "2a — Schema", f"2a — Schema{runs}{order}"
+    )
+    expected = expected.replace("2c — Deep", f"2c — Deep{runs}{ending}Verify: `make all`")
+    assert split.text == expected
+    stays = ["2"] if own else []
+    assert [phase.id for phase in split.phases] == ["1", *stays, "2a", "2b", "2c", "3"]
+    assert split.find_phase("2" if own else "2a").after == ()
+    assert split.find_phase("2c").own_verify == ("make all",)
+    assert ("For both." in cut_excerpt(split, split.find_phase("2b")).beside) == (not own)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("## Phase 2 — Two halves", "## Two halves"),  # its parts are phases already
+        ("## Phase 2 —", "## Phase 2a —"),  # no number is left below it
+        ("### Deep\n", "### Group\n#### Deep\n"),  # the item is of no part
+        ("## Phase 3 — Last\n", "## Phase 3 — Last\nAfter: 2\n"),  # there would be no phase 2
+        ("Verify: `make all`", "Verify: `` echo `make` ``"),
+        ("### Deep\n", "".join(f"### D{n}\n- [ ] Do {n} — d{n}.py\n" for n in range(30))),
+    ],
+)
+def test_what_a_number_cannot_split_is_left_to_a_session(old, new):
+    text = PARTS.format(own="", mark=" ").replace("Api\n---", "### Api").replace(old, new)
+    assert split_at_headings(parse_plan(text), "2" if "Phase 2a" not in text else "2a") is None
