@@ -43,7 +43,7 @@ MENU = {
     ],
     "Reference": [
         "messages", "reference/plan", "reference/gate", "reference/commands", "reference/options", "reference/git",
-        "settings", "events", "json", "agents", "sandbox", "toolchains", "news", "servers", "fleet",
+        "reference/api", "settings", "events", "json", "agents", "sandbox", "toolchains", "news", "servers", "fleet",
     ],
     "Explanation": [
         f"explanation/{name}" for name in ("relays", "promises", "trust", "limits", "tested", "architecture")

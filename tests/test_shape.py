@@ -84,7 +84,8 @@ def test_what_nobody_uses_goes():
         "PLANNER_SPECS",
         "list_values",
     }  # what a planner is told, measured; the page of events, made by `make docs`
-    idle = {name_of(path): {*rules.list_names(path.read_text())} - uses for path in SOURCES}
+    inner = [path for path in SOURCES if path.name != "api.py" or path.parent.name != "relay"]  # for others to call
+    idle = {name_of(path): {*rules.list_names(path.read_text())} - uses for path in inner}
 
     assert {name: found for name, known in idle.items() if (found := known - called_by_libraries - shown)} == {}
 

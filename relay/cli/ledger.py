@@ -280,15 +280,10 @@ def _open(plan: str | None) -> Open:
 
 
 def _read(repo: "Repo", plan_path: str) -> Open:
-    from relay.base.tree import read_file
-    from relay.ledger.model import parse_ledger
-    from relay.plan.text import decode_text
-    from relay.store.staleness import judge_claims
+    from relay.store.staleness import read_judged_ledger
 
+    ledger, changed, judgement = read_judged_ledger(repo, plan_path)
     path = find_ledger_path(plan_path)
-    with within(path):
-        ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
-    changed, judgement = judge_claims(repo, plan_path, ledger)
     return Open(repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
 
 

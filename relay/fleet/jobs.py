@@ -164,7 +164,7 @@ class JobRun:
             stream.close()  # first: nobody waits for room in a pipe that is not read
         code = self._process.wait()
         ended = self._ended
-        reason, hint = _find_error(self._errors.decode(errors="replace"))
+        reason, hint = find_error(self._errors.decode(errors="replace"))
         return JobEnd(
             exit_code=ended.exit_code if ended else code,
             reason=ended.reason if ended else reason,
@@ -189,7 +189,7 @@ def _read(stream: IO[bytes]) -> bytes:
     return found
 
 
-def _find_error(said: str) -> tuple[str, str]:
+def find_error(said: str) -> tuple[str, str]:
     """Return the reason why the run could not begin, and the hint, from its standard error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     try:

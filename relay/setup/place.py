@@ -48,12 +48,15 @@ class Place:
         return self.found
 
 
-def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
+def get_place(
+    *, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True, cwd: Path | None = None
+) -> Place:
     """Find the repository and the plan's file; the plan is not read yet.
 
     Args:
         plan: The plan as typed, relative to the current directory; None to take it from the settings.
         needs_repo: Whether the command needs a repository.
+        cwd: Takes the place of the current directory.
 
     Raises:
         RepoError: There is no usable repository, and the command needs one.
@@ -63,7 +66,7 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
     from relay.git.command import GitError
     from relay.git.repository import open_repo
 
-    cwd = Path.cwd()
+    cwd = cwd or Path.cwd()
     repo: Repo | None = None
     try:
         repo = open_repo(cwd, environ)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from relay.base.errors import PlanError, RepoError
+from relay.base.errors import PlanError, RepoError, within
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
@@ -16,10 +16,10 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger.belief import Judgement, judge
 from relay.ledger.citation import cite, find_change
-from relay.ledger.model import Ledger, Source, get_sources
+from relay.ledger.model import Ledger, Source, get_sources, parse_ledger
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
-from relay.plan.text import decode_text
+from relay.plan.text import decode_text, find_ledger_path
 from relay.store import trailers
 from relay.store.history import walk_changes
 from relay.store.trailers import AMENDED
@@ -135,6 +135,18 @@ def judge_claims(repo: Repo, plan_path: str, ledger: Ledger) -> tuple[dict[Sourc
     with contextlib.suppress(PlanError):  # without a plan no claim has a gate's evidence
         gates = parse_plan(decode_text(read_file(repo.root, plan_path) or b"")).gate_paths
     return changed, judge(ledger, changed, gates)
+
+
+def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source, str], Judgement]:
+    """Return the ledger beside a plan as the work tree has it, with what `judge_claims` returns.
+
+    Raises:
+        LedgerError: The file is not a valid ledger.
+    """
+    path = find_ledger_path(plan_path)
+    with within(path):
+        ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
+    return ledger, *judge_claims(repo, plan_path, ledger)
 
 
 def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:

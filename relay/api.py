@@ -1,0 +1,172 @@
+"""relay as a library: a repository's plan as values, and a run as events. `docs/reference/api.md` is its page.
+
+Everything here reads git and the plan's file, as `relay status`, `stats` and `ledger` do, and returns the values of
+which those make their ``--json``. `Project.run` starts ``relay run`` as a process of its own: threads, signals and
+memory of your program stay yours, and the run hands over when your program is gone. `VERSION` grows when a name here
+goes or changes its meaning.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from relay.base.errors import RelayError, RepoError
+from relay.base.values import dataclass
+from relay.fleet.jobs import find_error
+from relay.ledger.belief import Belief
+from relay.ledger.model import Claim
+from relay.plan.model import Plan
+from relay.session.events import Event, RunEnded
+from relay.session.records import parse_record
+from relay.setup.place import Place, find_source, get_place, load_plan
+from relay.store.outcomes import PhaseOutcome, read_outcomes
+from relay.store.plan_state import PlanSummary, summarize_plan
+from relay.store.staleness import read_judged_ledger
+
+__all__ = ["VERSION", "JudgedClaim", "Project", "RelayError", "open_project"]
+
+VERSION = 1
+_LAST_CHARS = 4_000
+
+
+class WorkTree(Protocol):
+    """GitPython's ``git.Repo``; relay does not import it."""
+
+    @property
+    def working_tree_dir(self) -> str | os.PathLike[str] | None:
+        """The top of the work tree; None for a bare repository."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaim:
+    """A claim of the plan's ledger, and whether it holds now."""
+
+    claim: Claim
+    belief: Belief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A plan in a repository. Each method reads anew."""
+
+    root: Path
+    """The top of the work tree."""
+    plan_name: str
+    """The plan's path from there."""
+    environ: Mapping[str, str] = field(repr=False)
+    """The environment for settings and runs; it may hold a key."""
+
+    def read_plan(self) -> Plan:
+        """Return the plan as the work tree has it.
+
+        Raises:
+            RelayError: There is none, or it is not valid.
+        """
+        return load_plan(self._find())
+
+    def summarize(self) -> PlanSummary:
+        """Return where the plan stands: phases, commits, cost in USD and tokens, open questions, the next step.
+
+        Raises:
+            RelayError: There is no plan, or it is not valid.
+        """
+        place = self._find()
+        return summarize_plan(find_source(place), place.repo)
+
+    def list_outcomes(self, rev: str = "HEAD") -> tuple[PhaseOutcome, ...]:
+        """Return the phases of all plans that were done in the history of a commit, oldest first.
+
+        Raises:
+            RelayError: There is no such commit.
+        """
+        return read_outcomes(self._find().repo, rev)
+
+    def list_claims(self) -> tuple[JudgedClaim, ...]:
+        """Return what sessions recorded beside this plan, in the order of the ledger.
+
+        Raises:
+            RelayError: The ledger's file is not valid.
+        """
+        ledger, _, judgement = read_judged_ledger(self._find().repo, self.plan_name)
+        return tuple(JudgedClaim(claim=one, belief=judgement[one.id]) for one in ledger.claims.values())
+
+    def run(self, phase: str = "all", *options: str, observe: Callable[[Event], Any] = lambda _: None) -> RunEnded:
+        """Work on the plan as ``relay run --phase PHASE`` does, and return how the run ended.
+
+        Args:
+            phase: ``all``, ``next`` or a phase's id.
+            options: Further options as typed: ``"--max-cost", "5"``.
+            observe: Gets each event in the order in which it happens. If it raises, the run hands over and stops, and
+                the exception goes on; so does a KeyboardInterrupt.
+
+        Raises:
+            RelayError: The run could not begin; the message says why.
+        """
+        with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads would fill
+            process = self._start(
+                ("run", "--plan", str(self.root / self.plan_name), "--phase", phase, *options), errors
+            )
+            ended = _follow(process, observe)
+            if ended is None:
+                errors.seek(0)
+                reason, hint = find_error(errors.read()[-_LAST_CHARS:].decode(errors="replace"))
+                raise RelayError(reason or f"relay ended with {process.returncode}", hint=hint)
+            return ended
+
+    def _start(self, words: Sequence[str], errors: IO[bytes]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            (sys.executable, "-P", "-m", "relay", *words, "--json", "--job-of", str(os.getpid())),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=self.root,
+            env=dict(self.environ),
+            start_new_session=True,  # Ctrl-C in a terminal reaches this program, which hands it on
+        )
+
+    def _find(self) -> Place:
+        return get_place(plan=str(self.root / self.plan_name), environ=self.environ, cwd=self.root)
+
+
+def open_project(
+    where: str | os.PathLike[str] | WorkTree = ".", *, plan: str | None = None, environ: Mapping[str, str] | None = None
+) -> Project:
+    """Open the plan of a repository.
+
+    Args:
+        where: A directory inside of the repository, or GitPython's value for it.
+        plan: The plan's path from `where`; None takes it from the settings, else PLAN.md.
+        environ: Takes the place of this process's environment.
+
+    Raises:
+        RelayError: There is no usable repository, or a setting is not allowed.
+    """
+    found = where if isinstance(where, str | os.PathLike) else where.working_tree_dir
+    if found is None:
+        raise RepoError("a bare repository has no work tree", hint="git worktree add DIR BRANCH")
+    environ = os.environ if environ is None else environ
+    place = get_place(plan=plan, environ=environ, cwd=Path(found).resolve())
+    return Project(root=place.root, plan_name=place.plan_name, environ=environ)
+
+
+def _follow(process: "subprocess.Popen[bytes]", observe: Callable[[Event], Any]) -> RunEnded | None:
+    """Hand on a run's events until it ends; return its end, None if it could not begin."""
+    ended = None
+    with process:
+        try:
+            for line in process.stdout or ():
+                if record := parse_record(line):
+                    ended = record.event if isinstance(record.event, RunEnded) else ended
+                    observe(record.event)
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # finish the turn and hand over
+            for _ in process.stdout or ():
+                continue  # a full pipe would keep it from ending
+            raise
+    return ended

@@ -1,0 +1,123 @@
+"""`relay.api`: the plan as values, and a run as events, for a program that is not relay."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import relay.api
+from relay.base.errors import ExitCode
+from relay.session.events import ResponseReceived
+from tests.scripts import serving
+
+ROOT = Path(__file__).parents[2]
+PLAN = """# Parts
+
+## Phase 1 — One
+Verify: `grep -q right one.txt`
+- [ ] Write one — one.txt
+"""
+CLAIM = {"claim": "one is right", "because": "grep", "kind": "decision", "sources": ["one.txt:1"]}
+
+
+def call(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+TURNS = [
+    call("write", path="one.txt", content="right\n"),
+    call("record", **CLAIM),
+    call("tick", item="1.1", evidence="grep"),
+    {"text": "Commit: Write one"},
+]
+SCRIPT = json.dumps({"sessions": [{"turns": TURNS}, {"turns": TURNS}]})
+
+
+@pytest.fixture
+def project(stage):
+    """A plan of one phase, and the endpoint that plays its session."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    with serving(SCRIPT) as (_, env):
+        yield relay.api.open_project(stage.root, environ={**os.environ, **env})
+
+
+def test_a_run_is_events_and_its_values_are_those_of_the_commands(project, stage):
+    seen = []
+    ended = project.run("all", "--max-cost", "5", observe=seen.append)
+    assert (ended.exit_code, seen[-1]) == (ExitCode.DONE, ended)
+    cost = sum(event.cost_usd for event in seen if isinstance(event, ResponseReceived))
+
+    summary = project.summarize()
+    assert summary.spent.cost_usd == pytest.approx(cost, abs=1e-6)
+    assert summary.spent == summary.phases[0].spent
+    assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] == summary.spent.cost_usd
+    assert [item.text for item in project.read_plan().items] == ["Write one — one.txt"]
+    (outcome,) = project.list_outcomes()
+    assert (outcome.phase_id, outcome.spent, outcome.repairs) == ("1", summary.spent, 0)
+    (held,) = project.list_claims()
+    assert (held.claim.claim, str(held.belief.status)) == ("one is right", "in")
+
+
+def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project, stage):
+    def refuse(event):
+        if isinstance(event, ResponseReceived):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        project.run(observe=refuse)
+    assert stage.relay("status").returncode == ExitCode.DONE  # nobody holds the lock
+    assert project.run().exit_code == ExitCode.DONE
+
+
+def test_a_run_that_cannot_begin_says_why(project, stage):
+    stage.write("one.txt", "mine\n")
+    with pytest.raises(relay.api.RelayError, match=r"one\.txt") as refused:
+        project.run()
+    assert refused.value.hint
+
+
+def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path):
+    stage.write("PLAN.md", PLAN)
+    (stage.root / "deep").mkdir()
+
+    class Repo:
+        working_tree_dir = str(stage.root)
+
+    class Bare:
+        working_tree_dir = None
+
+    for where in (stage.root, str(stage.root / "deep"), Repo()):
+        assert relay.api.open_project(where, environ={}).root == stage.root
+    with pytest.raises(relay.api.RelayError, match="bare"):
+        relay.api.open_project(Bare(), environ={})
+    with pytest.raises(relay.api.RelayError, match="not inside a git repository"):
+        relay.api.open_project(tmp_path.parent, environ={})
+
+
+def test_the_page_has_every_name_and_its_example_runs(stage):
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    names = [
+        node.name
+        for node in ast.walk(ast.parse((ROOT / "relay/api.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    assert [name for name in names if f"{name}(" not in page and name != "working_tree_dir"] == []
+    assert f"(now {relay.api.VERSION})" in page
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = code.replace('"path/to/repository"', repr(str(stage.root)))
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout.split() == ["1", "One", "$0.00", "all", "0.0"]
+
+
+def test_it_loads_nothing_of_the_command_line():
+    code = "import sys, relay.api; print([name for name in sys.modules if name.startswith(('relay.cli', 'click'))])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout.strip() == "[]"
