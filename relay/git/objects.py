@@ -48,6 +48,8 @@ _MOST_DIFFERENCES = 16
 _DIFFERENCES: dict[tuple[str, str], tuple[PathChange, ...]] = {}
 """The last differences of trees: a phase asks for each about three times, and a git process takes 5 ms."""
 
+_GREP_S = 20.0
+"""In a tree of 100,000 files the search takes 4 s on two cores."""
 _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
 
 
@@ -354,6 +356,14 @@ def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[
     if left:
         shown.append("Not shown, look at them in the work tree (git diff HEAD -- <file>):\n" + "\n".join(left))
     return "\n".join(shown)
+
+
+def find_lines(repo: Repo, tree: str, words: Collection[str], *, most_per_file: int) -> str | None:
+    """Return the lines of a tree's text files that hold one of these words; None if that takes too long or fails."""
+    asked = [arg for word in words for arg in ("-e", word)]
+    flags = ("-h", "-I", "-w", "-F", "--no-color", f"--max-count={most_per_file}")
+    found = repo.git.probe("grep", *flags, *asked, tree, "--", timeout_s=_GREP_S)
+    return found.out.decode(errors="replace") if found.code in {0, 1} else None
 
 
 def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:

@@ -93,6 +93,8 @@ class Item:
     """Files and folders the item names: code spans that look like paths, and the tail after `` — ``."""
     targets: tuple[str, ...] = ()
     """The `paths` in the tail, which the item makes or changes. The others may be there to be read."""
+    symbols: tuple[str, ...] = ()
+    """Names of the code in code spans: ``load_key``, ``Store.load``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,7 @@ def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
             depth=box.depth,
             paths=found.named,
             targets=found.targets,
+            symbols=found.symbols,
         )
         for item_id, box in zip(ids, boxes, strict=True)
         for found in (find_paths(box.prose),)

@@ -6,6 +6,7 @@ slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the reposi
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import PurePosixPath
@@ -59,9 +60,12 @@ class NamedPaths:
     """The `named` paths in the tail, which the item makes or changes. The others may be there to be read."""
     refused: tuple[str, ...]
     """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
+    symbols: tuple[str, ...] = ()
+    """Code spans that are a name of the code: ``load_key``, ``Store.load``, without a call's brackets."""
 
 
 _NONE = NamedPaths(named=(), targets=(), refused=())
+_SYMBOL = re.compile(r"([A-Za-z_$][\w$]*+(?:(?:\.|::|\#)[A-Za-z_$][\w$]*+)*+)(?:\(\))?")
 
 
 def find_paths(prose: str) -> NamedPaths:
@@ -72,8 +76,9 @@ def find_paths(prose: str) -> NamedPaths:
     found += tail
     if "/" in prose:
         found += _from_words(prose, spans)
+    symbols = tuple(dict.fromkeys(name[1] for span in spans if (name := _SYMBOL.fullmatch(span.content))))
     if not found:
-        return _NONE
+        return replace(_NONE, symbols=symbols) if symbols else _NONE
     found.sort(key=itemgetter(0))
     words = dict.fromkeys([_clean(word) for _, word in found])
     leaving = [word for word in words if _leaves(word)]
@@ -83,6 +88,7 @@ def find_paths(prose: str) -> NamedPaths:
         named=named,
         targets=tuple(word for word in named if word in last),
         refused=tuple(word for word in leaving if _is_surely_file(word)),
+        symbols=tuple(name for name in symbols if name not in words),
     )
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from string import Template
 
 from relay.base.values import dataclass
-from relay.base.words import shorten
+from relay.base.words import list_some, shorten
 from relay.plan.check import has_impossible_items
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
@@ -20,6 +20,8 @@ from relay.session.usage import estimate_tokens
 from relay.session.values import Baton, ToolSpec
 
 _RULES = "\n\n# Rules of this repository\n\n"
+MAX_OUTDATED = 20
+"""Most later items in one notice."""
 _ITEM_CHARS = 48
 """Length of an item's text behind its id; the whole text stands in the phase."""
 
@@ -101,6 +103,14 @@ def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return a planner's notice at the soft line: it cannot hand over."""
     text = Template(_load("planner_notice"))
     return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+
+
+def render_outdated(lines: Sequence[str]) -> str:
+    """Return the session's notice of later items that its change made wrong; empty without any."""
+    if not lines:
+        return ""
+    listed = list_some([f"- {line}" for line in lines], MAX_OUTDATED, joint="\n")
+    return f"relay: this made later items wrong. `amend` each phase with what holds now before you tick:\n{listed}"
 
 
 def render_reviewer_system(rules: str) -> str:

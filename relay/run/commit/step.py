@@ -37,6 +37,7 @@ from relay.run.commit.gates import (
 )
 from relay.run.commit.hooks import explain_hook, render_hook_gate
 from relay.run.commit.omissions import (
+    MAX_ABSENT,
     Delivery,
     Doubts,
     check_phantom,
@@ -64,6 +65,7 @@ from relay.store.environment import (
     select_owned,
 )
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
+from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import has_moved
 from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
@@ -172,7 +174,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked anyway: {words}", warning=True))
     _report_left_out(ctx, work)
-    said = filter(None, (*doubts.sentences, work.run.difference.shown))
+    said = filter(None, (*doubts.sentences, *_report_outdated(ctx, candidate, work), work.run.difference.shown))
     marks = tuple((trailers.DOUBT, words) for words in said) + reviewed.trailers
     outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
@@ -181,6 +183,19 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
+
+
+def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list[str]:
+    """Return the later items that the work made wrong and the session left so."""
+    pending, leg = candidate.pending, candidate.leg
+    if leg.merges:  # its own commits said it
+        return []
+    later = [phase for phase in pending.plan.phases if phase.id != candidate.phase.id]
+    found = find_outdated(ctx.repo, leg.base_tree, work.after.tree, later)
+    left = [one.words for one in found if not is_amended(one, pending.head, pending.plan)][:MAX_ABSENT]
+    for words in left:
+        ctx.observe(Noticed(text=f"left as it is in the plan: {words}", warning=True))
+    return left
 
 
 def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:

@@ -27,7 +27,7 @@ from relay.ledger.model import (
     render_stamp_time,
 )
 from relay.ledger.snapshot import describe_belief, describe_nogood
-from relay.prompts.texts import render_baton, render_said_notice
+from relay.prompts.texts import render_baton, render_outdated, render_said_notice
 from relay.run.commit.candidate import PendingPlan
 from relay.run.leg.start import Handover, render_plan
 from relay.session.events import Noticed, PlanRestored, WordsHeard
@@ -37,6 +37,7 @@ from relay.setup.open import wait_while_paused
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.environment import find_owned_paths
 from relay.store.legs import render_wait
+from relay.store.outdated import Outdated, find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
@@ -190,6 +191,8 @@ def _ask_beside(found: Sequence[Claim], linked: Collection[str]) -> str:
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer", "explore"})
 """Tools that change the pending plan, so that a checkpoint follows."""
+_TELLING = frozenset({"tick", "bash"})
+"""Tools whose answer names later items that the phase made wrong: files after a command, all with a tick."""
 
 
 class Keeper:
@@ -213,6 +216,7 @@ class Keeper:
         self._foreign: dict[str, Look] = {}
         """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
         self._told: set[str] = set()
+        self._outdated: set[Outdated] = set()
         self._asked = 0
         self._on_disk = self._read_own()
 
@@ -276,11 +280,12 @@ class Keeper:
             self._ctx.observe(Noticed(text=describe_nogood(nogood).removeprefix("- "), warning=True))
         # Last: the checkpoint holds the ledger with the new records, and the restored plan.
         self._store(call, result)
+        outdated = self._find_outdated(files=call.name == "bash") if call.name in _TELLING else ""
         for asked in self._notes.questions[self._asked :]:
             self._ctx.observe(asked)
         self._asked = len(self._notes.questions)
-        text = "\n\n".join(filter(None, (recorded or result.text, doubted)))
-        return replace(result, text=text) if recorded or doubted else result
+        text = "\n\n".join(filter(None, (recorded or result.text, doubted, outdated)))
+        return replace(result, text=text) if recorded or doubted or outdated else result
 
     def keep_findings(self, records: Sequence[Record]) -> tuple[Claim, ...]:
         """Add what an explorer of the session found to the ledger; return the claim of each."""
@@ -290,6 +295,16 @@ class Keeper:
         """Return a message about claims that a call, or before a tick a command in the background, put in doubt."""
         paths = result.changed_paths
         return self._claims.find_doubts(None if self._is_shared() or call.name == "tick" else paths)
+
+    def _find_outdated(self, *, files: bool) -> str:
+        """Return a message about later items that the phase made wrong, each name once."""
+        begun, plan, leg = self._begun.head, self._notes.plan, self.leg
+        later = [phase for phase in plan.phases if phase.id != leg.phase_id]
+        told, tree = [one.name for one in self._outdated], self._get_last().tree
+        found = find_outdated(self._ctx.repo, leg.base_tree, tree, later, without=told, files=files)
+        new = [one for one in found if one not in self._outdated and not is_amended(one, begun, plan)]
+        self._outdated.update(new)
+        return render_outdated([one.words for one in new])
 
     def _drop_written(self, written: tuple[str, ...]) -> None:
         root = self._ctx.repo.root

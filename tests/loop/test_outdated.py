@@ -1,0 +1,70 @@
+"""A session that makes a later item wrong is told so, and amends the plan in its commit or leaves a doubt."""
+
+from relay.base.errors import ExitCode
+
+PLAN = """\
+# Keys
+
+## Phase 1 — Rename
+Verify: `test -f src/api_keys.py`
+- [ ] Give the file its real name — src/api_keys.py
+
+## Phase 2 — Use
+Verify: `test -d .`
+- [ ] Use `load_key` — src/keys.py
+"""
+KEYS = "def load_key(name):\n    return name\n" + "".join(f"# line {n}\n" for n in range(30))
+MOVE = """
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "cd src; sed s/load_key/read_key/ keys.py >api_keys.py; rm keys.py"}}]
+%s      - tools: [{name: tick, input: {item: "1.1", evidence: "ls"}}]
+      - text: "Commit: Rename"
+  - turns:
+      - tools: [{name: block, input: {reason: lunch}}]
+"""
+AMEND = """\
+      - expect: {last_result_contains: "which is src/api_keys.py now"}
+        tools:
+          - name: amend
+            input: {phase: "2", change: "src/keys.py is src/api_keys.py now, load_key is read_key", why: "renamed here"}
+"""
+WRONG = (
+    "item 2.1 names src/keys.py, which is src/api_keys.py now",
+    "item 2.1 names `load_key`, which src/keys.py defined before",
+)
+
+
+def run(stage, script):
+    stage.write("PLAN.md", PLAN)
+    stage.write("src/keys.py", KEYS)
+    stage.commit("plan")
+    assert stage.run(script).exit_code == ExitCode.STOPPED
+    assert stage.server.errors == []
+    results = [
+        block
+        for request in stage.server.requests
+        if request.path == "/v1/messages"
+        for message in request.body["messages"]
+        for block in message["content"]
+        if isinstance(block, dict) and block.get("type") == "tool_result"
+    ]
+    told = {str(block["content"]) for block in results if "this made later items wrong" in str(block["content"])}
+    done = stage.git("log", "--format=%H", "--grep=Relay-Status: done").split()
+    return told, stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)", done[0]), done[0]
+
+
+def test_a_session_is_told_after_its_command_and_its_amendment_is_in_the_same_commit(stage):
+    [told], doubts, commit = run(stage, MOVE % AMEND)
+    assert WRONG[0] in told
+    assert doubts.strip() == ""
+    assert "src/keys.py is src/api_keys.py now, load_key is read_key" in stage.git("show", f"{commit}:PLAN.md")
+    assert "src/api_keys.py" in stage.git("show", "--stat", commit)
+
+
+def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage):
+    told, doubts, commit = run(stage, MOVE % "")
+    assert sorted(words in text for text in told for words in WRONG) == [False, False, True, True]
+    assert doubts.split("\n")[:2] == list(WRONG)
+    assert "left as it is in the plan: item 2.1 names src/keys.py" in str(stage.events)
+    assert "2.1 names" not in stage.git("show", f"{commit}:PLAN.md")
