@@ -16,7 +16,7 @@ import click
 
 from relay.base.errors import ConfigError, LedgerError, RelayError, RepoError
 from relay.base.hints import advise_extra
-from relay.base.words import UNKNOWN, count, render_moment, render_tokens, shorten
+from relay.base.words import UNKNOWN, count, render_moment, render_tokens, render_usd, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import clean, clean_line, complain, say, say_document, say_json
@@ -27,7 +27,7 @@ from relay.session.values import SessionKind
 if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.insight.figures.tuning import ArmDifference, BandRates, Interval, TrialFigures
-    from relay.insight.figures.values import Figures
+    from relay.insight.figures.values import Figures, Totals
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs
     from relay.insight.telemetry.log import LogEntry
@@ -370,14 +370,16 @@ def tune_command(*, as_json: bool) -> None:
     and says how many more phases would show a difference of that size. All intervals hold at once in 95 % of trials. It
     also shows failed calls, duplicate reads, edits from memory and red gates by context size.
     """
+    from relay.insight.figures.tallies import add_totals
     from relay.insight.figures.tuning import judge_trial, measure_bands
 
     found = [*_read_plans(get_entries())]
-    rates, trial = measure_bands(found), judge_trial(found)
+    rates, trial, totals = measure_bands(found), judge_trial(found), add_totals(*(figures.totals for figures in found))
     if as_json:
-        say_document({"rates": [asdict(one) for one in rates], "trial": asdict(trial)})
+        explorers = {name: getattr(totals, name) for name in _OF_EXPLORERS}
+        say_document({"rates": [asdict(one) for one in rates], "trial": asdict(trial), "explorers": explorers})
         return
-    for line in (*_render_rates(rates), "", *_render_trial(trial)):
+    for line in (*_render_rates(rates), *_render_explorers(totals), "", *_render_trial(trial)):
         say(line)
 
 
@@ -402,6 +404,20 @@ def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
         shown = "".join(f"{_render_rate(cell):<16}" for cell in cells)
         yield f"  {one.band.value:<12}{one.legs:>8}  {one.turns:>6}  {shown}".rstrip()
     yield "These rates cannot advise a line: every session reads files again, and runs gates, late. A trial can."
+
+
+_OF_EXPLORERS = ("explored", "explored_tokens", "explored_usd", "spared_usd")
+
+
+def _render_explorers(totals: "Totals") -> Iterator[str]:
+    """Say whether explorers paid; nothing without any."""
+    if not totals.explored_tokens:
+        return
+    cost, spared = totals.explored_usd, totals.spared_usd
+    asked = count(totals.explored, "question")
+    words = f"Explorers answered {asked} for {render_usd(cost)}; to read the same, sessions would have paid"
+    gain = "" if cost is None or spared is None or spared > cost else ': no gain; ablate = ["explore"] switches it off'
+    yield f"{words} {render_usd(spared)} at most{gain}."
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import pytest
@@ -108,6 +108,25 @@ def test_what_kept_the_cache_warm_is_paid_for_and_no_turn() -> None:
     assert one.totals.spent.usage.cache_read_tokens >= 8_000
     assert sum(tokens for _, tokens in one.totals.sources) == 12_000
     assert one.last_tokens == 4_010  # nothing was added
+
+
+def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> None:
+    """Its context grew by 8,100 tokens and 100 came back: 8,000 that two turns did not write, nor read again."""
+    beside = [
+        replace(event, turn=0, query="explore")
+        for event in (*turn(1, 3_000, 100), *turn(2, 11_000, 200))
+        if isinstance(event, ResponseReceived)
+    ]
+    failed = [*beside, *call("explore", "why?", 10, is_error=True)]
+    one = fold_leg(
+        *turn(1, 4_000, 10), *beside, *call("explore", "where?", 100), *failed, *turn(2, 4_110, 10), *turn(3, 4_130, 10)
+    )
+    assert (one.totals.explored, one.totals.explored_tokens) == (1, 2 * 14_300)
+    assert one.totals.explored_usd == pytest.approx(2 * sum(event.cost_usd or 0 for event in beside))
+    assert one.totals.spared_usd == pytest.approx(8_000 * (6.25 + 0.50) * 1e-6)
+    assert dict(one.totals.sources)["explore"] == 2 * 14_000
+    assert (one.last_tokens, len(one.series), one.peak_tokens) == (4_140, 3, 4_140)
+    assert one.totals.spent.usage.context_tokens == 2 * 14_300 + 4_010 + 4_120 + 4_140
 
 
 def test_what_happened_outside_of_a_session_is_the_run_s() -> None:

@@ -144,7 +144,9 @@ def _tell_response(event: events.ResponseReceived) -> Iterable[Line]:
     usage = "usage unknown, " if event.usage is None or event.estimated else ""
     stop = "" if event.stop_reason in _QUIET_STOPS else f", stopped by {event.stop_reason}"
     figures = f"{usage}{_render_cost(event)}, {render_duration(event.duration_s)}"
-    what = f"turn {event.turn}: {fill}" if event.turn else "request outside of the conversation"
+    what = "request outside of the conversation"
+    if event.turn or event.query:
+        what = f"{event.query or f'turn {event.turn}'}: {fill}"
     yield Line(text=f"{what}, {figures}{stop}", detail=True, tone=Tone.QUIET)
 
 

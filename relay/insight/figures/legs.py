@@ -161,6 +161,9 @@ class LegTally:
         self._pending: list[_Result | None] = []
         self._calls: dict[str, tuple[float, str]] = {}
         self._answers: dict[tuple[str, str], str] = {}
+        self._explorer: tuple[int, int] | None = None
+        """First and largest context of the present explorer."""
+        self._spared_tokens = 0
         self._changed: set[str] = set()
         self._compactions: list[Compaction] = []
         self._turns = Series[TurnFigures](lambda point: point.fill_tokens or 0)
@@ -231,6 +234,8 @@ class LegTally:
         if len(self._answers) < MOST_OPEN_CALLS:
             self._answers[signature] = event.result_sha256
         tokens = estimate_size_tokens(event.result_bytes or 0)
+        if event.name == _EXPLORE:
+            self._end_exploration(at, tokens, is_error=event.is_error)
         self._append(
             name_tool_source(name),
             tokens,
@@ -248,9 +253,8 @@ class LegTally:
 
     def _answer(self, at: float, event: ResponseReceived) -> None:
         self.sum.answer(event)
-        if not event.turn:  # it is no part of the conversation
-            if event.usage is not None:
-                add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
+        if not event.turn:
+            self._answer_beside(event)
             return
         self._turn, self._last = event.turn, event
         self._band = find_band(event.fill_tokens, event.soft_tokens) or self._band
@@ -261,6 +265,8 @@ class LegTally:
         carried = min(event.usage.prompt_tokens, self._composition.tokens)
         self.sum.count("carried_tokens", carried)
         self.sum.pay("carried_usd", None if rates is None else carried * rates.read / _MILLION)
+        if spared := self._spared_tokens:
+            self.sum.pay("spared_usd", None if rates is None else spared * rates.read / _MILLION)
         if event.estimated or event.stop_reason in _NOT_ANSWERED:
             add_sources(self.sum.sources, self._composition.divide(event.usage.prompt_tokens))
         else:
@@ -269,6 +275,30 @@ class LegTally:
         self.sum.count("tax_tokens", noise)
         self.sum.pay("tax_usd", None if rates is None else noise * rates.read / _MILLION)
         self._draw(at, event, event.usage, noise)
+
+    def _answer_beside(self, event: ResponseReceived) -> None:
+        """Count an answer that is no part of the conversation."""
+        usage = event.usage or Usage()
+        source = TokenSource.EXPLORE if event.query else TokenSource.OTHER
+        add_sources(self.sum.sources, [(source, usage.prompt_tokens)] if event.usage else [])
+        if event.query:
+            self.sum.count("explored_tokens", usage.context_tokens)
+            self.sum.pay("explored_usd", event.cost_usd)
+            fill = event.fill_tokens or 0
+            first, most = self._explorer or (fill, fill)
+            self._explorer = first, max(most, fill)
+
+    def _end_exploration(self, at: float, answer_tokens: int, *, is_error: bool) -> None:
+        first, most = self._explorer or (0, 0)
+        self._explorer = None
+        if is_error:
+            return
+        self.sum.count("explored")
+        if spared := max(0, most - first - answer_tokens):
+            rates = find_table_rates(self._last.model, at) if self._last else None
+            self._spared_tokens += spared
+            # The next turn would have written it, and is charged a read below.
+            self.sum.pay("spared_usd", None if rates is None else spared * (rates.write_5m - rates.read) / _MILLION)
 
     def _measure(self, usage: Usage) -> None:
         """Divide a prompt that the endpoint counted among its sources, and add the answer to the context."""
@@ -423,5 +453,6 @@ def _find_turns_left(last: ResponseReceived | None, last_tokens: int | None, gro
     return int(max(0, last.soft_tokens - last_tokens) // growth)
 
 
+_EXPLORE = "explore"
 _NOT_ANSWERED = frozenset({"cut", "lost"})
 _DECIDING = {"record": "records", "amend": "amendments"}

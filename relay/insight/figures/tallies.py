@@ -56,6 +56,8 @@ class TokenSource(StrEnum):
     ASSISTANT = "assistant"
     """The model's answers: words and calls."""
     THINKING = "thinking"
+    EXPLORE = "explore"
+    """Prompts of explorers, whole."""
     OTHER = "other"
     """Tokens that the endpoint counted and no event explains; all of a first prompt in older logs."""
 

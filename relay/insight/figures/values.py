@@ -203,7 +203,7 @@ def thin(points: list[PointT] | tuple[PointT, ...], weigh: Callable[[PointT], fl
 
 HEALTHY_CACHE = 0.8
 """`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
-MONEY = ("carried_usd", "tax_usd", "refresh_usd")
+MONEY = ("carried_usd", "tax_usd", "refresh_usd", "explored_usd", "spared_usd")
 """Fields of `Totals` that may be unknown."""
 
 
@@ -267,6 +267,15 @@ class Totals:
     """Requests that only kept a prompt in the cache (older versions made them); these are no `turns`."""
     refresh_usd: float | None = 0.0
     """Their cost; None if the price is unknown."""
+    explored: int = 0
+    """Questions that explorers answered."""
+    explored_tokens: int = 0
+    """Tokens of all requests of explorers, which are in `spent` too."""
+    explored_usd: float | None = 0.0
+    """Their cost; None if a price is unknown."""
+    spared_usd: float | None = 0.0
+    """The most that the sessions would have paid to read the same themselves: what an explorer's context grew by,
+    without its answer, written to the cache once and read from it with each later turn. None if a price is unknown."""
 
     @property
     def decisions(self) -> int:

@@ -454,6 +454,9 @@ def show_cost(figures: Figures) -> Chapter:
         ),
         ("duplicate reads", render_tokens(totals.duplicate_tokens), NOTHING),
     ]
+    if totals.explored_tokens:
+        words = f"explorers, which answered {count(totals.explored, 'question')}"
+        rows.append((words, render_tokens(totals.explored_tokens), render_usd(totals.explored_usd)))
     tables = [make_table("Cost of carried context", "What, #Tokens, #Cost", rows)]
     if (forecast := figures.forecast) and forecast.phases:
         row = (
