@@ -38,7 +38,7 @@ MENU = {
         f"how-to/{name}"
         for name in (
             "exit-4", "services", "pre-commit", "endpoints", "agents", "night", "several-phases", "several-machines",
-            "review", "rehearse", "mac", "ci",
+            "review", "compare", "rehearse", "mac", "ci",
         )
     ],
     "Reference": [

@@ -31,6 +31,7 @@ GROUPS = {
         "inspect": "inspect",
         "replay": "inspect:replay_command",
         "tune": "report:tune_command",
+        "compare": "compare",
     },
     "Many machines": {"work": "fleet:work_command", "fleet": "fleet"},
     "Set up": {

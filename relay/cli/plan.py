@@ -11,7 +11,7 @@ from relay import __version__
 from relay.base.errors import ExitCode, RelayError
 from relay.cli.options import SectionedCommand, offer_phases, session_options
 from relay.cli.screen import say
-from relay.cli.sessions import make_request, run_sessions, show_end
+from relay.cli.sessions import make_request, obey_parent, parent_option, run_sessions, show_end
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def require_place(file: Path) -> None:
 @click.option("--whole-plan", is_flag=True, help="Compare the finished plan with the repository instead.")
 @click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the findings as SARIF.")
 @session_options
+@click.option("--turned", is_flag=True, hidden=True, help="Show the changed files in the opposite order.")
+@parent_option
 def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_json: bool, **options: Any) -> int:
     """Review a phase, or a range of commits such as main..HEAD, in fresh sessions that can only read.
 
@@ -161,7 +163,8 @@ def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_j
     chosen = get_range(request.files, what)
 
     def act(ctx: "RunContext") -> "RunEnd":
-        end, findings = review_range(ctx, chosen)
+        obey_parent(ctx.interrupts, options["job_of"])
+        end, findings = review_range(ctx, chosen, turned=options["turned"])
         if sarif is not None and findings is not None:
             text = json.dumps(render_sarif(findings, version=__version__, name=chosen.name), indent=1)
             Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")

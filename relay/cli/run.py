@@ -16,7 +16,14 @@ from relay.base.hints import Command
 from relay.base.words import name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
-from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
+from relay.cli.sessions import (
+    ask_for_setup,
+    make_request,
+    obey_parent,
+    parent_option,
+    run_sessions,
+    show_end,
+)
 from relay.plan.model import Phase, Plan
 from relay.session.events import Noticed
 from relay.session.values import SessionKind
@@ -26,7 +33,6 @@ from relay.store.refs import has_seen_claims
 from relay.store.resume import find_blocked_by
 
 if TYPE_CHECKING:
-    from relay.base.interrupts import Interrupts
     from relay.config import Settings
     from relay.run.selection import Hours, Selection
     from relay.setup.context import RunContext, RunRequest
@@ -114,29 +120,6 @@ def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[s
     if flags["network"] is not None:
         words.append("--network" if flags["network"] else "--no-network")
     return (*words, *(["--unchecked"] if options.get("unchecked") else []))
-
-
-def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
-    """Make a child hand over when its parent dies, or at once if the parent is dead already.
-
-    Args:
-        parent: The parent's process id; None if this run is no child.
-    """
-    if parent is None:
-        return
-    import signal
-
-    from relay.base.interrupts import Urgency
-
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
-    if os.getppid() != parent:
-        interrupts.request(Urgency.FINISH_TURN)
-
-
-_PR_SET_PDEATHSIG = 1
 
 
 Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
@@ -250,7 +233,7 @@ _SECTIONS = {
     help="Tick phases that nothing checks: no verify command, or tests that are red in the sandbox.",
 )
 @setup_option
-@click.option("--job-of", type=int, hidden=True, help="Process id of the relay that started this one.")
+@parent_option
 def command(phase: str, *, approve: bool, **options: Any) -> int:
     """Work through the plan: one fresh session and one green commit per phase.
 

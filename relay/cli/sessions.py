@@ -21,9 +21,36 @@ from relay.setup.place import Place, find_settings, load_plan
 from relay.store.refs import has_jobs
 
 if TYPE_CHECKING:
+    from relay.base.interrupts import Interrupts
     from relay.cli.views.base import SharedView
     from relay.plan.model import Plan
     from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
+
+
+parent_option = click.option("--job-of", type=int, hidden=True, help="Process id of the relay that started this one.")
+
+
+def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
+    """Make a child hand over when its parent dies, or at once if the parent is dead already.
+
+    Args:
+        parent: The parent's process id; None if this run is no child.
+    """
+    if parent is None:
+        return
+    import signal
+
+    from relay.base.interrupts import Urgency
+
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
+    if os.getppid() != parent:
+        interrupts.request(Urgency.FINISH_TURN)
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 def make_request(

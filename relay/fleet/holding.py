@@ -71,7 +71,7 @@ class Holding:
             UnfitError: The run could not begin.
         """
         write_claim_end(job.repo, self._ends_s)
-        child = JobRun(job, find_phase_id(job), words, environ)
+        child = JobRun(job.repo.root, ("run", "--phase", find_phase_id(job), *words), environ)
         try:
             return self._follow(job, child)
         except BaseException:

@@ -1,6 +1,6 @@
 """The jobs of a run: their processes, the shared cap, and the reasons why phases wait.
 
-A job's process is a `relay run --phase N --json`, whose events are read as they come. `relay.fleet.parent` asks this
+A job's process is a `relay run --json`, whose events are read as they come. `relay.fleet.parent` asks this
 module which phases can begin and at which commit, how much a killed job has spent (from git), and how to explain phases
 that stay open at the end.
 """
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import IO
 
 from relay.base.errors import ExitCode
@@ -69,16 +70,14 @@ class JobEnd:
 
 
 class JobRun:
-    """A relay process at work on one phase. Mutable: its events are read, and it ends.
+    """A relay process at work in a work tree of its own. Mutable: its events are read, and it ends.
 
     Args:
-        job: Its work tree.
-        phase_id: The phase's id in the plan of that work tree.
-        words: Further words after ``relay run --phase N --json``.
+        root: Its work tree.
+        words: Its command line, without ``relay`` and ``--json``.
     """
 
-    def __init__(self, job: Job, phase_id: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
-        self.job = job
+    def __init__(self, root: Path, words: Sequence[str], environ: Mapping[str, str]) -> None:
         self._asked_at: float | None = None
         self._is_answered = False
         self._rest = b""
@@ -86,14 +85,13 @@ class JobRun:
         self._spent = Spent()
         self._ended: RunEnded | None = None
         self._began = False
-        argv = (sys.executable, "-P", "-m", "relay", "run", "--phase", phase_id, "--json")
         # A session of its own: Ctrl-C in the terminal reaches the parent only, which hands it on.
         self._process = subprocess.Popen(
-            [*argv, "--job-of", str(os.getpid()), *words],
+            [sys.executable, "-P", "-m", "relay", *words, "--json", "--job-of", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=job.repo.root,
+            cwd=root,
             env=environ,
             start_new_session=True,
         )
@@ -391,6 +389,7 @@ def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
 class Working:
     """A child process that works on a phase. Mutable: the parent reads its events."""
 
+    job: Job
     child: JobRun
     account: JobAccount
     has_all: bool

@@ -167,7 +167,7 @@ class _Parent:
 
     def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
         """Decide whether an ended phase goes on: nothing is started twice unless something has changed."""
-        state, job = self._state, working.child.job
+        state, job = self._state, working.job
         is_gone = not job.is_there  # somebody removed its work tree: it is made again
         if end.exit_code == ExitCode.DONE and not is_gone:
             main = replace(self._ctx.repo, on="")  # another may be checked out: this ends here, and others go on
@@ -396,9 +396,9 @@ class _Parent:
             environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
         self._pass_words_on(job)
         account = open_account(ctx.repo, job, merges)
-        child = JobRun(job, find_phase_id(job), words, environ)
+        child = JobRun(job.repo.root, ("run", "--phase", find_phase_id(job), *words), environ)
         has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all)
+        self._state.working[phase_id] = Working(job=job, child=child, account=account, has_all=has_all)
         self._state.out_of_share.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True

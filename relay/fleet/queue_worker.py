@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from relay.base.errors import ExitCode, RelayError, RepoError
+from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
 from relay.fleet.claims import LeaseClock
@@ -14,16 +14,12 @@ from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
 from relay.fleet.overview import AS_REMOTE, find_tickets
 from relay.fleet.work import WorkEnd, WorkTask, work
-from relay.git.lock_journal import clear_stale_locks
-from relay.git.refs import move_ref
-from relay.git.remote import Remote, make_store
-from relay.git.repository import Repo, open_repo
-from relay.git.worktrees import add_worktree
+from relay.git.clones import Source, ensure_work_tree
+from relay.git.remote import Remote
+from relay.git.repository import Repo
 from relay.session.events import Noticed, Observe
-from relay.store.worktree_notes import STORE
 
 _LOOK_S = 0.5
-_WORK = "work"
 
 
 def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell: Callable[[str], object]) -> Repo:
@@ -39,22 +35,8 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     """
     digest = hashlib.sha256(f"{ticket.remote}\0{ticket.branch}".encode()).hexdigest()[:16]
     place = folder / digest
-    place.mkdir(parents=True, exist_ok=True)
-    if (place / _WORK / ".git").exists():
-        return open_repo(place / _WORK, environ)
-    if not (place / STORE / ".git" / "HEAD").exists():
-        make_store(place, STORE, environ)
-    store = open_repo(place / STORE, environ)
-    # Not to the branch itself: nobody may clear the locks that a killed fetch leaves there.
-    ref, seen = f"refs/heads/{ticket.branch}", f"refs/remotes/origin/{ticket.branch}"
-    Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{seen}")
-    if (tip := store.find_commit(seen)) is None:
-        raise RepoError(f"{ticket.remote} has no branch {ticket.branch}")
-    clear_stale_locks(store)
-    if store.find_commit(ref) is None:
-        move_ref(store, ref, tip, None, reason=AS_REMOTE)
-    add_worktree(store, place / _WORK, ticket.branch)
-    return open_repo(place / _WORK, environ)
+    source = Source(remote=ticket.remote, ref=f"refs/heads/{ticket.branch}", reason=AS_REMOTE)
+    return ensure_work_tree(place, source, ticket.branch, environ, tell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

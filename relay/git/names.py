@@ -9,6 +9,8 @@ from relay.base.words import list_some
 
 JOB_BRANCHES = "relay-jobs/"
 """The prefix of the branches of jobs; the plan's branch and the phase follow."""
+STORE = "store"
+"""The name of the repository in each clone that relay makes, beside the clone's work tree."""
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
 _QUOTED = re.compile(r'"(.*)"')

@@ -332,16 +332,19 @@ MOST_FILES = 500
 """The most files to count; a larger commit is a move or a generated tree, whose lines nobody reads."""
 
 
-def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[str] | None = None) -> str:
+def read_patch(
+    repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[str] | None = None, turned: bool = False
+) -> str:
     """Return the patch from the tree (or commit) `a` to `b`, file by file; no filter or program of a repository runs.
 
     Beyond `most_bytes` the remaining files are named instead, with the command that shows them. `only` limits the
-    patch to some paths.
+    patch to some paths; `turned` turns the order of the files round.
     """
     shown: list[str] = []
     left: list[str] = []
     room = most_bytes
-    for change in diff_trees(repo, a, b):
+    changes = diff_trees(repo, a, b)
+    for change in reversed(changes) if turned else changes:
         if only is not None and change.path not in only:
             continue
         data = guard(repo).git.run(

@@ -24,11 +24,10 @@ from relay.base.errors import RepoError
 from relay.base.tree import replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_regular
+from relay.git.names import STORE
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 
-STORE = "store"
-"""The name of the repository in each clone of a fleet worker, beside the clone's work trees."""
 _HOME = "home"
 _CHECKED = "checked"
 _JOBS = ".relay"

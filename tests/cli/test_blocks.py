@@ -112,6 +112,15 @@ STORIES = {
     "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
     "docs/how-to/agents.md": Story(codes={"relay agents": (ExitCode.USER,)}),  # there is none
     "docs/how-to/ci.md": Story(),
+    "docs/how-to/compare.md": Story(
+        before="mkdir ~/held-out",
+        codes={  # nobody can be asked; tests/compare/ has whole experiments
+            "relay compare PLAN.md --arms reset,none --repeats 3 --max-cost 30": (ExitCode.USER,),
+            "relay compare --arms reset,none --max-cost 30 --hidden 'pytest $RELAY_HIDDEN' --hidden-dir ~/held-out": (
+                ExitCode.USER,
+            ),
+        },
+    ),
     "docs/how-to/endpoints.md": Story(sessions=({"turns": [act("echo", word="relay"), {"text": "Relay."}]},)),
     "docs/how-to/exit-4.md": Story(
         before="relay run --phase 1",

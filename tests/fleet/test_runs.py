@@ -33,7 +33,7 @@ def test_what_a_child_has_cost(stage, tmp_path, says, spent):
     (program / "__init__.py").touch()
     (program / "__main__.py").write_text(f"print({lines!r}, end='')\n")
     job = Job(phase_id="1", plan_path="PLAN.md", repo=open_repo(stage.root))
-    child = JobRun(job, "1", (), {**os.environ, "PYTHONPATH": str(program.parent)})
+    child = JobRun(job.repo.root, ("run", "--phase", "1"), {**os.environ, "PYTHONPATH": str(program.parent)})
     while not child.has_ended:
         select.select(child.descriptors, [], [], 0.1)
     heard = list(child.hear())

@@ -409,9 +409,15 @@ def _get_commit(files: PlanFiles, name: str, what: str) -> str:
     return found.decode()
 
 
-def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFinding, ...] | None]:
-    """Review a range; return the end of the command, and the findings, None if the review has no result."""
-    patch = read_patch(ctx.repo, chosen.base, chosen.tip, most_bytes=MAX_PATCH_BYTES)
+def review_range(
+    ctx: RunContext, chosen: Range, *, turned: bool = False
+) -> tuple[RunEnd, tuple[ReviewFinding, ...] | None]:
+    """Review a range; return the end of the command, and the findings, None if the review has no result.
+
+    Args:
+        turned: Show the changed files in the opposite order.
+    """
+    patch = read_patch(ctx.repo, chosen.base, chosen.tip, most_bytes=MAX_PATCH_BYTES, turned=turned)
     changed = frozenset(change.path for change in diff_trees(ctx.repo, chosen.base, chosen.tip))
     if not changed:
         return ctx.end(ExitCode.DONE, f"{chosen.name} changes nothing"), ()

@@ -1,0 +1,305 @@
+"""`relay compare`: work through one plan in several ways, and say what the difference is."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, RelayError, RepoError
+from relay.base.words import count, render_usd
+from relay.cli.boundary import note_place, note_plan
+from relay.cli.options import json_option, network_option, offer_models, offer_plans, sandbox_option
+from relay.cli.screen import complain, has_person, say, say_document
+from relay.plan.parse import find_plan_in
+from relay.setup.place import Place, find_settings
+from relay.store.history import find_text
+
+if TYPE_CHECKING:
+    from relay.compare.experiment import Experiment, Trial
+    from relay.config import Settings
+    from relay.git.repository import Repo
+    from relay.session.records import LoggedEvent
+
+_DEARER = {"none": 2.3, "compact": 1.2, "prune": 1.8, "edit": 1.8}
+"""Cost against fresh sessions, as measured (`benchmarks/results/context.md`); `edit` is assumed to be like `prune`."""
+_REVIEW_REQUESTS = 32
+"""Two reviews of two sessions with about eight requests each."""
+_MOST_REPEATS = 100
+
+
+@click.command("compare", short_help="Try several ways to work through a plan, and compare what they came to.")
+@click.argument("plan", required=False, shell_complete=offer_plans, help="Plan file; default: that of the settings.")
+@click.option("--arms", default="reset,none", show_default=True, metavar="LIST", help="What to compare; see above.")
+@click.option(
+    "--repeats", type=click.IntRange(1, _MOST_REPEATS), default=3, show_default=True, metavar="N", help="Runs per arm."
+)
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Cap on the whole experiment.")
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Shuffles the order of the runs.")
+@click.option("--hidden", multiple=True, metavar="CMD", help="A check of the result, of which no session knows.")
+@click.option(
+    "--hidden-dir",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="Files for it, outside the repository: $RELAY_HIDDEN in CMD.",
+)
+@click.option("--no-review", is_flag=True, help="Leave out the blind reviews.")
+@click.option("--model", metavar="ID", shell_complete=offer_models, help="Model of every arm that names none.")
+@network_option
+@sandbox_option
+@click.option("--yes", is_flag=True, help="Do not ask before the first request.")
+@click.option("--show", metavar="ID", help="Show an experiment, finished or not; send nothing.")
+@click.option("--resume", metavar="ID", help="Go on with an experiment.")
+@json_option
+def command(plan: str | None, *, show: str | None, resume: str | None, as_json: bool, **options: Any) -> int:
+    """Work through a plan several times, in each of several ways, and compare the results.
+
+    An arm is a way: reset, none, compact, prune or edit (what happens when the context is full), with a reset line of
+    its own as in reset@60k; model=ID, runner=NAME, effort=LEVEL, ablate=FEATURE; or several joined by +. The first arm
+    is what the others are compared with.
+
+    Each run begins at HEAD in a clone beside the repository, which has no other run in it; your branch, work tree and
+    index stay as they are. The cap is for the whole experiment and divided among the runs beforehand. Type the same
+    command again after an interruption: what is done is kept in git and is not done again.
+    """
+    if show is not None or resume is not None:
+        place = note_place()
+        experiment = _load(place.repo, show or resume or "")
+    else:
+        place, experiment = _plan_experiment(plan, options)
+    code = _work(place, experiment, options, quiet=as_json) if show is None else ExitCode.DONE
+    _show(place.repo, experiment, as_json=as_json)
+    return code
+
+
+def _load(repo: "Repo", experiment_id: str) -> "Experiment":
+    from relay.compare.experiment import load_experiment
+
+    return load_experiment(repo, experiment_id)
+
+
+def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Place, Experiment]":
+    """Return the experiment that the user typed.
+
+    Raises:
+        click.UsageError: A typed value is not allowed.
+        RelayError: The plan, or the repository, cannot be used.
+    """
+    from relay.compare.arms import parse_arms
+    from relay.compare.experiment import Experiment
+
+    place = note_plan(plan)
+    try:
+        arms = parse_arms(options["arms"])
+    except ValueError as error:
+        raise click.UsageError(f"--arms: {error}") from None
+    if options["hidden_dir"] and not options["hidden"]:
+        raise click.UsageError("--hidden-dir is for --hidden")
+    if options["hidden_dir"] and Path(options["hidden_dir"]).is_relative_to(place.root):
+        raise click.UsageError(
+            f"--hidden-dir: {options['hidden_dir']} is in the repository, where sessions can read it"
+        )
+    base, branch = _find_base(place)
+    settings = _find_settings(place, base, _find_flags(options), os.environ)
+    cap = options["max_cost"] if options["max_cost"] is not None else settings.max_cost_usd
+    if cap is None:
+        raise click.UsageError("an experiment needs a cap: --max-cost USD")
+    return place, Experiment(
+        plan_path=place.plan_name,
+        base=base,
+        branch=branch,
+        arms=tuple(arm.name for arm in arms),
+        repeats=options["repeats"],
+        seed=options["seed"],
+        cap_usd=cap,
+        hidden=tuple(options["hidden"]),
+        hidden_dir=options["hidden_dir"] or "",
+        reviews=not options["no_review"],
+        options=_list_words(options),
+    )
+
+
+def _find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("model", "network", "sandbox")}
+
+
+def _list_words(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the options that every run gets."""
+    words = [word for name in ("model", "sandbox") if options[name] for word in (f"--{name}", options[name])]
+    if options["network"] is not None:
+        words.append("--network" if options["network"] else "--no-network")
+    return tuple(words)
+
+
+def _find_base(place: Place) -> tuple[str, str]:
+    """Return the commit to begin at, and the name of the branch in the clones.
+
+    Raises:
+        RepoError: There is no commit, or the plan in the work tree is not that of the commit.
+        PlanError: The plan has nothing left to do.
+    """
+    from relay.setup.place import read_plan_text
+
+    head = place.repo.head()
+    if head is None:
+        raise RepoError("there is no commit to begin at", hint="commit the plan and the files that it is about")
+    text = find_text(place.repo, head, place.plan_name)
+    if text is None or text != read_plan_text(place):
+        words = f"{place.plan_name} is not as HEAD has it, and an experiment begins at a commit"
+        raise RepoError(words, hint=f"git add {shlex.quote(place.plan_name)} && git commit")
+    plan = find_plan_in(text)
+    if plan is None or plan.done:
+        words = "is done already" if plan else "is no plan"
+        raise PlanError(f"the plan {words}", path=place.plan_name, hint=f"relay check {shlex.quote(place.plan_name)}")
+    return head, place.repo.branch or "main"
+
+
+def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *, quiet: bool) -> int:
+    """Work on an experiment; return the exit code."""
+    from relay.base.interrupts import Interrupts
+    from relay.cli.views.shapes import PlainView
+    from relay.compare.laboratory import work_on
+    from relay.compare.trial import Bench, UnfinishedError
+    from relay.sandbox.process import prepare_process
+    from relay.setup.preconditions import require_approval
+
+    settings = _find_settings(place, experiment.base, _find_flags(options), os.environ)
+    require_approval(place.root, settings, os.environ)
+    arms = _require_arms(place, experiment, options)
+    if not _is_over(place.repo, experiment):
+        _ask(experiment, _estimate(place, experiment, arms, settings), yes=options["yes"], quiet=quiet)
+    prepare_process()
+    interrupts, total = Interrupts(), len(experiment.arms) * experiment.repeats
+    view = PlainView(sys.stdout, time.time)
+
+    def tell(record: "LoggedEvent", trial: "Trial") -> None:
+        if not quiet:
+            view.tell(record, phase_id=f"{trial.number}/{total} {trial.arm}")
+
+    bench = Bench(
+        main=place.repo,
+        experiment=experiment,
+        settings=settings,
+        flags=_find_flags(options),
+        environ=os.environ,
+        interrupts=interrupts,
+        tell=tell,
+        say=(lambda _: None) if quiet else say,
+    )
+    try:
+        with interrupts.installed(view.note_stop):
+            work_on(bench)
+    except UnfinishedError as error:
+        complain(f"{error}\nnext: relay compare --resume {experiment.id}")
+        return ExitCode.INTERRUPTED if interrupts.finish_turn else ExitCode.STOPPED
+    finally:
+        interrupts.close()
+    return ExitCode.DONE
+
+
+def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, Any]) -> "tuple[Settings, ...]":
+    """Return the settings of each arm, once they are known to be allowed and their runners to be there.
+
+    Raises:
+        RelayError: They are not.
+    """
+    from relay.compare.arms import parse_arm
+    from relay.runners.registry import get_kind, list_runners
+
+    found = []
+    for arm in map(parse_arm, experiment.arms):
+        typed = {option.removeprefix("--").replace("-", "_"): word for option, word in arm.options}
+        flags, environ = {**_find_flags(options), **typed}, {**os.environ, **arm.environ}
+        settings = _find_settings(place, experiment.base, flags, environ)
+        kind = get_kind(settings.runner, origin=f"--arms {arm.name}", known=list_runners(settings))
+        kind.require(os.environ, settings)
+        kind.get_key(os.environ)
+        if settings.runner != "api" and settings.strategy != "reset":
+            raise ConfigError(
+                f"--arms {arm.name}: {settings.runner} manages its context itself; only reset goes with it"
+            )
+        found.append(settings)
+    return tuple(found)
+
+
+def _find_settings(place: Place, base: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> "Settings":
+    """Return the settings with those of the plan as the commit has it."""
+    plan = find_plan_in(find_text(place.repo, base, place.plan_name) or "")
+    try:
+        return find_settings(flags, environ, place.root, plan=plan, plan_name=place.plan_name)
+    except FlagError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _estimate(
+    place: Place, experiment: "Experiment", arms: "Sequence[Settings]", settings: "Settings"
+) -> tuple[float | None, ...]:
+    """Return what one run of each arm will roughly cost, with its reviews; None where a price is unknown."""
+    from relay.cli.check import find_line_tokens
+    from relay.run.planning.submission import measure_phases
+    from relay.session.prices import cost_usd
+    from relay.session.usage import Usage, add_usd
+    from relay.setup.session import find_price_now
+
+    plan = find_plan_in(find_text(place.repo, experiment.base, experiment.plan_path) or "")
+    sizes = measure_phases(place.root, plan, line_tokens=find_line_tokens(settings), rules_bytes=0) if plan else ()
+    reviewer = find_price_now(settings, settings.review_model or settings.model)
+    reading = Usage(cache_read_tokens=20_000, cache_write_5m_tokens=2_000, output_tokens=500)
+    reviews: float | None = 0.0
+    if experiment.reviews:
+        reviews = _REVIEW_REQUESTS * cost_usd(reading, reviewer) if reviewer else None
+    found = []
+    for arm in arms:
+        price = find_price_now(arm, arm.model)
+        run = sum(size.turns * cost_usd(size.turn, price) for size in sizes) if price else None
+        found.append(add_usd(run and run * _DEARER.get(arm.strategy, 1.0), reviews))
+    return tuple(found)
+
+
+def _ask(experiment: "Experiment", costs: Sequence[float | None], *, yes: bool, quiet: bool) -> None:
+    """Show the estimated cost, and ask whether to begin.
+
+    Raises:
+        RelayError: Nobody can be asked.
+        click.Abort: The answer is no.
+    """
+    total = len(experiment.arms) * experiment.repeats
+    if not quiet:
+        say(f"experiment {experiment.id}: {count(total, 'run')}, seed {experiment.seed}", style="bold")
+        for arm, cost in zip(experiment.arms, costs, strict=True):
+            words = "its model's price is unknown" if cost is None else f"roughly {render_usd(cost)} a run"
+            less = " (less than that is its share of the cap)" if (cost or 0.0) > experiment.share_usd else ""
+            say(f"  {arm}: {count(experiment.repeats, 'run')}, {words}{less}")
+        known = [cost for cost in costs if cost is not None]
+        rough = f"roughly {render_usd(experiment.repeats * sum(known))}, " if len(known) == len(costs) else ""
+        share = render_usd(experiment.share_usd)
+        say(f"  together {rough}never more than {render_usd(experiment.cap_usd)}: {share} a run")
+    if yes:
+        return
+    if quiet or not has_person():
+        raise RelayError("an experiment costs money, and nobody can be asked here", hint="--yes begins without asking")
+    click.confirm("Begin?", abort=True)
+
+
+def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
+    from relay.compare.laboratory import read_results
+
+    return len(tuple(read_results(repo, experiment))) == len(experiment.arms) * experiment.repeats
+
+
+def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
+    from relay.compare.laboratory import read_results
+
+    results = tuple(read_results(repo, experiment))
+    if as_json:
+        say_document(
+            {"experiment": asdict(experiment), "id": experiment.id, "trials": [asdict(one) for one in results]}
+        )
+        return
+    for one in results:
+        say(str(asdict(one)))

@@ -1,0 +1,194 @@
+"""One trial: a whole `relay run` as a child process, in a clone that has the experiment's commit and nothing newer.
+
+A clone, because a session can read every ref of its repository: in a linked work tree it would find what the trials
+before it made. git in the clone holds the state of an unfinished trial, as of any run; a note in the user's repository
+says that a trial began and that its run is over.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from relay.base.errors import ExitCode, RelayError
+from relay.base.interrupts import Interrupts
+from relay.base.values import dataclass
+from relay.compare.arms import parse_arm
+from relay.compare.experiment import Experiment, Trial, name_trial, note, read_note
+from relay.config import Settings
+from relay.fleet.jobs import JobEnd, JobRun
+from relay.fleet.worktrees import copy_ignored
+from relay.git.clones import Source, ensure_work_tree
+from relay.git.identity import get_identity
+from relay.git.names import STORE
+from relay.git.notes import is_locked
+from relay.git.remote import Remote
+from relay.git.repository import Repo
+from relay.session.events import LegEnded, ReviewFinished
+from relay.session.records import LoggedEvent
+from relay.session.values import SessionEnd
+from relay.setup.session import make_meter
+
+_LOOK_S = 0.5
+_MOST_KILLS = 3
+"""Times that a killed run is gone on with before the experiment stops."""
+_LONGEST_WAIT_S = 7 * 86_400
+"""A trial waits for a provider's limit as long as a setting allows: a shorter wait would count as a failure."""
+_NOT_OVER = frozenset({
+    SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.AGENT_FAILED, SessionEnd.INTERRUPTED,
+})  # fmt: skip
+"""Ends of a last session that say nothing about the arm."""
+
+
+class UnfinishedError(RelayError):
+    """The experiment stops here and goes on later; what it has is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The surroundings of all trials."""
+
+    main: Repo
+    experiment: Experiment
+    settings: Settings
+    """Those of the user's repository."""
+    flags: Mapping[str, Any]
+    """The typed settings, which hold in every clone."""
+    environ: Mapping[str, str]
+    interrupts: Interrupts
+    tell: Callable[[LoggedEvent, Trial], None]
+    """Takes the events of a trial."""
+    say: Callable[[str], None]
+    """Prints a line."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Heard:
+    """What decides whether a child is over. Mutable: it hears events."""
+
+    last_end: SessionEnd | None = None
+    reviews: list[ReviewFinished] = field(default_factory=list)
+
+    def hear(self, record: LoggedEvent) -> None:
+        """Take the next event."""
+        match record.event:
+            case LegEnded() as event:
+                self.last_end = event.end
+            case ReviewFinished() as event:
+                self.reviews.append(event)
+            case _:
+                pass
+
+
+def open_trial(bench: Bench, trial: Trial) -> Repo | None:
+    """Return a trial's clone, made if it has not begun; None if it has begun and somebody removed its clone.
+
+    From the note that it has begun on, its share of the cap counts as spent.
+    """
+    experiment, place = bench.experiment, bench.experiment.find_place(bench.main.root, trial)
+    has_begun = read_note(bench.main, experiment, trial, "begun") is not None
+    if has_begun and not (place / STORE).exists():
+        return None
+    repo = open_clone(bench, place, bench.main.root, experiment.base_ref)
+    if not has_begun:
+        before = make_meter(repo, experiment.plan_path, bench.settings, None).total
+        note(bench.main, experiment, trial, "begun", {"usage": asdict(before.usage), "usd": before.cost_usd})
+    return repo
+
+
+def open_clone(bench: Bench, place: Path, source: Path, ref: str) -> Repo:
+    """Return a clone on the experiment's branch, with the ignored files that a build needs."""
+    repo = ensure_work_tree(place, Source(remote=str(source), ref=ref), bench.experiment.branch, bench.environ)
+    for path in bench.settings.copy:
+        copy_ignored(bench.main, repo, path)
+    return repo
+
+
+def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: one phase at a time, nobody called, and none of the user's places visible."""
+    hidden = [str(bench.main.root), *([bench.experiment.hidden_dir] if bench.experiment.hidden_dir else [])]
+    given = bench.environ.get("RELAY_UNREADABLE", "")
+    setup = {"RELAY_SETUP": "\n".join(bench.settings.setup)} if bench.settings.setup else {}  # approved there
+    return {
+        **bench.environ,
+        **setup,
+        **get_identity(bench.main).environment,  # a clone has none of the repository's own settings
+        "RELAY_JOBS": "1",
+        "RELAY_NOTIFY": "off",
+        "RELAY_TRIAL": "none",
+        "RELAY_MAX_WAIT_S": str(_LONGEST_WAIT_S),
+        "RELAY_UNREADABLE": ":".join((*([given] if given else []), *hidden)),
+        **extra,
+    }
+
+
+def run_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
+    """Run a trial until its run is over; return how it ended.
+
+    Raises:
+        UnfinishedError: The run stopped for a reason that says nothing about the arm.
+    """
+    experiment, arm = bench.experiment, parse_arm(trial.arm)
+    before = (read_note(bench.main, experiment, trial, "begun") or {}).get("usd") or 0.0
+    options = tuple(chain.from_iterable(arm.options))
+    words = ("run", "--plan", experiment.plan_path, "--max-cost", f"{before + experiment.run_usd:.6f}")
+    kills = 0
+    while True:
+        heard = Heard()
+        end = follow(bench, trial, heard, repo, (*words, *experiment.options, *options), arm.environ)
+        kills += end.exit_code < 0
+        if end.exit_code >= 0 or kills >= _MOST_KILLS or bench.interrupts.finish_turn:
+            break
+    require_over(bench, trial, heard, end)
+    return {"exit_code": end.exit_code, "reason": end.reason}
+
+
+def require_over(bench: Bench, trial: Trial, heard: Heard, end: JobEnd) -> None:
+    """Require that a child's end is an outcome of the trial.
+
+    Raises:
+        UnfinishedError: It is not: a limit, a fault of the endpoint, a refused start, a kill, the user's wish.
+    """
+    if bench.interrupts.finish_turn and end.exit_code != ExitCode.DONE:
+        raise UnfinishedError(f"interrupted in trial {trial.number} ({trial.arm}); everything is kept")
+    if end.exit_code not in {ExitCode.DONE, ExitCode.STOPPED} or (
+        end.exit_code == ExitCode.STOPPED and heard.last_end in _NOT_OVER
+    ):
+        raise UnfinishedError(f"trial {trial.number} ({trial.arm}) waits: {end.reason}", hint=end.hint)
+
+
+def follow(
+    bench: Bench, trial: Trial, heard: Heard, repo: Repo, words: tuple[str, ...], environ: Mapping[str, str]
+) -> JobEnd:
+    """Run a command of relay in a clone and pass its events on; hand the user's wish to stop over to it."""
+    interrupts, asked = bench.interrupts, 0
+    while is_locked(repo) and not interrupts.wait(_LOOK_S):  # the child of a killed experiment hands over
+        continue
+    child = JobRun(repo.root, words, make_environ(bench, environ))
+    try:
+        while True:
+            interrupts.wait_for(child.descriptors, _LOOK_S)
+            has_ended = child.has_ended  # asked first: what it said before is heard
+            for record in child.hear():
+                heard.hear(record)
+                bench.tell(record, trial)
+            wanted = interrupts.finish_turn + interrupts.stop_now
+            if wanted > asked:
+                asked = wanted
+                child.interrupt(now=asked > 1)
+            if has_ended:
+                break
+    finally:
+        if not child.has_ended:
+            child.interrupt(now=True)
+        end = child.close()
+    return end
+
+
+def fetch_trial(bench: Bench, trial: Trial, repo: Repo) -> None:
+    """Keep a trial's commits, and all that its run kept, in the user's repository."""
+    experiment = bench.experiment
+    tip, kept = name_trial(experiment, trial, "tip"), name_trial(experiment, trial, "relay")
+    store = Remote(repo=bench.main, name=str(repo.common_dir.parent), environ=bench.environ)
+    store.fetch(f"+refs/heads/{experiment.branch}:{tip}", f"+refs/relay/*:{kept}/*")

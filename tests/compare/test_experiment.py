@@ -1,0 +1,213 @@
+"""An experiment as a user types it: real commands, clones and sandbox, a scripted model behind real HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from relay.base.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.waiting import wait_until
+
+PLAN = (
+    "# Greetings\n\n## Phase 1 — Greet\nVerify: `grep -q hello greet.py`\n- [ ] Return a greeting — greet.py\n\n"
+    "## Phase 2 — Greet the world\nVerify: `grep -q world greet.py`\n- [ ] Greet the world — greet.py\n"
+)
+CHECK = (
+    "import unittest, greet\nclass T(unittest.TestCase):\n"
+    "    def test_world(self): self.assertIn('world', greet.greet())\n"
+    "    def test_name(self): self.assertEqual(greet.greet('x'), 'hello, x')\nunittest.main()\n"
+)
+FAULT = {
+    "file": "greet.py", "line": 1, "summary": "no name", "failure_scenario": "greet(None)",
+    "category": "correctness", "severity": "important",
+}  # fmt: skip
+BILLED = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+def act(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def write_script(**of_session):
+    """Return sessions for every conversation: phase 1 (and in one conversation 2), phase 2, the reviewers."""
+    text = "def greet():\n    return '{}'\n"
+    world = [
+        act("write", path="greet.py", content=text.format("hello, world")),
+        act("tick", item="2.1", evidence="grep finds world"),
+        {"text": "Commit: Greet the world"},
+    ]
+    # What a session can see of the experiment: nothing.
+    spy = {"command": "git for-each-ref; git log --all --format=%s; ls -a .. ../..; env"}
+    hello = [
+        act("bash", **spy),
+        {
+            "expect": {"last_result_lacks": ["compare", "Commit: Greet", "hidden"]},
+            **act("write", path="greet.py", content=text.format("hello")),
+        },
+        act("tick", item="1.1", evidence="grep finds hello"),
+        {"text": "Commit: Return a greeting"},
+    ]
+    sessions = [
+        {"when": {"first_message_contains": "Carry out phase 1"}, "turns": [*hello, *world], **of_session},
+        {"when": {"first_message_contains": "Carry out phase 2"}, "turns": world, **of_session},
+        {"when": {"tools_include": ["report_findings"]}, "turns": [act("report_findings", findings=[FAULT])]},
+        {
+            "when": {"tools_include": ["judge_findings"]},
+            "turns": [act("judge_findings", verdicts=[{"number": 1, "confirmed": True, "reason": "seen"}])],
+        },
+    ]
+    return json.dumps({"sessions": [{"repeat": True, **session} for session in sessions]})
+
+
+class Lab:
+    def __init__(self, stage, server, tmp_path):
+        self.stage, self.server = stage, server
+        stage.write("PLAN.md", PLAN)
+        self.base = stage.commit("plan")
+        self.hidden = tmp_path / "hidden"
+        self.hidden.mkdir()
+        (self.hidden / "check.py").write_text(CHECK)
+        self.environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+
+    def compare(self, *words, **environ):
+        return self.stage.relay("compare", *words, environ={**self.environ, **environ})
+
+    def read(self, *words):
+        done = self.compare(*words, "--yes", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    @property
+    def billed(self):
+        return [sum(dict(request.usage or {}).get(kind, 0) for request in self.server.requests) for kind in BILLED]
+
+
+@pytest.fixture
+def lab(stage, tmp_path):
+    with serve(parse_script(write_script())) as server:
+        yield Lab(stage, server, tmp_path)
+    assert not server.errors
+
+
+def add_up(trials):
+    names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+    return [sum(trial[name] for trial in trials) for name in names]
+
+
+def test_a_whole_experiment_is_measured_and_touches_nothing_of_the_users(lab):
+    """Each run begins at the commit and knows of no other; all tokens are those that the server has billed."""
+    lab.stage.write("draft.txt", "mine\n")
+    lab.stage.git("add", "draft.txt")
+    before = [lab.stage.git(*words) for words in (("status", "--porcelain=v2", "--branch"), ("ls-files", "-s"))]
+    hidden = ("--hidden", "PYTHONPATH=. python3 $RELAY_HIDDEN/check.py", "--hidden-dir", str(lab.hidden))
+    found = lab.read("--arms", "reset,none", "--repeats", "1", "--max-cost", "4", *hidden)
+    trials = found["trials"]
+    assert {trial["arm"] for trial in trials} == {"reset", "none"}
+    for trial in trials:
+        assert (trial["exit_code"], trial["phases_done"], trial["phases"]) == (0, 2, 2)
+        assert (trial["hidden_passed"], trial["hidden_total"]) == (1, 2)
+        assert (trial["findings"], trial["disputed"], trial["red_gates"], trial["cuts"]) == (1, 0, 0, 0)
+        assert trial["rehearsed"]
+        assert lab.stage.git("show", f"{trial['ref']}:greet.py").endswith("'hello, world'\n")
+    assert sum(add_up(trials)) + sum(trial["review_tokens"] for trial in trials) == sum(lab.billed)
+    assert sum(trial["cost_usd"] + trial["review_usd"] for trial in trials) < 4
+    assert [lab.stage.git(*words) for words in (("status", "--porcelain=v2", "--branch"), ("ls-files", "-s"))] == before
+    assert lab.stage.git("for-each-ref", "--format=%(refname)", "refs/heads").split() == ["refs/heads/main"]
+
+    told = [request.body for request in lab.server.requests if "report_findings" in str(request.body)]
+    patches = [json.dumps(body["messages"][0]) for body in told]
+    assert len(patches) == 4
+    assert all("PLAN.md b/PLAN.md" not in text and "Relay-" not in text for text in patches)
+    sent = len(lab.server.requests)
+    again = lab.read("--show", found["id"])
+    assert (again["trials"], len(lab.server.requests)) == (trials, sent)
+
+
+def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
+    """No trial is done twice, and what was cut off is billed once."""
+    words = ("compare", "--arms", "reset,none", "--repeats", "2", "--max-cost", "8", "--no-review", "--yes", "--json")
+    for mark in (2, 7, 15):
+        one = subprocess.Popen(
+            [*lab.stage.find_program(), *words], cwd=lab.stage.root, env=lab.environ, stdout=subprocess.DEVNULL
+        )
+        wait_until(lambda mark=mark: len(lab.server.requests) >= mark, by=one)
+        os.kill(one.pid, signal.SIGKILL)
+        one.wait()
+    found = lab.read(*words[1:-2])
+    assert [trial["phases_done"] for trial in found["trials"]] == [2] * 4
+    assert add_up(found["trials"]) == lab.billed
+    assert sum(trial["cuts"] for trial in found["trials"]) >= 1
+    assert len({trial["ref"] for trial in found["trials"]}) == 4
+
+
+def test_no_trial_spends_more_than_its_share(lab):
+    found = lab.read("--arms", "reset,none", "--repeats", "1", "--max-cost", "0.22", "--no-review")
+    assert 0 < sum(trial["cost_usd"] for trial in found["trials"]) <= 0.22
+    assert {trial["exit_code"] for trial in found["trials"]} == {ExitCode.STOPPED}
+
+
+def test_nothing_is_sent_before_somebody_agrees(lab):
+    done = lab.compare("--arms", "reset,none", "--max-cost", "4")
+    assert done.returncode == ExitCode.USER
+    assert "roughly $" in done.stdout
+    assert "never more than $4.00" in done.stdout
+    assert "--yes" in done.stderr
+    assert not lab.server.requests
+    assert "compare" not in lab.stage.git("for-each-ref")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
+        (("--arms", "reset,model=no such"), "model"),
+        (("--arms", "reset,ablate=luck"), "some of reset, rules"),
+        (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
+        (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
+        (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
+        (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
+        (("--show", "../../heads/main"), "there is no experiment"),
+        (("--resume", "12345678"), "there is no experiment"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_sent(lab, words, said):
+    done = lab.compare(*words, "--yes")
+    assert done.returncode in {ExitCode.USER, 2}
+    assert said in done.stderr
+    assert not lab.server.requests
+
+
+def test_a_plan_that_is_not_committed_is_refused(lab):
+    lab.stage.edit("Greet the world", "Greet everybody")
+    done = lab.compare("--yes")
+    assert (done.returncode, "is not as HEAD has it" in done.stderr) == (ExitCode.USER, True)
+
+
+def test_a_limit_of_the_provider_is_waited_for_and_no_failure(stage, tmp_path):
+    script = json.loads(write_script())
+    limit = {"kind": "rate_limit", "resets_in_s": 1, "retry_after": 1}
+    script["sessions"][0]["turns"][0]["fault"] = limit
+    with serve(parse_script(json.dumps(script))) as server:
+        lab = Lab(stage, server, tmp_path)
+        found = lab.read(
+            "--arms",
+            "reset,none",
+            "--repeats",
+            "1",
+            "--max-cost",
+            "4",
+            "--no-review",
+        )
+        assert [trial["exit_code"] for trial in found["trials"]] == [0, 0]
+        assert add_up(found["trials"]) == lab.billed
+
+
+def test_another_cap_for_the_same_experiment_is_refused(lab):
+    words = ("--arms", "reset,none", "--repeats", "1", "--no-review", "--yes")
+    assert lab.compare(*words, "--max-cost", "0.3").returncode == 0
+    done = lab.compare(*words, "--max-cost", "9")
+    assert (done.returncode, "began with --max-cost 0.3" in done.stderr) == (ExitCode.USER, True)

@@ -1,0 +1,121 @@
+"""The arms of an experiment, the order of its trials, and what is counted in a trial."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.compare.arms import parse_arm, parse_arms
+from relay.compare.experiment import Experiment
+from relay.compare.judging import count_tests, match_faults
+from relay.compare.measures import BLOCK_LINES, count_duplicated, count_weakened, list_changed
+
+
+def make(**given):
+    known = {"plan_path": "PLAN.md", "base": "0" * 40, "branch": "main", "arms": ("reset", "none"), "repeats": 3}
+    return Experiment(**{**known, "seed": 1, "cap_usd": 30.0, **given})
+
+
+def test_an_arm_is_a_strategy_with_a_line_a_setting_or_several():
+    arm = parse_arm("none@60k+model=claude-haiku-5-5+ablate=rules+ablate=ledger")
+    assert dict(arm.options) == {"--context": "none", "--reset-at": "60k", "--model": "claude-haiku-5-5"}
+    assert arm.environ == {"RELAY_ABLATE": "rules,ledger"}
+    assert [one.name for one in parse_arms("reset@min(45%,100k), prune")] == ["reset@min(45%,100k)", "prune"]
+
+
+@pytest.mark.parametrize(
+    "text", ["reset", "reset,reset", "reset,", "reset,model=", "reset,jobs=3", "reset,none@", "reset,none+prune"]
+)
+def test_what_is_no_list_of_arms_is_refused(text):
+    with pytest.raises(ValueError, match=r"allowed|the same|twice"):
+        parse_arms(text)
+
+
+@given(st.integers(), st.integers(1, 8), st.lists(st.sampled_from("abcdefgh"), min_size=2, unique=True))
+def test_each_repeat_has_each_arm_once_and_the_seed_decides_the_order(seed, repeats, arms):
+    trials = make(seed=seed, repeats=repeats, arms=tuple(arms)).list_trials()
+    assert trials == make(seed=seed, repeats=repeats, arms=tuple(arms)).list_trials()
+    assert [trial.number for trial in trials] == list(range(1, len(arms) * repeats + 1))
+    assert [trial.repeat for trial in trials] == [n for n in range(1, repeats + 1) for _ in arms]
+    assert all({one.arm for one in trials if one.repeat == n} == set(arms) for n in range(1, repeats + 1))
+
+
+def test_orders_differ_between_repeats_and_seeds():
+    orders = {tuple(trial.arm for trial in make(seed=seed).list_trials()) for seed in range(20)}
+    assert len(orders) > 4
+
+
+def test_the_cap_is_divided_and_another_cap_is_no_other_experiment():
+    one = make()
+    assert one.share_usd * 6 == pytest.approx(30)
+    assert one.run_usd < one.share_usd == make(reviews=False).run_usd
+    assert one.id == make(cap_usd=5.0).id != make(seed=2).id
+
+
+@pytest.mark.parametrize(
+    ("output", "green", "counts"),
+    [
+        ("..F.\nRan 4 tests in 0.1s\n\nFAILED (failures=1)", False, (3, 4)),
+        ("Ran 4 tests in 0.1s\n\nOK", True, (4, 4)),
+        ("Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=2)", False, (1, 4)),
+        ("== 1 failed, 8 passed, 2 errors in 0.32s ==", False, (8, 11)),
+        ("3 passed in 0.1s", True, (3, 3)),
+        ("whatever", True, (1, 1)),
+        ("whatever", False, (0, 1)),
+        ("Ran 4 tests in 0.1s\n\nOK", False, (3, 4)),  # the code under test can print
+        ("Ran 1 test in 0.1s\n\nOK\n1 failed in 0.1s", False, (1, 2)),
+    ],
+)
+def test_held_out_tests_are_counted_and_the_exit_code_has_the_last_word(output, green, counts):
+    assert count_tests(output, green=green) == counts
+
+
+PATCH = """\
+diff --git a/tests/test_a.py b/tests/test_a.py
+--- a/tests/test_a.py
++++ b/tests/test_a.py
+@@ -1,8 +1,5 @@
+-def test_gone():
+-    assert f(1) == 2
+-    assert f(2) == 3
+ def test_kept():
+-    assert g(1) == 2
++    pass
++@unittest.skip("later")
++def test_new(): ...
+diff --git a/app.py b/app.py
+--- a/app.py
++++ b/app.py
+@@ -1 +1 @@
+-    assert app
++--- a/x
+"""
+
+
+def test_gone_tests_gone_assertions_and_new_skips_are_counted_in_test_files_alone():
+    added, deleted = list_changed(PATCH, "+"), list_changed(PATCH, "-")
+    assert added["app.py"] == ["--- a/x"]
+    assert count_weakened(added, deleted) == 1 + 3 + 1
+    assert count_weakened(deleted, added) == 1  # the new test is gone then
+
+
+def test_a_moved_test_is_not_gone():
+    lines = ["def test_a():", "    assert f(1) == 2"]
+    assert count_weakened({"tests/test_b.py": lines}, {"tests/test_a.py": lines}) == 0
+
+
+def test_added_lines_of_a_block_that_is_there_twice_are_duplicated():
+    block = [f"    value_{n} = compute_something_long({n})" for n in range(BLOCK_LINES)]
+    text = "\n".join(block)
+    other = text.replace("    ", "\t")  # indentation does not hide it
+    assert count_duplicated([text, f"{other}\n"], block) == BLOCK_LINES
+    assert count_duplicated([text, f"{other}\n"], ["something_else()"]) == 0
+    assert count_duplicated([text], block) == 0
+    assert count_duplicated(["}\n" * 40], ["}"] * 40) == 0
+
+
+def test_two_reviews_agree_where_file_and_place_do():
+    here, near, far = ({"file": "a.py", "line": line} for line in (10, 15, 90))
+    other = {"file": "b.py", "line": 10}
+    assert match_faults([here, far], [near, other]) == (1, 2)
+    assert match_faults([], []) == (0, 0)
+    assert match_faults([here, here], [near]) == (1, 1)
