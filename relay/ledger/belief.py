@@ -169,6 +169,9 @@ class ClaimStatus(StrEnum):
     OUT = "out"
 
 
+DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
     """The label of a claim, and why."""

@@ -90,6 +90,8 @@ def _iter_spans(tree: "ast.Module") -> Iterator[tuple[str, tuple[int, int]]]:
 
 HASH_CHARS = 12
 """Characters kept of an id: 48 bits tell two contents of one file apart."""
+MAX_CITED_BYTES = 16 * 1024 * 1024
+"""Larger files are not compared with what was cited of them."""
 MAX_COMPARED_LINES = 500_000
 """Lines that are compared to find lines that moved; beyond that they count as changed."""
 MAX_NAMES = 500
@@ -101,12 +103,15 @@ PLACE = re.compile(
     rf"|::(?P<symbol>{SYMBOL}))?"
 )
 """``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``; the path may hold colons."""
+_WORD = re.compile(rb"[^\W_]|[\x80-\xff]")
 Hash = Callable[[bytes], str]
 """Computes git's id of a blob."""
 
 
 def cite(source: Source, data: bytes, make_id: Hash) -> Source:
-    """Return a source with its present content. Lines past the file's end and an unknown symbol are left out.
+    """Return a source with its present content.
+
+    Lines past the file's end and an unknown symbol are left out. Lines without a word take in those around them.
 
     Args:
         source: Its path, and its lines or symbol.
@@ -119,7 +124,7 @@ def cite(source: Source, data: bytes, make_id: Hash) -> Source:
         span = parse_lines(source.lines) if source.lines else None
     if span is None:
         return whole
-    first, last = span[0], min(span[1], len(rows))
+    first, last = _widen(rows, span[0], min(span[1], len(rows)))
     if first > last:
         return whole
     shown = str(first) if first == last else f"{first}-{last}"
@@ -128,8 +133,25 @@ def cite(source: Source, data: bytes, make_id: Hash) -> Source:
     return replace(whole, symbol=source.symbol, lines=shown, text=text, copies=str(copies) if copies > 1 else "")
 
 
+def _widen(rows: list[bytes], first: int, last: int) -> tuple[int, int]:
+    """Take in the lines around a range without a word: a lone bracket says nothing, and stands anywhere."""
+    says = any(map(_WORD.search, rows[first - 1 : last]))
+    while first <= last and not says:
+        if (first, last) == (1, len(rows)):
+            return 1, 0
+        first, last = max(1, first - 1), min(last + 1, len(rows))
+        says = any(map(_WORD.search, (rows[first - 1], rows[last - 1])))
+    return first, last
+
+
 def explain_missing(source: Source, data: bytes) -> str:
-    """Return why a source's symbol cannot be cited; empty if it can, and without a symbol."""
+    """Return why a source's symbol or lines cannot be cited; empty if they can.
+
+    Args:
+        data: The file, or its first `MAX_CITED_BYTES` and more: then its lines are not counted.
+    """
+    if source.lines and len(data) <= MAX_CITED_BYTES and (count := len(_split(data))) < parse_lines(source.lines)[0]:
+        return f"{source}: the file has {count} line{'s' * (count != 1)}"
     table = read_names(source.path, data) if source.symbol else None
     if table is None or source.symbol in table.spans:
         return ""

@@ -5,14 +5,13 @@ from itertools import pairwise
 
 from relay.base.values import dataclass
 from relay.base.words import shorten
-from relay.ledger.belief import Belief, ClaimStatus, Judgement
+from relay.ledger.belief import DOUBTFUL, Belief, ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source, Stamp
 from relay.session.usage import BYTES_PER_TOKEN
 
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
 _ADVICE = "STALE or in doubt: look again, and `record` that it holds (`confirms`) or what does (`replaces`).\n"
-_DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
 _LOUD = frozenset({Kind.CONSTRAINT, Kind.WARNING})
 
 
@@ -52,7 +51,7 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     shown: dict[str, Claim | Nogood] = {}
     advice = ""
     for entry in ranked:
-        is_doubtful = isinstance(entry, Claim) and judgement[entry.id].status in _DOUBTFUL
+        is_doubtful = isinstance(entry, Claim) and judgement[entry.id].status in DOUBTFUL
         advised = advice or (_ADVICE if is_doubtful else "")
         size_bytes = len(_describe(entry, judgement, shown).encode("utf-8", "replace"))
         if size_bytes + len(advised) <= left:

@@ -46,6 +46,7 @@ from relay.store.plan_state import PlanState, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
+from relay.store.staleness import drop_settled
 from relay.store.trailers import ENDED
 from relay.store.worktree_notes import end_pause
 from relay.tools.claims import LegNotes, Record
@@ -116,7 +117,7 @@ def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
 def add_doubts(files: PlanFiles, words: str) -> str:
     """Return `words` with the doubts that the plan's commits record about its boxes."""
     commits = read_plan_commits(files.repo, files.plan_path)
-    doubts = list_doubts(commits, read_undone(files.repo, commits))
+    doubts = drop_settled(files.repo, files.plan_path, list_doubts(commits, read_undone(files.repo, commits)))
     return f"{words}, doubtful: {list_some(doubts, _SHOWN_DOUBTS, joint='; ')}" if doubts else words
 
 

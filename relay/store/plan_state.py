@@ -407,5 +407,16 @@ def _summarize_phases(
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
             claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
             is_open=is_open,
-            doubts=list_doubts(own, gone),
+            doubts=_find_open_doubts(repo, plan_path, own, gone),
         )
+
+
+def _find_open_doubts(
+    repo: Repo, plan_path: str, commits: list[RelayCommit], undone: frozenset[str]
+) -> tuple[str, ...]:
+    found = list_doubts(commits, undone)
+    if not found:
+        return ()
+    from relay.store.staleness import drop_settled
+
+    return drop_settled(repo, plan_path, found)

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from relay.base.errors import PlanError, RepoError, within
+from relay.base.errors import LedgerError, PlanError, RepoError, within
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
@@ -14,8 +15,8 @@ from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_renames, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
-from relay.ledger.belief import Judgement, judge
-from relay.ledger.citation import cite, find_change
+from relay.ledger.belief import DOUBTFUL, ClaimStatus, Judgement, judge
+from relay.ledger.citation import MAX_CITED_BYTES, cite, find_change
 from relay.ledger.model import Ledger, Source, get_sources, parse_ledger
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
@@ -35,9 +36,6 @@ MAX_BLAMED = 50
 
 MAX_RENAMES = 5
 """The most renames of one file that are followed."""
-
-MAX_SOURCE_BYTES = 16 * 1024 * 1024
-"""Larger files are not compared with a claim's source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +147,50 @@ def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source,
     return ledger, *judge_claims(repo, plan_path, ledger)
 
 
+def find_newly_changed(
+    repo: Repo, ledger: Ledger, before: Ledger, head: str | None, paths: Collection[str]
+) -> dict[Source, str]:
+    """Return how the sources changed that a change of these paths has changed, from `head` to the work tree.
+
+    Args:
+        before: The ledger of `head`.
+    """
+    known, changed = set(before.sources), dict[Source, str]()
+    for source, now, words in _iter_changed(repo, ledger.sources):
+        names = {source.path, now}
+        if names.isdisjoint(paths):
+            continue
+        blobs = (read_blob(repo, head, name) for name in names) if head else ()
+        was = next((blob for blob in blobs if blob is not None), None)
+        # A source that `head` does not have was right when a session of this phase cited it.
+        if source not in known or not find_change(_complete(repo, source), was, partial(find_blob_id, repo)):
+            changed[source] = words
+    return changed
+
+
+_LEFT = "was put in doubt and left"
+_LEFT_CLAIM = re.compile(rf"(\S+) {_LEFT}: .*", re.DOTALL)
+
+
+def describe_left(judgement: Judgement) -> tuple[str, ...]:
+    """Return a sentence for each stale claim, for `trailers.DOUBT`."""
+    stale = ((n, belief) for n, belief in judgement.beliefs.items() if belief.status is ClaimStatus.STALE)
+    return tuple(f"{name} {_LEFT}: {belief.because}" for name, belief in stale)
+
+
+def drop_settled(repo: Repo, plan_path: str, doubts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return doubts without those of `describe_left` whose claim has been confirmed, replaced or taken back since."""
+    named = {words: match[1] for words in doubts if (match := _LEFT_CLAIM.fullmatch(words))}
+    if not named:
+        return doubts
+    try:
+        _, _, judgement = read_judged_ledger(repo, plan_path)
+    except LedgerError:  # the next run says what is wrong with it
+        return doubts
+    doubtful = {name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL}
+    return tuple(words for words in doubts if words not in named or named[words] in doubtful)
+
+
 def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Source, str, str]]:
     """Yield changed sources, the present names of their files, and how they changed."""
     found: dict[str, str] = {}
@@ -206,7 +248,7 @@ def _is_comparable(repo: Repo, path: str) -> bool:
         found = find_stat(repo.root, path)
     except (ValueError, RepoError):
         return False
-    return found is None or found.st_size <= MAX_SOURCE_BYTES
+    return found is None or found.st_size <= MAX_CITED_BYTES
 
 
 def _complete(repo: Repo, source: Source) -> Source:

@@ -15,7 +15,7 @@ from relay.base.tree import Look
 from relay.base.values import dataclass
 from relay.base.words import list_some, name_item, render_output, shorten
 from relay.ledger.belief import ClaimStatus, judge
-from relay.ledger.citation import MAX_PARSED_BYTES, PLACE, explain_missing, parse_lines, parse_place
+from relay.ledger.citation import MAX_CITED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.model import Kind, Ledger, Source
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
@@ -225,13 +225,13 @@ def _require_source(workspace: Workspace, source: str) -> Source:
             raise RefusedError(f"{source}: no such file. A source is {_FORMS}.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
         found = replace(asked, path=place.path)
-        if found.symbol:
+        if found.symbol or found.lines:
             with os.fdopen(open_regular(place), "rb") as stream:
-                _require_symbol(found, stream.read(MAX_PARSED_BYTES + 1))
+                _require_place(found, stream.read(MAX_CITED_BYTES + 1))
         return found
 
 
-def _require_symbol(source: Source, data: bytes) -> None:
+def _require_place(source: Source, data: bytes) -> None:
     if words := explain_missing(source, data):
         raise RefusedError(words)
 

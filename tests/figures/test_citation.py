@@ -7,6 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relay.ledger.citation import (
+    MAX_CITED_BYTES,
     MAX_COMPARED_LINES,
     MAX_PARSED_BYTES,
     cite,
@@ -52,6 +53,31 @@ def look(lines: str, now: bytes | None, *, then: bytes = FILE) -> str:
 )
 def test_what_became_of_the_cited_lines(lines: str, now: bytes | None, words: str) -> None:
     assert look(lines, now) == words
+
+
+CODE = b"def one():\n    return {\n    }\n\n\ndef two():\n    return {\n    }\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cited", "then"),
+    [
+        ("3", "2-4", CODE),
+        ("4", "2-6", CODE),
+        ("8", "7-8", CODE),
+        ("2-3", "2-3", CODE),
+        ("2", "", b"{\n}\n"),
+        ("1", "", b"\n" * 100_000),
+        ("2", "2", "(\nключ\n)\n".encode()),
+    ],
+)
+def test_lines_without_a_word_take_in_those_around_them(lines: str, cited: str, then: bytes) -> None:
+    """A bracket stands in every function: which one was meant, only its neighbours tell."""
+    assert cite(Source(path="a.py", lines=lines), then, make_id).lines == cited
+
+
+def test_a_cited_bracket_is_that_of_its_function() -> None:
+    assert look("8", CODE.replace(b"def two():\n    return {", b"def two():\n    return 2, {"), then=CODE) != ""
+    assert look("8", CODE.replace(b"def one():\n    return {", b"def one():\n    return 1, {"), then=CODE) == ""
 
 
 def test_line_ends_are_those_that_git_and_an_editor_see() -> None:
@@ -124,7 +150,7 @@ def test_lines_that_moved_whole_still_say_the_same(
 ) -> None:
     first = len(before) + 1
     windows = zip(*((*before, *cited, *after)[n:] for n in range(len(cited))), strict=False)
-    assume(sum(list(window) == cited for window in windows) == 1)
+    assume(sum(list(window) == cited for window in windows) == 1 and any(cited))
     tail = b"\n" if ends else b"x"
     then = b"\n".join((*before, *cited, *after)) + tail
     lines = f"{first}-{first + len(cited) - 1}"
@@ -222,6 +248,10 @@ def test_a_symbol_whose_text_was_not_written_down_has_changed_with_its_file() ->
     ("place", "data", "words"),
     [
         ("a.py", b"(", ""),
+        ("a.py:1-9", FILE, ""),
+        ("a.py:6-9", FILE, "a.py:6-9: the file has 5 lines"),
+        ("a.py:2", b"one", "a.py:2: the file has 1 line"),
+        ("a.py:99", b"\n" * (MAX_CITED_BYTES + 1), ""),
         ("a.py::Client", CLIENT, ""),
         ("a.py::send", CLIENT, "there is no such name; near it: Client.send"),
         ("a.py::Cleint::state", CLIENT, "there is no such name; near it: Client.state"),
@@ -239,7 +269,7 @@ def test_a_symbol_whose_text_was_not_written_down_has_changed_with_its_file() ->
         ("a.py::x", b"".join(b"%sclass x:\n" % (b" " * depth) for depth in range(99)), "relay runs on cannot parse it"),
     ],
 )
-def test_why_a_symbol_cannot_be_cited(place: str, data: bytes, words: str) -> None:
+def test_why_a_symbol_or_lines_cannot_be_cited(place: str, data: bytes, words: str) -> None:
     told = explain_missing(parse_place(place), data)
     assert words in told
     assert bool(told) == bool(words)

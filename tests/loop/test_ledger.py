@@ -127,6 +127,38 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
     assert stage.relay("ledger", "check").returncode == ExitCode.DONE
 
 
+def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_until_it_is_settled(stage):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    stage.run(MAKE, all_=False)
+    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+    ended = stage.run(CHANGE.replace("ID", claim["id"]), all_=False)
+    words = f"{claim['id']} was put in doubt and left: db.py:3-4 has changed"
+
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").split("\n")[0] == words
+    assert f"doubtful: {words}" in ended.reason
+    assert words in stage.relay("status", "--why").stdout
+
+    stage.run(REVISE.replace("ID", claim["id"]), all_=False)
+    assert stage.server.errors == []
+    assert words not in stage.relay("status", "--why").stdout  # replaced by a later session
+
+
+def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    stage.run(MAKE, all_=False)
+    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+    look = {"claim": "", "because": "read it", "sources": ["db.py:4"], "confirms": claim["id"]}
+    tick = "[{name: tick"
+    assert tick in CHANGE
+    script = CHANGE.replace(tick, f"[{{name: record, input: {json.dumps(look)}}}, {tick[1:]}").replace(
+        "ID", claim["id"]
+    )
+    assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").strip() == ""
+
+
 def test_a_symbol_is_found_again_where_it_moved_to(arc):
     stage, (_old, new), _ = arc
     refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py::Keys")

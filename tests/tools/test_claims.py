@@ -52,7 +52,9 @@ def test_records_keep_sources_that_exist(bench):
     ]
 
 
-@pytest.mark.parametrize("source", ["none.py", "src/a.py:9-3", "", "../outside/secret.txt", "/etc/passwd:1"])
+@pytest.mark.parametrize(
+    "source", ["none.py", "src/a.py:9-3", "src/a.py:90", "src/a.py:1:4", "", "../outside/secret.txt", "/etc/passwd:1"]
+)
 def test_sources_that_are_not_there_are_refused(bench, source):
     bench.refused("record", claim="c", because="b", sources=[source])
     assert bench.notes.records == []

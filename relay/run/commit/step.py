@@ -21,6 +21,7 @@ from relay.git.names import list_paths, render_path
 from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, check_state
+from relay.ledger.belief import judge
 from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
@@ -47,7 +48,13 @@ from relay.run.commit.omissions import (
     find_left_out,
     render_left_out,
 )
-from relay.run.commit.plan_commit import SUBJECT_CHARS, list_other_subjects, render_subject, tick_edited_plan
+from relay.run.commit.plan_commit import (
+    SUBJECT_CHARS,
+    list_other_subjects,
+    read_ledger,
+    render_subject,
+    tick_edited_plan,
+)
 from relay.run.commit.readiness import check_marks, find_merged, list_own, render_merge
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
@@ -67,11 +74,13 @@ from relay.store.environment import (
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.staleness import has_moved
+from relay.store.staleness import describe_left, find_newly_changed, has_moved
 from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
 from relay.store.trailers import AMENDED, LEG
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
+MAX_LEFT = 20
+"""Most claims that a commit names as left in doubt."""
 MAX_GATE_RUNS = 3
 """A gate may format the files once, and somebody may save a file meanwhile once; then the gate must agree."""
 
@@ -153,6 +162,8 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     """Commit work that has passed the gate, unless another check refuses it."""
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
+    if candidate.pending.claims:
+        doubts = replace(doubts, others=doubts.others + _find_left_claims(ctx, candidate, work.owned))
     if refusal := (
         check_marks(ctx.repo, candidate.leg, work.after.tree)
         or _check_plan(candidate)
@@ -196,6 +207,13 @@ def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list
     for words in left:
         ctx.observe(Noticed(text=f"left as it is in the plan: {words}", warning=True))
     return left
+
+
+def _find_left_claims(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a doubt for each claim of the ledger that the phase made stale and that no session looked at again."""
+    head, pending = candidate.leg.base_head, candidate.pending
+    changed = find_newly_changed(ctx.repo, pending.ledger, read_ledger(ctx.files, head), head, owned)
+    return describe_left(judge(pending.ledger, changed, pending.plan.gate_paths))[:MAX_LEFT]
 
 
 def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:

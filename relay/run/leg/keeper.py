@@ -163,7 +163,6 @@ class ClaimWatch:
         return [claim, *nogoods] if record.claim else [*nogoods]
 
 
-_DOUBTFUL = frozenset({ClaimStatus.STALE, ClaimStatus.DOUBTED})
 _RECORD_DOUBTED = "Before you tick, `record` what replaces them, or look and confirm:"
 
 

@@ -14,7 +14,7 @@ from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
-from relay.ledger.belief import ClaimStatus, judge
+from relay.ledger.belief import DOUBTFUL, judge
 from relay.ledger.snapshot import Topic, render_snapshot
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
@@ -355,9 +355,7 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
         return ""
     changed = find_stale_claims(ctx.repo, ledger)
     judgement = judge(ledger, changed, pending.plan.gate_paths)
-    doubtful = [
-        name for name, belief in judgement.beliefs.items() if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED}
-    ]
+    doubtful = [name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL]
     if doubtful or judgement.contradictions:
         words = [f"{name} {judgement[name].status} ({judgement[name].because})" for name in doubtful]
         words += [f"{nogood.id} contradiction of {', '.join(nogood.claims)}" for nogood in judgement.contradictions]
