@@ -53,7 +53,7 @@ from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
 from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
-from relay.session.events import Noticed, Observe
+from relay.session.events import Noticed, Observe, TransferShown
 from relay.setup.open import hold_worktree
 from relay.setup.session import make_meter
 from relay.store import branches
@@ -120,7 +120,11 @@ class _Worker:
     def __init__(self, task: WorkTask, observe: Observe, interrupts: Interrupts) -> None:
         self._task, self._observe, self._interrupts = task, observe, interrupts
         self._main = task.main
-        self._remote = replace(task.remote, tell=lambda text: observe(Noticed(text=text)))
+        self._remote = replace(
+            task.remote,
+            tell=lambda text: observe(Noticed(text=text)),
+            show=lambda text: observe(TransferShown(line=text)),
+        )
         self._branch = get_branch(task.main)
         self._words, self._tip = task.words, ""
         worker = ensure_worker(task.main)

@@ -1,9 +1,9 @@
 """Fetch from and push to remotes; no other module of relay talks to one.
 
 Git runs with relay's fixed flags, but may use a clone's protocols and the user's ssh, proxies and credential helpers;
-`open_config` says which settings of the repository count. GitPython was tried for this (3.2.1): its push drops git's
-answer about refs outside of branches and tags, so a refused lease reads as a success; it cannot start git without the
-inherited environment; and its import takes half a second.
+`open_config` says which settings of the repository count. GitPython's `RemoteProgress` reads the progress of a
+transfer. Its `Remote.push` is not used (3.2.1): for a ref outside of branches and tags it returns the same empty list
+after a success and beside a refused lease, and its git gets the whole inherited environment.
 
 Fetch and push obey more than a hundred keys, and each release of git adds some: programs, files to write, proxies,
 certificates, options of the remote. So `open_config` allows keys instead of forbidding them: it gives git another
@@ -121,10 +121,10 @@ def _find_paths(address: str) -> tuple[str, ...]:
     return (address, os.path.expanduser(address))  # noqa: PTH111  # never raises; git's server expands it too
 
 
-_PROGRESS = re.compile(
-    rb"(?:remote: )?([A-Z][a-z]+ (?:objects|deltas)): +([0-9]{1,3}% \([0-9]+/[0-9]+\)(?:, [0-9.]+ [KMG]?i?B)?)"
-)
-"""The progress lines that relay shows; other text of a remote could be anything."""
+_LINE_CHARS = 200
+"""Longest line that can report progress; other text of a remote could be anything."""
+_AMOUNT = re.compile(r"[0-9.]+ ([KMG]i)?B(ytes)?( \| [0-9.]+ ([KMG]i)?B/s)?")
+_BAR_CHARS = 20
 _UNTOLD_S = 2.0
 """A longer transfer is reported, and again whenever it has taken twice as long."""
 
@@ -133,20 +133,29 @@ _SILENT_S = 30.0
 
 
 class Transfer:
-    """Reports the progress of a long transfer, ever less often. Mutable: it goes on.
+    """Reports the progress of a long transfer. Mutable: it goes on.
 
     Args:
         what: The transfer, in words.
+        tell: Takes a line for the record, ever less often.
+        show: Takes the same line, at each look that finds progress.
         clock: In seconds.
     """
 
     def __init__(
-        self, what: str, tell: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic
+        self,
+        what: str,
+        tell: Callable[[str], object],
+        show: Callable[[str], object] = lambda _: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.what, self._tell, self._clock = what, tell, clock
+        self.what, self._tell, self._show, self._clock = what, tell, show, clock
         self._begun_s = clock()
         self._due_s = _UNTOLD_S
-        self._last = b""
+        self._size = self._read_bytes = 0
+        self._words = ""
+        self._read: Callable[[str], None] | None = None
 
     @property
     def age_s(self) -> float:
@@ -155,18 +164,52 @@ class Transfer:
 
     def look(self, said: bytes) -> bool:
         """Read git's stderr so far; return whether the transfer has progressed since the last call."""
-        found = _PROGRESS.findall(said)
-        before, self._last = self._last, b": ".join(found[-1]) if found else b""
-        took_s = self.age_s
-        if took_s >= (self._due_s if self._last else max(self._due_s, _SILENT_S)):
+        took_s, before = self.age_s, self._words
+        if took_s < _UNTOLD_S:  # most transfers end before it pays to import the reader
+            is_more, self._size = len(said) > self._size, len(said)
+            return is_more
+        self._read_lines(said)
+        if self._words != before:
+            self._show(f"{self.what}: {self._words}")
+        if took_s >= (self._due_s if self._words else max(self._due_s, _SILENT_S)):
             self._due_s = 2 * took_s
-            self._tell(f"{self.what}: {self._last.decode() or 'no answer yet'}")
-        return self._last != before
+            self._tell(f"{self.what}: {self._words or 'no answer yet'}")
+        return self._words != before
+
+    def _read_lines(self, said: bytes) -> None:
+        """Hand the lines that have come since the last call to GitPython's reader."""
+        *lines, rest = re.split(rb"[\r\n]", said[self._read_bytes :])
+        self._read_bytes = len(said) - len(rest)
+        if lines and self._read is None:
+            self._read = _make_reader(self._note)
+        for line in lines:
+            if self._read is not None and len(line) <= _LINE_CHARS:
+                self._read(line.decode(errors="replace"))
+
+    def _note(self, stage: str, done: float, total: float, message: str) -> None:
+        amount = f", {message}" if _AMOUNT.fullmatch(message) else ""
+        if not 0 <= done <= total or not total:
+            self._words = f"{stage}: {done:,.0f}{amount}"
+            return
+        full = round(_BAR_CHARS * done / total)
+        bar = "█" * full + "░" * (_BAR_CHARS - full)
+        self._words = f"{stage} {bar} {done / total:4.0%} ({done:,.0f} of {total:,.0f}){amount}"
 
 
-def is_progress(line: str) -> bool:
-    """Return whether a line reports the progress of a transfer, not its end."""
-    return _PROGRESS.match(line.encode(errors="replace")) is not None
+def _make_reader(note: Callable[[str, float, float, str], None]) -> Callable[[str], None]:
+    """Return GitPython's reader of git's progress lines. `note` gets stage, count, total (0: unknown) and amount."""
+    from git.util import RemoteProgress
+
+    class Reader(RemoteProgress):
+        def update(
+            self, _op_code: int, cur_count: str | float, max_count: str | float | None = None, message: str = ""
+        ) -> None:
+            """Hand on what a line says."""
+            self.other_lines.clear()  # the library keeps all other lines
+            line = (self._cur_line or "").removeprefix("remote: ")
+            note(line.partition(":")[0], float(cur_count or 0), float(max_count or 0), message)
+
+    return Reader().new_message_handler()
 
 
 _PROTOCOLS = "file:http:https:ssh"
@@ -237,7 +280,9 @@ class Remote:
     most_s: float = math.inf
     """Seconds for one transfer, progress or not."""
     tell: Callable[[str], object] = lambda _: None
-    """Takes progress messages of a long transfer."""
+    """Takes progress messages of a long transfer, ever less often."""
+    show: Callable[[str], object] = lambda _: None
+    """Takes its progress each second, for a screen, and an empty line at its end."""
 
     def find_address(self) -> str:
         """Return the remote's address, or its name where that is an address; a path is absolute."""
@@ -321,9 +366,13 @@ class Remote:
     def _probe(self, *args: str) -> GitResult:
         with _open_way(self.repo, self.environ) as git:
             self._require_outside(git)
-            look = partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell))
-            watch = look if args[0] in {"fetch", "push"} else None
-            return replace(git, watch=watch).probe(*args, timeout_s=self.limit_s)
+            look = partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell, self.show))
+            if args[0] not in {"fetch", "push"}:
+                return git.probe(*args, timeout_s=self.limit_s)
+            try:
+                return replace(git, watch=look).probe(*args, timeout_s=self.limit_s)
+            finally:
+                self.show("")
 
     def _require_outside(self, git: Git) -> None:
         """Refuse a remote inside the repository.
@@ -396,7 +445,7 @@ def _judge(result: GitResult) -> Pushed | None:
     if _names(own or refused, _STALE) or _names([said], _RACED):
         return Pushed(end=PushEnd.MOVED, words="; ".join(own or refused))
     remote = [line.removeprefix(_UNPACK) for line in said.splitlines() if line.startswith(("remote: ", _UNPACK))]
-    remote = [line.removeprefix("remote: ").strip() for line in remote if not is_progress(line)]
+    remote = [line.removeprefix("remote: ").strip() for line in remote if "% (" not in line]  # else it is progress
     return Pushed(end=PushEnd.REFUSED, words="; ".join(dict.fromkeys(remote[:5] + own)) or result.words)
 
 

@@ -244,6 +244,14 @@ class OutputShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferShown:
+    """A fetch from or a push to a remote has come further; sent now and then."""
+
+    line: str
+    """Stage, bar, count and amount; empty when it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeCrossed:
     """The fill passed a line."""
 
@@ -478,7 +486,7 @@ Event = (
     RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | RelaySpoke | TextShown | ToolStarted
     | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken | CacheRefreshed | HostAsked
     | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded | Noticed
-    | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed | JobMoved | RunEnded
+    | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed | JobMoved | RunEnded
 )  # fmt: skip
 
 Observe = Callable[[Event], None]

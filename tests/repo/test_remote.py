@@ -177,7 +177,8 @@ def test_how_far_a_long_push_is_is_told_in_no_words_of_the_remotes(box, remote, 
     assert slow.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD"))).end is PushEnd.DONE
     assert told[0].startswith(f"git push {away}: ")
     assert re.fullmatch(
-        r"[A-Z][a-z]+ (objects|deltas): [0-9]+% \([0-9]+/[0-9]+\)(, [0-9.]+ .?i?B)?", told[0].split(": ", 1)[1]
+        r"[A-Z][a-z]+ (objects|deltas) [█░]{20} +[0-9]+% \([0-9]+ of [0-9]+\)(, [0-9.]+ .?i?B.*)?",
+        told[0].split(": ", 1)[1],
     )
     assert len(told) == 1
 
@@ -201,15 +202,18 @@ def test_what_was_refused_says_nothing_of_the_transfer(box, remote, away):
 def test_a_transfer_that_comes_further_is_told_ever_less_often():
     clock = iter(range(100))
     told: list[str] = []
-    transfer = Transfer("git fetch x", told.append, clock=lambda: float(next(clock)))
+    shown: list[str] = []
+    transfer = Transfer("git fetch x", told.append, shown.append, clock=lambda: float(next(clock)))
     said = b"remote: Counting objects: 100% (7/7), done.\r\n"
     moved = [transfer.look(b""), transfer.look(said), transfer.look(said)]
     assert moved == [False, True, False]
     for share in range(40):
         said += f"Receiving objects: {share:3}% ({share}/100), 1.25 MiB | 2.00 MiB/s\r".encode()
         assert transfer.look(said)
-    assert told[0] == "git fetch x: Counting objects: 100% (7/7)"
-    assert told[-1] == "git fetch x: Receiving objects: 28% (28/100), 1.25 MiB"
+    assert told[0] == f"git fetch x: Counting objects {'█' * 20} 100% (7 of 7)"
+    rest = f"{'█' * 6}{'░' * 14}  28% (28 of 100), 1.25 MiB | 2.00 MiB/s"
+    assert told[-1] == f"git fetch x: Receiving objects {rest}"
+    assert shown[-1].endswith("(39 of 100), 1.25 MiB | 2.00 MiB/s")
     assert len(told) == 5
 
 

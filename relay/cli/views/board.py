@@ -159,6 +159,11 @@ def _on_output(board: Board, event: events.OutputShown, _now: float) -> None:
         board.activity = replace(board.activity, output=event.line)
 
 
+def _on_transfer(board: Board, event: events.TransferShown, now: float) -> None:
+    begun = board.activity.since if board.activity and board.activity.name == "git" else now
+    board.activity = Activity(name="git", summary=event.line, since=begun) if event.line else None
+
+
 def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
     name, words = "waits", event.reason
     if event.attempt:
@@ -209,6 +214,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.ToolStarted: _on_tool,
     events.ToolFinished: _on_idle,
     events.OutputShown: _on_output,
+    events.TransferShown: _on_transfer,
     events.GaugeCrossed: _on_nothing,
     events.RetryScheduled: _on_retry,
     events.CacheBroken: _on_nothing,

@@ -352,6 +352,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.ToolStarted: _tell_tool_start,
     events.ToolFinished: _tell_tool_end,
     events.OutputShown: _tell_nothing,
+    events.TransferShown: _tell_nothing,
     events.GaugeCrossed: _tell_crossing,
     events.RetryScheduled: _tell_retry,
     events.CacheBroken: _tell_cache,
