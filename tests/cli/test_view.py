@@ -200,6 +200,17 @@ def test_what_a_command_prints_stands_below_it_until_it_ends(recorded):
     assert not any("41 passed" in line.plain for line in draw(board, now=9.0, width=80, height=21))
 
 
+def test_a_transfer_is_the_present_activity_until_it_ends(recorded):
+    board = make_board(recorded, at_event(recorded, ToolStarted, 4))
+    for at, count in ((5.0, 1), (9.0, 7)):
+        board.apply(events.TransferShown(line=f"git fetch origin: Receiving objects ({count} of 9)"), at)
+    [line] = [line.plain for line in draw(board, now=10.0, width=80, height=21) if "Receiving" in line.plain]
+    assert "(7 of 9)" in line
+    assert line.endswith("5 s")  # since it began
+    board.apply(events.TransferShown(line=""), 11.0)
+    assert not any("Receiving" in line.plain for line in draw(board, now=12.0, width=80, height=21))
+
+
 def test_the_board_shows_how_it_ended(recorded):
     """What is measured stays, what goes on gives way."""
     frame = [line.plain for line in draw(make_board(recorded), now=recorded[-1][0], width=80, height=30)]
