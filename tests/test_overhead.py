@@ -7,14 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from relay.prompts.texts import render_planner_system, render_runner_system
+from relay.plan.parse import parse_plan
+from relay.prompts.texts import (
+    PhaseBriefing,
+    render_phase_message,
+    render_planner_system,
+    render_refuter_system,
+    render_reviewer_system,
+    render_runner_system,
+)
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
-from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
+from relay.tools.toolbox import ASK, JUDGE_FINDINGS, PLANNER_SPECS, READER_SPECS, REPORT_FINDINGS, RUNNER_SPECS
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT_TOKENS = 1_700
+LIMIT_TOKENS = 1_300
 """The leanest other client with tools has 1,690, the full ones 5,600 to 18,900; estimated in the same way."""
+KINDS = {
+    "runner": (render_runner_system(""), RUNNER_SPECS),
+    "planner": (render_planner_system("", line_tokens=100_000), PLANNER_SPECS),
+    "planner with nobody there": (
+        render_planner_system("", line_tokens=100_000),
+        tuple(spec for spec in PLANNER_SPECS if spec is not ASK),
+    ),
+    "reviewer": (render_reviewer_system(""), (*READER_SPECS, REPORT_FINDINGS)),
+    "refuter": (render_refuter_system(""), (*READER_SPECS, JUDGE_FINDINGS)),
+}
+PLAN = "# T\n\n## Phase 1 — A\n- [ ] a\n"
 
 
 def measure(system: str, tools: tuple[ToolSpec, ...]) -> int:
@@ -23,14 +42,21 @@ def measure(system: str, tools: tuple[ToolSpec, ...]) -> int:
     return estimate_tokens(system) + estimate_tokens(json.dumps(rendered, separators=(",", ":"), ensure_ascii=False))
 
 
-@pytest.mark.parametrize(
-    ("system", "tools"),
-    [(render_runner_system(""), RUNNER_SPECS), (render_planner_system("", line_tokens=100_000), PLANNER_SPECS)],
-    ids=["runner", "planner"],
-)
-def test_tools_and_role_fit_their_budget(system: str, tools: tuple[ToolSpec, ...]) -> None:
+def measure_message() -> int:
+    """Estimate the constant words of a phase's first message, with an environment as it usually is."""
+    plan = parse_plan(PLAN)
+    environment = "Branch main. Commands run in a sandbox (bwrap), without network; they can write here and in $TMPDIR."
+    given = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
+    briefing = PhaseBriefing(
+        plan=plan, phase=plan.phases[0], plan_path="PLAN.md", environment=(environment,), claimed=(), **given
+    )
+    return estimate_tokens(render_phase_message(briefing)) - estimate_tokens(PLAN)
+
+
+@pytest.mark.parametrize(("system", "tools"), KINDS.values(), ids=KINDS)
+def test_tools_and_role_and_constant_words_fit_their_budget(system: str, tools: tuple[ToolSpec, ...]) -> None:
     """Every word here is paid for on every call; what is too long goes, not the limit."""
-    assert measure(system, tools) <= LIMIT_TOKENS
+    assert measure(system, tools) + measure_message() <= LIMIT_TOKENS
 
 
 PROGRAM = """

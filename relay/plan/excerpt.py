@@ -4,12 +4,13 @@ A section without boxes that no phase holds (``## Risks`` behind the last phase,
 ``### 2.1``) belongs to the phases under its heading, else to those under the nearest heading above that has phases.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 
 from relay.base.values import dataclass
-from relay.plan.model import Phase, Plan, Violation
+from relay.plan.model import Phase, Plan, Violation, find_printed_number
 from relay.plan.outline import Section, find_ancestors
 from relay.plan.text import is_unit
 
@@ -52,9 +53,29 @@ def cut_excerpts(plan: Plan) -> tuple[Excerpt, ...]:
     return tuple(found)
 
 
-def cut_excerpt(plan: Plan, phase: Phase) -> Excerpt:
-    """Return the excerpt of one phase of the plan."""
-    return next(cut for cut, one in zip(cut_excerpts(plan), plan.phases, strict=True) if one.id == phase.id)
+def cut_excerpt(plan: Plan, phase: Phase, claimed: Collection[str]) -> Excerpt:
+    """Return the excerpt of one phase of the plan, each of its items with its id and a claim as ``[~]``."""
+    found = next(cut for cut, one in zip(cut_excerpts(plan), plan.phases, strict=True) if one.id == phase.id)
+    return replace(found, phase=_label_items(plan, phase, found.phase, claimed))
+
+
+def _label_items(plan: Plan, phase: Phase, text: str, claimed: Collection[str]) -> str:
+    """Return a phase's text with ids; those of items that stand in the part that was cut are at its end."""
+    whole, lines = plan.text[phase.start : phase.end], plan.outline.lines
+    begin = phase.start + len(whole) - len(whole.lstrip())
+    shown = phase.end - _cut(plan, phase.start, phase.end)[1]
+    line_at = len(text) - sum(len(lines.at(item.line - 1)) + 1 for item in phase.items if item.mark >= shown) + 1
+    labelled, done = "", 0
+    for item in phase.items:
+        at = item.mark - begin
+        if item.mark >= shown:
+            at = line_at + item.mark - lines.offset(item.line - 1)
+            line_at += len(lines.at(item.line - 1)) + 1
+        label = "" if find_printed_number(item.text) == item.id else f" {item.id}"
+        box = f"{'~' if item.id in claimed else text[at]}]{'*' * item.optional}"
+        labelled += text[done:at] + box + label
+        done = at + len(box)
+    return labelled + text[done:]
 
 
 def check_excerpts(plan: Plan) -> Iterator[Violation]:

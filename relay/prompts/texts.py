@@ -10,10 +10,10 @@ from functools import cache
 from string import Template
 
 from relay.base.values import dataclass
-from relay.base.words import list_some, shorten
+from relay.base.words import list_some
 from relay.plan.check import has_impossible_items
 from relay.plan.excerpt import cut_excerpt
-from relay.plan.model import Item, Phase, Plan
+from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import get_shipped
 from relay.session.events import SizedPart
 from relay.session.usage import estimate_tokens
@@ -22,8 +22,6 @@ from relay.session.values import Baton, ToolSpec
 _RULES = "\n\n# Rules of this repository\n\n"
 MAX_OUTDATED = 20
 """Most later items in one notice."""
-_ITEM_CHARS = 48
-"""Length of an item's text behind its id; the whole text stands in the phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +215,13 @@ def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
 
 def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
     plan, phase = briefing.plan, briefing.phase
-    excerpt = cut_excerpt(plan, phase)
+    excerpt = cut_excerpt(plan, phase, briefing.claimed)
     return (
         ("environment", "Environment", "\n".join(briefing.environment)),
-        ("plan", "The plan so far", _render_outline(plan, phase, briefing.plan_path, goal=excerpt.goal)),
+        ("plan", f"The plan, {briefing.plan_path}", _render_outline(plan, phase, excerpt.goal)),
         ("plan", "Beside the phases", excerpt.beside),
-        ("plan", "Your phase", excerpt.phase),
+        ("plan", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
         ("rules", "Rules of its folders", briefing.rules),
-        ("plan", "Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
         ("plan", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
@@ -278,22 +275,18 @@ def _with_rules(text: str, rules: str) -> str:
     return f"{text.strip()}{_RULES}{rules.strip()}"
 
 
-def _render_outline(plan: Plan, current: Phase, plan_path: str, *, goal: str) -> str:
-    lines = [f"Plan of record: {plan_path}"]
+def _render_outline(plan: Plan, current: Phase, goal: str) -> str:
+    lines = []
     for phase in plan.phases:
-        state = "you are here" if phase.id == current.id else "done" if phase.done else "later"
-        lines.append(f"- phase {phase.id} — {phase.title} ({state})")
+        state = " (yours)" if phase.id == current.id else " (done)" if phase.done else ""
+        lines.append(f"- {phase.id} — {phase.title}{state}")
     return "\n".join([goal, "", *lines] if goal else lines)
 
 
-def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
-    return [f"{item.id} ({_describe_state(item, claimed)}) {shorten(item.text, _ITEM_CHARS)}" for item in phase.items]
-
-
-def _describe_state(item: Item, claimed: Sequence[str]) -> str:
-    if item.id in claimed:
-        return "ticked by an earlier session, not committed yet"
-    return "done" if item.done else "open, not required" if item.optional else "open"
+def _explain_boxes(phase: Phase, text: str, claimed: Sequence[str]) -> str:
+    remarks = ["[~]: ticked by an earlier session, not committed yet."] if claimed else []
+    remarks += ["]*: not required."] if any(item.optional for item in phase.items) else []
+    return "\n\n".join([text, *remarks])
 
 
 def render_baton(baton: Baton) -> str:

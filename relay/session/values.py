@@ -17,7 +17,7 @@ class ToolSpec:
     name: str
     description: str
     input_schema: Mapping[str, Any]
-    """JSON Schema of an object; `additionalProperties` is false and `required` is complete."""
+    """JSON Schema of an object; `required` is complete, and no other properties are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     notes.claims[item.id] = evidence
     left = notes.open_ids()
     rest = f"Still open: {', '.join(left)}." if left else "Nothing is open: stop, and relay runs the checks."
-    return ToolAnswer(text=f"Claimed: {named}\nrelay ticks it when the checks pass. {rest}")
+    return ToolAnswer(text=f"Claimed: {named}\n{rest}")
 
 
 def _find_item(phase: Phase, asked: str) -> Item | None:

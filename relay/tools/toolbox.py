@@ -1,7 +1,8 @@
 """The tools of a session: their specs for the model, and the function that checks, runs and answers a call.
 
-The model pays for every byte of the specs on every request, and a change of one breaks the prompt cache: all twelve
-stay under 1,250 tokens (`tests/tools/test_specs.py`).
+The model pays for every byte of the specs on every request (`tests/test_overhead.py`), and a change of one breaks the
+prompt cache. A runner has no `search` and `list`: its `bash` finds as well. Nothing says that a schema is closed,
+though each is.
 
 Every call gets exactly one result. A refusal by a tool or by the system (no such file, disk full) is a result; any
 other exception is a bug of relay.
@@ -44,7 +45,7 @@ def _spec(name: str, description: str, required: dict[str, Any], optional: dict[
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
     properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": list(required)}
 
 
 def say_timeouts(specs: tuple[ToolSpec, ...], *, default_s: float, most_s: float) -> tuple[ToolSpec, ...]:
@@ -64,7 +65,7 @@ def _text(description: str) -> dict[str, Any]:
 
 READ = _spec(
     "read",
-    f"Read a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call; no line numbers. "
+    f"Show a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call. "
     "Paths are relative to the repository root.",
     {"path": _TEXT},
     {"offset": {**_COUNT, "description": "first line"}, "limit": {**_COUNT, "description": "lines"}},
@@ -81,27 +82,23 @@ LIST = _spec(
 )
 EDIT = _spec(
     "edit",
-    "Replace old by new in a file. old must occur exactly once, whitespace included; take in lines around it if not.",
+    "Replace old by new in a file. old must occur exactly once, whitespace included.",
     {"path": _TEXT, "old": _TEXT, "new": _TEXT},
 )
-WRITE = _spec(
-    "write",
-    "Create a file, or replace all of it; parent directories are made. Use edit for changes.",
-    {"path": _TEXT, "content": _TEXT},
-)
+WRITE = _spec("write", "Create a file, folders too, or replace all of it.", {"path": _TEXT, "content": _TEXT})
 BASH = _spec(
     "bash",
-    "Run a command in bash at the repository root, in a sandbox. Each call is a fresh shell without input; "
-    "what it leaves running is killed.",
+    "Run a command at the repository root, sandboxed, without input. Each call is a fresh shell; what it leaves "
+    "running is killed. Search with git grep.",
     {"command": _TEXT},
     {
         "timeout_s": _COUNT,
-        "background": {"type": "boolean", "description": "return at once; it runs until your turn ends"},
+        "background": {"type": "boolean", "description": "return at once; runs until your turn ends"},
     },
 )
 TICK = _spec(
     "tick",
-    "Claim that an item of your phase is finished. relay runs its checks before the box is ticked.",
+    "Claim that an item of your phase is finished.",
     {"item": _text("its id"), "evidence": _text("what you ran and saw")},
 )
 RECORD = _spec(
@@ -123,26 +120,22 @@ RECORD = _spec(
 )
 AMEND = _spec(
     "amend",
-    "Add to an open phase of the plan: lines such as '- [ ] text — path' become items, anything else a note.",
-    {"phase": _text("its id"), "change": _TEXT, "why": _TEXT},
+    "Add what the plan forgot to an open phase: '- [ ] text — path' is an item, any other line a note.",
+    {"phase": _TEXT, "change": _TEXT, "why": _TEXT},
 )
 HAND_OFF = _spec(
     "hand_off",
-    "End this session; a fresh one goes on with the phase, knowing only the plan, the ledger and what you say here.",
+    "End this session; a fresh one goes on with the phase.",
     {"next_step": _TEXT, "learned": _LIST, "dead_ends": _LIST},
 )
-BLOCK = _spec(
-    "block", "End the run because only the user can go on: say what is needed and what you tried.", {"reason": _TEXT}
-)
+BLOCK = _spec("block", "End the run: only the user can go on.", {"reason": _text("what is needed, what you tried")})
 DEFER = _spec(
-    "defer",
-    "Leave the user a question and go on with what you assume; both go into the plan's notes.",
-    {"question": _TEXT, "assumed": _TEXT},
+    "defer", "Leave the user a question in the plan and go on as you assume.", {"question": _TEXT, "assumed": _TEXT}
 )
 BASH_READ_ONLY = _spec(
     "bash",
-    "Run a command in bash at the repository root, in a sandbox where nothing can be written. "
-    "Each call is a fresh shell without input.",
+    "Run a command at the repository root, sandboxed, without input; nothing can be written. "
+    "Each call is a fresh shell.",
     {"command": _TEXT},
     {"timeout_s": _COUNT},
 )
@@ -189,7 +182,7 @@ JUDGE_FINDINGS = _spec(
     {"verdicts": {"type": "array", "items": _VERDICT}},
 )
 
-RUNNER_SPECS = (READ, SEARCH, LIST, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, DEFER, BLOCK)
+RUNNER_SPECS = (READ, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, DEFER, BLOCK)
 READER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY)
 PLANNER_SPECS = (*READER_SPECS, ASK, SUBMIT_PLAN)
 

@@ -123,10 +123,10 @@ def test_twenty_dollars_are_the_default(stage):
 
 def test_what_was_spent_survives_a_restart(stage):
     """What no commit records yet is in the open leg; the next run counts on from there, to the cent."""
-    first = stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)
+    first = stage.run(make_long(), max_cost_usd=0.08, max_output_tokens=ROOM)
     assert stage.commits() == ()
 
-    second = stage.run(make_script(HELLO), max_cost_usd=0.1, max_output_tokens=ROOM)
+    second = stage.run(make_script(HELLO), max_cost_usd=0.08, max_output_tokens=ROOM)
 
     assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(first.spent_usd, abs=1e-6)
     assert (second.exit_code, stage.seen(ResponseReceived)) == (ExitCode.STOPPED, [])

@@ -67,7 +67,7 @@ def list_beside(text):
 def test_each_phase_gets_the_text_that_is_about_it():
     """Its own as it stands; that of a heading above it, or beside it below the same heading; that of the whole plan."""
     plan = parse_plan(PLAN)
-    first = cut_excerpt(plan, plan.phases[0])
+    [first, *_] = cut_excerpts(plan)
     assert first.goal == "# Work\nThe goal."
     assert first.phase == PLAN[PLAN.index("## Phase 1") : PLAN.index("## Phase 2")].strip()
     risks = "## Risks\nFor everybody."
@@ -102,6 +102,21 @@ def test_a_text_that_is_too_long_is_cut_at_a_line_with_every_item_and_command_an
     assert f"{found.left_chars:,} characters of what the plan says to phase 1 do not fit" in warning
     done = parse_plan(text.replace("[ ]", "[x]"))
     assert not [one for one in check_plan(done) if "first message" in one.message]
+
+
+@pytest.mark.parametrize("prose", ["", "line of prose\n" * 4_000], ids=["whole", "cut"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_each_item_gets_its_id_once_and_a_claim_its_sign(prose, ending):
+    """Where the item's line stands in the part that was cut, too; nothing else is changed."""
+    text = f"## Phase 1 — A\n- [x] a\n- [ ] b\n{prose}\n- [ ] 1.3: c\n  - [X] d — d.py\n- [ ]* e\n"
+    plan = parse_plan(text.replace("\n", ending))
+    plain, labelled = cut_excerpts(plan)[0].phase, cut_excerpt(plan, plan.phases[0], ("1.2", "1.4")).phase
+    items = [line.rstrip() for line in labelled.splitlines() if "- [" in line]
+    assert items == ["- [x] 1.1 a", "- [~] 1.2 b", "- [ ] 1.3: c", "  - [~] 1.4 d — d.py", "- [ ]* 1.5 e"]
+    undone = (
+        labelled.replace("[~] 1.2", "[ ]").replace("[~] 1.4", "[X]").replace(" 1.1 a", " a").replace(" 1.5 e", " e")
+    )
+    assert undone == plain
 
 
 def test_one_line_without_an_end_is_no_way_around_the_bound():
@@ -168,7 +183,7 @@ def test_sub_headings_with_boxes_become_phases_by_a_number(own, ending):
     assert [phase.id for phase in split.phases] == ["1", *stays, "2a", "2b", "2c", "3"]
     assert split.find_phase("2" if own else "2a").after == ()
     assert split.find_phase("2c").own_verify == ("make all",)
-    assert ("For both." in cut_excerpt(split, split.find_phase("2b")).beside) == (not own)
+    assert ("For both." in cut_excerpt(split, split.find_phase("2b"), ()).beside) == (not own)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
     states = [[item["state"] for item in phase["items"]] for phase in said["phases"]]
     assert (said["next"]["phase"], states) == ("3", [["open"], ["done"], ["claimed", "open"]])
 
-    ended = greeting.run(REST % "ticked by an earlier session", all_=False)
+    ended = greeting.run(REST % "[~] 3.1 Say it", all_=False)
 
     assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
     assert greeting.seen(LegStarted)[0].reason == said["next"]["why"]

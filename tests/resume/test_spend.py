@@ -17,7 +17,7 @@ from relay.session.prices import cost_usd, find_price
 from tests.effort import take_each, take_turns
 from tests.resume.test_signals import Running
 
-LOOKS = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(7)]
+LOOKS = [{"tools": [{"name": "bash", "input": {"command": f"git grep word{n}"}}]} for n in range(7)]
 WAIT = {"tools": [{"name": "bash", "input": {"command": "touch started; sleep 300"}}]}
 STALLED = {"blocks": [{"text": "Now I write it all down. " * 40}], "fault": {"kind": "stall", "after_events": 2}}
 WAYS = {

@@ -1,7 +1,10 @@
 """What a session is told is told in parts, by size."""
 
+import pytest
+
 from relay.insight.figures.tallies import TokenSource
-from relay.prompts.texts import measure_prompt, render_runner_system
+from relay.plan.parse import parse_plan
+from relay.prompts.texts import PhaseBriefing, list_phase_parts, measure_prompt, render_runner_system
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
 from tests.sessions.reference import render as render_events
@@ -24,3 +27,41 @@ def test_parts_of_a_first_prompt_have_sources_and_sizes() -> None:
 def test_the_page_of_events_names_every_source() -> None:
     text = render_events()
     assert all(source.value in text for source in (TokenSource.BATON, TokenSource.LEDGER, TokenSource.ENVIRONMENT))
+
+
+PLAN = """\
+# T
+
+## Phase 1 — A
+- [x] a
+
+## Phase 2 — B
+Verify: `true`
+- [ ] write it
+  - [x] and this — b.py
+- [ ] 2.3: numbered
+- [ ]* not needed
+Words below.
+
+## Phase 3 — C
+- [ ] c
+"""
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_each_item_of_the_phase_has_its_id_once_and_its_state(ending: str) -> None:
+    """The rest of the phase is as the plan has it, whatever its line ends."""
+    plan = parse_plan(PLAN.replace("\n", ending))
+    given = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
+    briefing = PhaseBriefing(
+        plan=plan, phase=plan.phases[1], plan_path="PLAN.md", environment=(), claimed=("2.2",), **given
+    )
+
+    outline, phase = (text.replace("\r", "") for _, text in list_phase_parts(briefing))
+
+    assert outline == "# The plan, PLAN.md\n# T\n\n- 1 — A (done)\n- 2 — B (yours)\n- 3 — C"
+    assert phase == (
+        "# Your phase, with the ids of its items\n## Phase 2 — B\nVerify: `true`\n- [ ] 2.1 write it\n"
+        "  - [~] 2.2 and this — b.py\n- [ ] 2.3: numbered\n- [ ]* 2.4 not needed\nWords below.\n\n"
+        "[~]: ticked by an earlier session, not committed yet.\n\n]*: not required."
+    )

@@ -9,7 +9,7 @@ from relay.tools.claims import Amendment, HandOff, Record
 
 def test_a_tick_is_a_claim(bench):
     text = bench.ok("tick", item="2.2", evidence="pytest: 3 passed")
-    assert text == "Claimed: 2.2 do 2.2\nrelay ticks it when the checks pass. Still open: 2.3."
+    assert text == "Claimed: 2.2 do 2.2\nStill open: 2.3."
     assert bench.notes.claims == {"2.2": "pytest: 3 passed"}
     assert (bench.root / "PLAN.md").read_text() == "# Plan\n"
 

@@ -332,7 +332,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
             baton=baton,
             interruption=interruption,
-            baseline=_describe_red(baseline),
+            baseline=_describe_red(baseline, phase),
             ledger=_render_ledger(ctx, pending, phase),
             rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
@@ -410,8 +410,13 @@ def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
     return add_spent(commit for commit in unfinished if phases.get(commit.commit) == phase_id)
 
 
-def _describe_red(baseline: GateResult | None) -> str:
-    red = [check for check in baseline.commands if check.status is not Outcome.PASSED] if baseline else []
+def _describe_red(baseline: GateResult | None, phase: Phase) -> str:
+    """Return the red commands; that the phase's own fail before its work is no news."""
+    checks = baseline.commands if baseline else ()
+    usual = {(command, Outcome.FAILED) for command in phase.own_verify}
+    red = [
+        check for check in checks if check.status is not Outcome.PASSED and (check.command, check.status) not in usual
+    ]
     return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
 
 
@@ -419,10 +424,9 @@ def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> 
     hosts = ", ".join(settings.network.hosts)
     shared = list(map(render_path, sandbox.guarded))
     network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
+    confined = f"in a sandbox ({sandbox.mechanism}), {network}; they can write here and in $TMPDIR, home is empty"
     return (
-        f"Branch {branch}; your working directory is the repository's root.",
-        f"Commands run in a sandbox ({sandbox.mechanism}), {network}, without a terminal and without input.",
-        "They can write here and in $TMPDIR; the home directory is empty.",
+        f"Branch {branch}. Commands run {confined if sandbox.mechanism.confines else 'without a sandbox'}.",
         *([f"What they write in {list_some(shared)} is gone when they end."] if shared else []),
     )
 

@@ -3,7 +3,7 @@
 A new plan's phases must fit one session. The estimate of a phase uses stated numbers and the sizes of files, without
 any request to a model. A phase's context at its end is roughly
 
-    fixed    1,700 tokens for tools and role, the rules files, the plan's text
+    fixed    1,300 tokens for tools and role, the rules files, the plan's text
   + reading  the files that the phase and its items name, whole, once: bytes / 4 · 4/3, of each at most the limit of
              one read: larger files are searched, seldom read whole
   + work     `ITEM_TOKENS` for each open item
@@ -40,7 +40,7 @@ from relay.tools.workspace import RefusedError, ToolAnswer
 if TYPE_CHECKING:
     from relay.setup.context import Ask  # it loads what `relay check` does not need
 
-FIXED_TOKENS = 1_700
+FIXED_TOKENS = 1_300
 """Tools and role: the limit of `tests/test_overhead.py`."""
 ITEM_TOKENS = 4_000
 """For one item: an edit (about 800), a test run's output (1,500), looking around, words and thinking (1,700)."""
