@@ -10,6 +10,7 @@ import pytest
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import (
     PhaseBriefing,
+    render_explorer_system,
     render_phase_message,
     render_planner_system,
     render_refuter_system,
@@ -18,13 +19,24 @@ from relay.prompts.texts import (
 )
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
-from relay.tools.toolbox import ASK, JUDGE_FINDINGS, PLANNER_SPECS, READER_SPECS, REPORT_FINDINGS, RUNNER_SPECS
+from relay.tools.toolbox import (
+    ANSWER,
+    ASK,
+    EXPLORE,
+    JUDGE_FINDINGS,
+    PLANNER_SPECS,
+    READER_SPECS,
+    REPORT_FINDINGS,
+    RUNNER_SPECS,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_TOKENS = 1_300
 """The leanest other client with tools has 1,690, the full ones 5,600 to 18,900; estimated in the same way."""
 KINDS = {
     "runner": (render_runner_system(""), RUNNER_SPECS),
+    "runner that may explore": (render_runner_system(""), (*RUNNER_SPECS, EXPLORE)),
+    "explorer": (render_explorer_system("", turns=20, tokens=1_500), (*READER_SPECS, ANSWER)),
     "planner": (render_planner_system("", line_tokens=100_000), PLANNER_SPECS),
     "planner with nobody there": (
         render_planner_system("", line_tokens=100_000),
