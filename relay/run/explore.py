@@ -26,6 +26,7 @@ from relay.setup.context import RunContext
 from relay.setup.observers import LONGEST_CHARS
 from relay.setup.open import wait_while_paused
 from relay.setup.session import Sessions
+from relay.store.outcomes import OWN_LOOP
 from relay.tools.claims import Record, read_finding, read_question
 from relay.tools.toolbox import ANSWER, EXPLORE
 from relay.tools.workspace import ToolAnswer, Workspace
@@ -216,7 +217,7 @@ def find_explorer(ctx: RunContext, keep: Keep, *, phase: Phase | None = None, ta
         RelayError: `explore_model` is unknown, or cannot be asked.
     """
     settings, wish = ctx.settings, phase.runner if phase else ""
-    is_possible = settings.runner_for(wish) == "api" and ctx.workspace.sandbox.mechanism.confines
+    is_possible = settings.runner_for(wish) == OWN_LOOP and ctx.workspace.sandbox.mechanism.confines
     if "explore" in settings.ablate or not is_possible or (phase and not names_much(ctx.repo.root, phase)):
         return None
     asked = ctx.sessions.ask_model(settings.explore_model or settings.model, wish)

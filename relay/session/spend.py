@@ -86,7 +86,7 @@ class Meter:
         if isinstance(event, ResponseReceived | CacheRefreshed):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
-            if isinstance(event, ResponseReceived):
+            if isinstance(event, ResponseReceived) and not event.query:
                 self.models[event.model] = None
             self._charge(spent)
 

@@ -38,6 +38,7 @@ from relay.setup.workspace import (
 from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
+from relay.store.outcomes import OWN_LOOP
 from relay.store.steering_files import begin_watch, end_watch
 from relay.store.worktree_notes import find_home, is_claim_over, is_paused
 from relay.tools.workspace import Workspace
@@ -133,6 +134,8 @@ def _make_sessions(
     if request.is_reviewed:  # fail now, not after a paid session whose work nobody could review
         reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
         reviewer.get_model(settings.review_model or settings.model)
+    if settings.explore_model and "explore" not in settings.ablate and OWN_LOOP in request.runners:
+        get_runner(OWN_LOOP).get_model(settings.explore_model)
     sessions = Sessions(
         get_runner=get_runner,
         model=get_runner(first).get_model(settings.model),

@@ -117,11 +117,11 @@ def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> Non
         for event in (*turn(1, 3_000, 100), *turn(2, 11_000, 200))
         if isinstance(event, ResponseReceived)
     ]
-    failed = [*beside, *call("explore", "why?", 10, is_error=True)]
+    failed = [*beside, *call("explore", "why?", 10, is_error=True), *call("explore", "from an older log", 10)]
     one = fold_leg(
         *turn(1, 4_000, 10), *beside, *call("explore", "where?", 100), *failed, *turn(2, 4_110, 10), *turn(3, 4_130, 10)
     )
-    assert (one.totals.explored, one.totals.explored_tokens) == (1, 2 * 14_300)
+    assert (one.totals.explored, one.totals.explored_tokens) == (2, 2 * 14_300)
     assert one.totals.explored_usd == pytest.approx(2 * sum(event.cost_usd or 0 for event in beside))
     assert one.totals.spared_usd == pytest.approx(8_000 * (6.25 + 0.50) * 1e-6)
     assert dict(one.totals.sources)["explore"] == 2 * 14_000

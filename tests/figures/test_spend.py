@@ -1,7 +1,10 @@
 """What a run has spent: what was reported, and the most that an unreported answer can have cost."""
 
+from dataclasses import replace
+
 import pytest
 
+from relay.session.events import ResponseReceived
 from relay.session.prices import Budget, Price, parse_price
 from relay.session.spend import Meter
 from relay.session.usage import Spent, Usage, rank_spent
@@ -100,3 +103,21 @@ def test_of_two_records_of_one_session_the_larger_counts_and_an_unknown_cost_is_
     )
 
     assert sorted([unknown, dearer, known, longer], key=rank_spent) == [known, longer, dearer, unknown]
+
+
+def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -> None:
+    """What they may cost together can be asked for first, and is no request on its way."""
+    meter = Meter(Budget(run_cap_usd=1.0), price=PRICE, before=Spent())
+
+    with meter.pricing(parse_price("dear", {"input": 10, "output": 10, "write_5m": 10, "write_1h": 10})):
+        assert meter.check(200_000, 0) is not None
+    assert meter.check(200_000, 0) is None
+
+    worst = meter.session_at_most
+    assert meter.check_apart(Spent(cost_usd=0.9)) is None
+    assert "cap of 1.00 USD" in str(meter.check_apart(Spent(cost_usd=1.1)))
+    assert meter.session_at_most == worst
+    _, answered = turn(1, 100, model="dear")
+    assert isinstance(answered, ResponseReceived)
+    meter.observe(replace(answered, turn=0, query="explore"))
+    assert (meter.models, meter.total.usage.input_tokens) == ({}, 100)

@@ -1,6 +1,7 @@
 """Events as lines: what was written comes back, with where it happened."""
 
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
 from tests.effort import try_each
+from tests.figures.streams import turn
 from tests.logs import read_events
 
 V1_LOG = Path(__file__).parents[1] / "cli" / "recorded.jsonl"
@@ -123,6 +125,16 @@ def test_every_event_has_the_ids_of_where_it_happened() -> None:
         ("r", "", "1", 0),
         ("r", "", "", 0),
     ]
+
+
+def test_a_request_beside_the_conversation_moves_nothing_on() -> None:
+    """What follows it still belongs to the turn that it was sent in."""
+    asked = events.RequestStarted(turn=3)
+    _, answered = turn(1, 10)
+    assert isinstance(answered, events.ResponseReceived)
+    beside = replace(answered, turn=0, query="explore")
+    recorder = Recorder(lambda: 1.0)
+    assert [recorder.record(event).scope.turn for event in (LEG, asked, beside, SAID)] == [0, 3, 0, 3]
 
 
 def test_a_log_of_schema_1_is_read_with_the_ids_that_follow_from_its_order() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.base.errors import ExitCode
+from relay.base.errors import ExitCode, RunnerError
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.ledger.belief import ClaimStatus, judge
@@ -32,7 +32,7 @@ Verify: `grep -q hello hello.txt`
 QUESTION = "Where is a greeting made?"
 CLAIM = {"claim": "greet makes each greeting", "places": ["app/greet.py:1-2"]}
 LOOK = {"tools": [{"name": "read", "input": {"path": "app/greet.py"}}]}
-END = [
+END: list[dict[str, Any]] = [
     {"tools": [{"name": "write", "input": {"path": "hello.txt", "content": "hello\n"}}]},
     {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep finds it"}}]},
     {"text": "Commit: Say hello"},
@@ -257,11 +257,11 @@ def test_a_question_cannot_speak_for_relay(app):
 def test_its_commands_reach_nothing_that_those_of_its_session_reach(app):
     with socket.create_server(("127.0.0.1", 0)) as server:
         reach = f"(exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}) 2>/dev/null && echo reached || echo closed"
-        bash = {"tools": [{"name": "bash", "input": {"command": reach}}]}
+        bash: dict[str, Any] = {"tools": [{"name": "bash", "input": {"command": reach}}]}
         turns = [bash, {**answer(CLAIM), "expect": {"last_result_contains": "closed"}}]
-        then = [bash, {**END[0], "expect": {"last_result_contains": "reached"}}, *END[1:]]
+        wrote: dict[str, Any] = {**END[0], "expect": {"last_result_contains": "reached"}}
 
-        ended = app.run(play(turns, then=then), network="true")
+        ended = app.run(play(turns, then=[bash, wrote, *END[1:]]), network="true")
 
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
 
@@ -306,6 +306,13 @@ def test_it_has_a_model_of_its_own_at_its_own_price(app):
     assert [one.model for one in answers if not one.query] == ["claude-opus-5-5"] * 4
     assert app.commits()[0].cost_usd == pytest.approx(sum(one.cost_usd for one in answers), abs=1e-6)
     assert not any(one.estimated for one in answers)
+
+
+def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
+    with pytest.raises(RunnerError, match="nope"):
+        app.run(play([]), explore_model="nope")
+
+    assert list_messages(app) == []
 
 
 @pytest.mark.parametrize(
