@@ -310,7 +310,7 @@ def test_it_has_a_model_of_its_own_at_its_own_price(app):
 
 def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
     with pytest.raises(RunnerError, match="nope"):
-        app.run(play([]), explore_model="nope")
+        app.run(play([LOOK]), explore_model="nope")
 
     assert list_messages(app) == []
 
