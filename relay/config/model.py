@@ -12,7 +12,7 @@ from relay.plan.text import DEFAULT_PLAN
 from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.session.prices import Price, normalize_model
 
-CONTEXTS = ("reset", "none", "compact", "prune")
+CONTEXTS = ("reset", "none", "compact", "prune", "edit")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""

@@ -76,6 +76,8 @@ class PlayedAnswer:
     """The model that the answer names; empty for `model`."""
     dropped: tuple[Mapping[str, str], ...] = ()
     """Thinking blocks of the request that were dropped, as ``input_transformations`` reports them."""
+    edits: tuple[Mapping[str, Any], ...] = ()
+    """What context editing did to the request."""
     padding: Mapping[str, int] = field(default_factory=dict)
     """Tokens that the next prompt counts on top of the estimate, by binding-chain key."""
 
@@ -99,7 +101,7 @@ class PlayedAnswer:
         event: dict[str, Any] = {"type": "message_delta", "delta": self._ending}
         if usage is not None:
             event["usage"] = {k: v for k, v in usage.items() if k not in {"cache_creation", "service_tier"}}
-        return event
+        return event | self._editing
 
     def render_bill(self) -> Mapping[str, Any]:
         """Write the real usage of the message, whatever is reported."""
@@ -114,9 +116,13 @@ class PlayedAnswer:
         }
         return ending | ({"input_transformations": list(self.dropped)} if self.dropped else {})
 
+    @property
+    def _editing(self) -> dict[str, Any]:
+        return {"context_management": {"applied_edits": list(self.edits)}} if self.edits else {}
+
     def _render(self, *, content: list[Any], ending: dict[str, Any], usage: Any) -> dict[str, Any]:
         head = {"id": self.id, "type": "message", "role": "assistant", "model": self.answering_model or self.model}
-        message = {**head, "content": content, **ending}
+        message = {**head, "content": content, **ending, **(self._editing if ending.get("stop_reason") else {})}
         return message if usage is None else message | {"usage": usage}
 
     def _render_usage(self, output: int, *, final: bool = False, falls: bool = True) -> dict[str, Any] | None:
@@ -184,6 +190,7 @@ class Performance:
     thinks_always: bool
     dialect: ServerDialect
     dropped: tuple[Mapping[str, str], ...] = ()
+    edits: tuple[Mapping[str, Any], ...] = ()
 
 
 def build_answer(show: Performance) -> PlayedAnswer:
@@ -220,6 +227,7 @@ def build_answer(show: Performance) -> PlayedAnswer:
         else show.dialect.report,
         answering_model=show.fault.options.get("model", "") if show.fault and kind is FaultName.OTHER_MODEL else "",
         dropped=show.dropped,
+        edits=show.edits,
         padding=padding,
     )
 

@@ -247,6 +247,7 @@ async def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
         await connection.write(PING)
 
 
+CONTEXT_BETA = "context-management-2025-06-27"
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Source: platform.claude.com api/errors, request size limits, 2026-08-21."""
 _SECRETS = {"authorization", "x-api-key", "proxy-authorization", "cookie"}
@@ -387,6 +388,9 @@ class Exchange:
         version = self.headers.get("anthropic-version", "")
         paused = self.state.stage.has_paused(body)
         problem = check_refused(body, self.state.script.refuses)
+        has_beta = CONTEXT_BETA in self.headers.get("anthropic-beta", "")
+        if "context_management" in body and not has_beta and self.state.script.dialect.signs:
+            problem = refuse("context_management: Extra inputs are not permitted")
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         return problem or _fit_window(self.state.read_prompt(body, card))
 
@@ -412,6 +416,7 @@ class Exchange:
                 thinks_always=self.state.script.thinks_always,
                 dialect=self.state.script.dialect,
                 dropped=prompt.dropped,
+                edits=prompt.edits,
             )
         )
         await self.connection.wait(cue.turn.delay_s + self.state.script.first_byte_s)

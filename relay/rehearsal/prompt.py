@@ -308,8 +308,35 @@ def is_markable(block: Block) -> bool:
     return block.get("type") not in THINKING and not empty
 
 
+CLEARED = {"type": "text", "text": "[cleared]"}
+
+
+def find_edit(body: Mapping[str, Any], blocks: tuple[PromptBlock, ...]) -> frozenset[str]:
+    """Return the paths of the tool results that context editing clears in a request; empty for none.
+
+    Source: platform.claude.com build-with-claude/context-editing, `clear_tool_uses_20250919`.
+    """
+    edits = (body.get("context_management") or {}).get("edits") or ()
+    edit = next((one for one in edits if one.get("type") == "clear_tool_uses_20250919"), None)
+    results = [block for block in blocks if block.body.get("type") == "tool_result"]
+    if edit is None or sum(block.tokens for block in blocks) <= _read_value(edit, "trigger", 100_000):
+        return frozenset()
+    old = results[: max(0, len(results) - _read_value(edit, "keep", 3))]
+    enough = sum(block.tokens for block in old) >= _read_value(edit, "clear_at_least", 0)
+    return frozenset(block.where for block in old) if enough else frozenset()
+
+
+def _read_value(edit: Mapping[str, Any], name: str, default: int) -> int:
+    return int((edit.get(name) or {}).get("value", default))
+
+
 def render_prompt(
-    body: Mapping[str, Any], card: ModelCard, *, padding: Padding, dropped: frozenset[str] = frozenset()
+    body: Mapping[str, Any],
+    card: ModelCard,
+    *,
+    padding: Padding,
+    dropped: frozenset[str] = frozenset(),
+    cleared: frozenset[str] = frozenset(),
 ) -> tuple[PromptBlock, ...]:
     """List the blocks of a request with their tokens and hashes.
 
@@ -318,6 +345,7 @@ def render_prompt(
         card: The model, for its default effort.
         padding: Extra tokens by binding-chain key.
         dropped: Paths of thinking blocks that the model does not see.
+        cleared: Paths of tool results of which the model sees a placeholder.
     """
     blocks: list[PromptBlock] = []
     bound = cached = ""
@@ -325,9 +353,11 @@ def render_prompt(
         cached = _enter(cached, role, body, card, blocks)
         words = dump(canonical(block))
         before, bound = bound, _extend(bound, role, words)
-        gone = where in dropped
+        gone, is_cleared = where in dropped, where in cleared
+        shown = {**block, "content": [CLEARED]} if is_cleared else block
+        words = dump(canonical(shown)) if is_cleared else words
         cached = cached if gone else _extend(cached, role, words)
-        tokens = 0 if gone else count_block(block, words) + padding.get(bound, 0)
+        tokens = 0 if gone else count_block(shown, words) + (0 if is_cleared else padding.get(bound, 0))
         blocks.append(PromptBlock(where=where, body=block, before=before, bound=bound, key=cached, tokens=tokens))
     return tuple(blocks)
 

@@ -19,6 +19,7 @@ from relay.rehearsal.prompt import (
     PromptCache,
     canonical,
     digest,
+    find_edit,
     list_blocks,
     list_positions,
     render_prompt,
@@ -302,6 +303,8 @@ class Prompt:
     card: ModelCard
     blocks: tuple[PromptBlock, ...]
     dropped: tuple[Mapping[str, str], ...]
+    edits: tuple[Mapping[str, Any], ...] = ()
+    """What context editing did, as ``applied_edits`` reports it."""
 
     @property
     def tokens(self) -> int:
@@ -351,9 +354,15 @@ class ServerState:
         problem, dropped = check_signatures(blocks, card, body) if signs else (None, ())
         if problem is not None:
             return problem
+        paths = frozenset(item["path"] for item in dropped)
         if dropped:
-            paths = frozenset(item["path"] for item in dropped)
             blocks = render_prompt(body, card, padding=self._padding, dropped=paths)
+        if signs and (cleared := find_edit(body, blocks)):  # others ignore the wish
+            shown = render_prompt(body, card, padding=self._padding, dropped=paths, cleared=cleared)
+            tokens = sum(block.tokens for block in blocks) - sum(block.tokens for block in shown)
+            edit = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": len(cleared)}
+            edits = ({**edit, "cleared_input_tokens": tokens},)
+            return Prompt(card=card, blocks=shown, dropped=dropped, edits=edits)
         return Prompt(card=card, blocks=blocks, dropped=dropped)
 
     def pad(self, prompt: Prompt, body: Mapping[str, Any], cue: Cue) -> Prompt | ApiError:

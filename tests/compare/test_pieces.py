@@ -19,7 +19,7 @@ def test_an_arm_is_a_strategy_with_a_line_a_setting_or_several():
     arm = parse_arm("none@60k+model=claude-haiku-5-5+ablate=rules+ablate=ledger")
     assert dict(arm.options) == {"--context": "none", "--reset-at": "60k", "--model": "claude-haiku-5-5"}
     assert arm.environ == {"RELAY_ABLATE": "rules,ledger"}
-    assert [one.name for one in parse_arms("reset@min(45%,100k), prune")] == ["reset@min(45%,100k)", "prune"]
+    assert [one.name for one in parse_arms("reset@min(45%,100k), edit")] == ["reset@min(45%,100k)", "edit"]
 
 
 @pytest.mark.parametrize(

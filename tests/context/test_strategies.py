@@ -1,12 +1,26 @@
-"""The four context strategies through the real SDK: same plan, gates and commits; only the conversation differs."""
+"""The five context strategies through the real SDK: same plan, gates and commits; only the conversation differs."""
 
+import importlib
 import json
 from itertools import pairwise
+from typing import get_args
 
 import pytest
+from pydantic import TypeAdapter
 
 from relay.base.errors import ExitCode
-from relay.session.events import Committed, GaugeCrossed, LegEnded, LegStarted, Noticed, RunStarted
+from relay.runners.messages.api import EDITING_BETA
+from relay.runners.messages.context_window import render_edit
+from relay.session.events import (
+    CacheBroken,
+    Committed,
+    GaugeCrossed,
+    LegEnded,
+    LegStarted,
+    Noticed,
+    ResponseReceived,
+    RunStarted,
+)
 from tests.effort import take_turns
 from tests.message_rules import check_messages
 
@@ -129,11 +143,26 @@ def check_prune(letters):
     assert count_conversations(letters) == 1 + len(reports)
 
 
+def check_edit(letters):
+    """Requests hold the whole history, and the API shows the model less of it, from the line on."""
+    bodies = [r.body for r in list_requests(letters)]
+    assert all(body["context_management"]["edits"][0]["trigger"]["value"] == 12_000 for body in bodies)
+    assert all(r.headers["anthropic-beta"] == "context-management-2025-06-27" for r in list_requests(letters))
+    assert "cleared" not in json.dumps([body["messages"] for body in bodies])
+    assert count_conversations(letters) == 1
+    fills = [e.fill_tokens for e in letters.seen(ResponseReceived)]
+    assert max(fills) < 12_000 + 2_000
+    assert any(now < before for before, now in pairwise(fills))
+    assert not [e for e in letters.seen(CacheBroken) if e.changed == "unknown" and not e.read_tokens]
+    assert any("left to the API" in t for t in texts(letters))
+
+
 STRATEGIES = {
     "reset": ("12k", check_reset),
     "none": ("12k", check_none),
     "compact": (str(LINE), check_compact),
     "prune": (str(LINE), check_prune),
+    "edit": ("12k", check_edit),
 }
 """The line of each, and what it does with the conversation."""
 
@@ -186,3 +215,18 @@ def test_too_many_summaries_in_a_row_are_given_up(letters):
 
     words = " ".join(texts(letters))
     assert "the context fills again right behind every summary" in words
+
+
+def test_an_endpoint_that_ignores_the_wish_to_edit_is_found_out(letters):
+    """The arm would be another one without anybody knowing: the session hands over instead."""
+    session = {**play(1, reads=12), "when": {"first_message_contains": "Carry out phase 1"}, "repeat": True}
+    letters.run(make_script(session, play(2), play(3), dialect="vllm"), context="edit", reset_at="12k")
+
+    assert any("the endpoint does not edit the context" in t for t in texts(letters))
+
+
+def test_the_edit_is_one_that_the_sdk_knows():
+    beta = importlib.import_module("anthropic.types.beta")
+    edit = TypeAdapter(beta.BetaClearToolUses20250919EditParam).validate_python(render_edit(80_000), strict=True)
+    assert edit == render_edit(80_000)
+    assert EDITING_BETA in get_args(get_args(importlib.import_module("anthropic.types").AnthropicBetaParam)[1])

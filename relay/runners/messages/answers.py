@@ -55,6 +55,8 @@ class Answer:
     too."""
     streamed: bool = True
     """Whether it came piece by piece; False if it came whole."""
+    cleared_tokens: int = 0
+    """Tokens of the request's history that the endpoint left out, because it was asked to edit the context."""
 
     @property
     def text(self) -> str:
@@ -156,6 +158,7 @@ class AnswerBuilder:
             stop_details=_find(self._message, "stop_details") or {},
             usage=self.usage,
             streamed=self.streamed,
+            cleared_tokens=_count_cleared(self._message),
         )
 
     def _start(self, message: dict[str, Any]) -> None:
@@ -170,6 +173,7 @@ class AnswerBuilder:
         if self._message is None:
             raise StreamBrokenError("the answer ends before it began")
         self._message |= _find(event, "delta") or {}
+        self._message |= {name: event[name] for name in event.keys() & {"context_management"}}
         self._usage = _merge_usage(self._usage, _find(event, "usage") or {})
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
@@ -196,6 +200,13 @@ class AnswerBuilder:
         else:
             # A guess would send back a block that the model did not write.
             raise StreamBrokenError(f"unknown delta type {kind!r}")
+
+
+def _count_cleared(message: Mapping[str, Any]) -> int:
+    said = message.get("context_management")
+    edits = said.get("applied_edits") if isinstance(said, Mapping) else None
+    counts = [edit.get("cleared_input_tokens") for edit in edits or () if isinstance(edit, Mapping)]
+    return sum(count for count in counts if isinstance(count, int) and count > 0)
 
 
 def _merge_usage(first: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:

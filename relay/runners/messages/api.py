@@ -179,6 +179,8 @@ def settle_limits(
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+EDITING_BETA = "context-management-2025-06-27"
+"""The beta by which the API edits a context. Source: anthropic 2.12.0, `types/anthropic_beta_param.py`."""
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
@@ -376,6 +378,8 @@ class MessagesApi:
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
         body, headers = _encode(request).encode(), {"content-type": "application/json"}
+        if "context_management" in request:
+            headers["anthropic-beta"] = ",".join(filter(None, (client.headers.get("anthropic-beta"), EDITING_BETA)))
         extensions = {"trace": wire.trace}
         manager = client.stream("POST", "/v1/messages", content=body, headers=headers, extensions=extensions)
         with ExitStack() as stack:

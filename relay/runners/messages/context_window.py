@@ -274,11 +274,33 @@ LEAST_BELIEVED = 1 / 3
 are never that far off."""
 
 
+KEPT_USES = 3
+"""Newest tool uses that the API keeps when it edits a context: its own default."""
+LEAST_FREED_SHARE = 0.2
+"""Share of the reset line that clearing must free to be worth a new cache: OpenCode's 20k."""
+
+
+def render_edit(line_tokens: int) -> dict[str, Any]:
+    """Return the edit for a request: from this size on the API leaves old tool results out.
+
+    Source: anthropic 2.12.0, `types/beta/beta_clear_tool_uses_20250919_edit_param.py`.
+    """
+    return {
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": line_tokens},
+        "keep": {"type": "tool_uses", "value": KEPT_USES},
+        "clear_at_least": {"type": "input_tokens", "value": int(LEAST_FREED_SHARE * line_tokens)},
+    }
+
+
 class ContextWindow:
     """A history, its gauge and the way to the endpoint. Mutable: all three change with each turn."""
 
-    def __init__(self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo) -> None:
+    def __init__(self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo, *, edited: bool = False) -> None:
         self.spec = spec
+        self._edited = edited
+        self.cleared_tokens = 0
+        """What the endpoint left out of the last request."""
         self._connection = connection
         self._model = model
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
@@ -397,6 +419,8 @@ class ContextWindow:
             **(control if automatic else {}),
             **dialect.choose_thinking(self.spec.model, self.allowed_tokens),
         }
+        if self._edited:
+            request["context_management"] = {"edits": [render_edit(self.gauge.soft_tokens)]}
         if self.spec.effort is not None:
             request["output_config"] = {"effort": self.spec.effort}
         return request
@@ -414,13 +438,14 @@ class ContextWindow:
             said,
             self._find_price(model),
             worst=Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens),
-            least=Usage(input_tokens=int(LEAST_BELIEVED * self._own_tokens), output_tokens=least_output),
+            least=Usage(input_tokens=int(LEAST_BELIEVED * self._sent_tokens), output_tokens=least_output),
             most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
         )
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before its content is used."""
         self._look_at_model(answer.model)
+        self.cleared_tokens = min(answer.cleared_tokens, self._own_tokens)
         seen = sum(map(_estimate_seen, answer.content))
         least = max(int(LEAST_BELIEVED * seen), bool(answer.content))
         spent = self._settle(answer.model, answer.usage, least_output=least)
@@ -428,6 +453,11 @@ class ContextWindow:
         self._own_tokens += seen
         said = {"model": answer.model, "stop_reason": answer.stop_reason, "streamed": answer.streamed}
         self._emit(spent, duration_s=duration_s, **said)
+
+    @property
+    def _sent_tokens(self) -> int:
+        """Relay's own count of what the model was shown."""
+        return self._own_tokens - self.cleared_tokens
 
     def _measure(self, answer: Answer, counted: Usage, seen_tokens: int) -> None:
         """Update the gauge by the endpoint's numbers as far as they are plausible, else by relay's estimates."""
@@ -440,14 +470,14 @@ class ContextWindow:
             output = seen_tokens
         if prompt != counted.prompt_tokens:
             self._doubt(prompt)
-            prompt = self._own_tokens
+            prompt = self._sent_tokens
         self.gauge = self.gauge.measure(Usage(input_tokens=prompt, output_tokens=output))
 
     def _doubt(self, prompt_tokens: int) -> None:
         """Warn once that the endpoint's count of a prompt is not plausible."""
         if not self._doubted:
             words = (
-                f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
+                f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._sent_tokens:,}: "
                 "relay uses its own count, for the reset line and as an upper bound of the cost"
             )
             self._connection.observe(Noticed(text=words, warning=True))
@@ -466,7 +496,7 @@ class ContextWindow:
     def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
         broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
-        if broken is not None:
+        if broken is not None and not self.cleared_tokens:  # an edit of the context breaks it, as it must
             self._connection.observe(broken)
 
     def _find_price(self, model: str) -> Price | None:

@@ -9,6 +9,8 @@ relay hands over at the reset line (`reset`). Other strategies go on with one co
 ``compact``  At the reset line the model writes a summary; a new conversation begins with the task, the summary and the
              last turns, kept whole.
 ``prune``    At the reset line the results of old tool calls are cleared, in one large batch; the newest stay.
+``edit``     The API clears them itself (context editing, a beta): requests hold the whole history, and from the reset
+             line on the model is shown the newest results alone.
 
 Plan, gates, ticks, commits and prompts are those of ``reset``. Where a strategy cannot go on (the window is full, the
 summary does not fit, nothing is left to clear), the session hands over to a fresh one, with the usual soft notice. A
@@ -44,7 +46,14 @@ from relay.runners.base import (
 )
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
-from relay.runners.messages.context_window import ContextWindow, History, Message, estimate_block
+from relay.runners.messages.context_window import (
+    KEPT_USES,
+    LEAST_FREED_SHARE,
+    ContextWindow,
+    History,
+    Message,
+    estimate_block,
+)
 from relay.session.events import Noticed, RelaySpoke
 from relay.session.gauge import Zone, parse_reset_at
 from relay.session.usage import estimate_tokens
@@ -77,7 +86,7 @@ class ApiRunner:
     find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
     """The user's settings for a model; they take precedence over what the endpoint says."""
     strategy: str = "reset"
-    """``reset``; or ``none``, ``compact`` or ``prune``: one conversation goes on from leg to leg."""
+    """``reset``; or ``none``, ``compact``, ``prune`` or ``edit``: one conversation goes on from leg to leg."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     kept: "list[tuple[SessionSpec, Conversation]]" = field(default_factory=list)
     agent: str = ""
@@ -112,9 +121,10 @@ class ApiRunner:
         return conversation
 
     def _open(self, spec: SessionSpec) -> "Conversation":
-        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune}
+        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune, "edit": leave_to_api}
         model = self.get_model(spec.model)
-        return Conversation(self.connection, spec, model, shorten=ways.get(self.strategy))
+        edited = self.strategy == "edit"
+        return Conversation(self.connection, spec, model, shorten=ways.get(self.strategy), edited=edited)
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""
@@ -132,13 +142,20 @@ class Conversation:
 
     Args:
         shorten: Shortens the history at the reset line; None hands over there, which is what relay does.
+        edited: Whether the API is asked to edit the context.
     """
 
     def __init__(
-        self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo, *, shorten: Shorten | None = None
+        self,
+        connection: ApiConnection,
+        spec: SessionSpec,
+        model: ModelInfo,
+        *,
+        shorten: Shorten | None = None,
+        edited: bool = False,
     ) -> None:
         self._connection = connection
-        self._context = ContextWindow(connection, spec, model)
+        self._context = ContextWindow(connection, spec, model, edited=edited)
         self._shorten = shorten
         self.end: SessionEnd | None = None
         """How the last `advance` ended; None before the first."""
@@ -364,8 +381,6 @@ KEPT_TURNS_SHARE = 0.2
 """Share of the reset line kept for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
 KEPT_RESULTS_SHARE = 0.4
 """Share of the reset line kept for the newest tool results when old ones are cleared: OpenCode protects 40k."""
-LEAST_FREED_SHARE = 0.2
-"""Share of the reset line that clearing must free to be worth a new cache: OpenCode's 20k."""
 SUMMARY_CHARS = 16_000
 """Longest summary that is kept; Cline's is 4,096 tokens."""
 SHORT_RESPITE = 3
@@ -388,6 +403,25 @@ def prune(context: ContextWindow) -> tuple[str, bool]:
     context.begin(history)
     context.gauge = before.release(freed)
     return "old tool results cleared", True
+
+
+def leave_to_api(context: ContextWindow) -> tuple[str, bool]:
+    """Let the next request pass the line if the API will clear enough of it."""
+    before = context.gauge
+    sizes = [
+        estimate_block(block)
+        for message in context.history.messages
+        for block in message["content"]
+        if block.get("type") == "tool_result"
+    ]
+    was_over = (before.measured_tokens or 0) >= before.soft_tokens
+    if was_over and not context.cleared_tokens:
+        return "the endpoint does not edit the context", False
+    freed = sum(sizes[:-KEPT_USES]) - context.cleared_tokens
+    if freed < LEAST_FREED_SHARE * before.soft_tokens:
+        return f"clearing old tool results would free about {max(0, freed):,} tokens only", False
+    context.gauge = before.release(freed)
+    return "old tool results are left to the API to clear", True
 
 
 @dataclass(slots=True)
