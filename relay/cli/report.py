@@ -26,7 +26,7 @@ from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
-    from relay.insight.figures.tuning import ArmDifference, BandRates, Interval, TrialFigures
+    from relay.insight.figures.tuning import ArmDifference, BandRates, Interval, LedgerWorth, TrialFigures
     from relay.insight.figures.values import Figures, Totals
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs
@@ -371,15 +371,23 @@ def tune_command(*, as_json: bool) -> None:
     also shows failed calls, duplicate reads, edits from memory and red gates by context size.
     """
     from relay.insight.figures.tallies import add_totals
-    from relay.insight.figures.tuning import judge_trial, measure_bands
+    from relay.insight.figures.tuning import judge_trial, measure_bands, measure_ledger
 
     found = [*_read_plans(get_entries())]
     rates, trial, totals = measure_bands(found), judge_trial(found), add_totals(*(figures.totals for figures in found))
+    ledger = measure_ledger(found)
     if as_json:
         explorers = {name: getattr(totals, name) for name in _OF_EXPLORERS}
-        say_document({"rates": [asdict(one) for one in rates], "trial": asdict(trial), "explorers": explorers})
+        say_document(
+            {
+                "rates": [asdict(one) for one in rates],
+                "trial": asdict(trial),
+                "explorers": explorers,
+                "ledger": asdict(ledger),
+            }
+        )
         return
-    for line in (*_render_rates(rates), *_render_explorers(totals), "", *_render_trial(trial)):
+    for line in (*_render_rates(rates), *_render_explorers(totals), *_render_ledger(ledger), "", *_render_trial(trial)):
         say(line)
 
 
@@ -418,6 +426,16 @@ def _render_explorers(totals: "Totals") -> Iterator[str]:
     words = f"Explorers answered {asked} for {render_usd(cost)}; to read the same, sessions would have paid"
     gain = "" if cost is None or spared is None or spared > cost else ': no gain; ablate = ["explore"] switches it off'
     yield f"{words} {render_usd(spared)} at most{gain}."
+
+
+def _render_ledger(ledger: "LedgerWorth") -> Iterator[str]:
+    """Say what the ledger in the first messages was worth; nothing without a session that had one."""
+    from relay.insight.report.evidence import say_worth
+
+    if words := say_worth(ledger):
+        yield f"The ledger: {words}"
+    if ledger.advised_tokens is not None:
+        yield f"ledger_tokens = {ledger.advised_tokens} in relay.toml would have shown every claim that was used."
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:

@@ -261,6 +261,7 @@ KEYS: Mapping[str, Key] = {
     "notify": Key(read=NOTIFY, widens=bool),
     "otel_endpoint": Key(read=make_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA, widens=lambda names: not all(map(RULES.fullmatch, names))),
+    "ledger_tokens": Key(read=make_number(0, 100_000, whole=True)),
     "rules_max_bytes": Key(read=make_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),
     "rules_global_dir": Key(read=make_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),

@@ -214,6 +214,9 @@ class Settings:
     rules_fallback_names: tuple[str, ...] = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
+    ledger_tokens: int = 1_500
+    """Tokens of the ledger in a session's first message, by estimate; 0 shows nothing of it. `relay tune` says when
+    fewer do."""
     rules_max_bytes: int = 32 * 1024
     """Bytes of all rules files together; 0 switches rules off."""
     rules_root_markers: tuple[str, ...] = (".git",)

@@ -7,7 +7,8 @@ from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.ledger.belief import DOUBTFUL, Belief, ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source, Stamp
-from relay.session.usage import BYTES_PER_TOKEN
+from relay.session.events import ShownClaim
+from relay.session.usage import BYTES_PER_TOKEN, estimate_tokens
 
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
@@ -62,6 +63,21 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     # Again, now that all shown ids are known: a line can only become shorter.
     lines = "".join(_describe(entry, judgement, shown) for entry in shown.values())
     return f"{lines}{advice}({len(shown)} of {len(ranked)} shown)\n"
+
+
+def list_shown(ledger: Ledger, snapshot: str) -> tuple[ShownClaim, ...]:
+    """Return the claims that a snapshot of the ledger shows, in its order."""
+    claims = ledger.claims
+    lines = ((line, *line.split(" ", 2)[1:2]) for line in snapshot.splitlines() if line.startswith("- "))
+    return tuple(
+        ShownClaim(
+            id=names[0],
+            tokens=estimate_tokens(f"{line}\n"),
+            paths=sorted({source.path for source in claims[names[0]].sources}),
+        )
+        for line, *names in lines
+        if names and names[0] in claims
+    )
 
 
 def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str]) -> str:

@@ -28,7 +28,7 @@ from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.tape import Keep
 from relay.session.usage import Spent
-from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
+from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +201,10 @@ def fit_answer(check: Callable[[int, int], str | None], prompt_tokens: int, want
 
 
 def show_tool_start(observe: Observe, call: ToolCall) -> None:
-    """Emit ToolStarted, with the call's first text argument as its one-line summary."""
-    words = next((value for value in call.input.values() if isinstance(value, str)), "")
+    """Emit ToolStarted, with the call's first text argument as its one-line summary; before it the claims it names."""
+    texts = [value for value in call.input.values() if isinstance(value, str) and value.strip()]
+    links = [f"{name} {ids}" for name in CLAIM_LINKS if isinstance(ids := call.input.get(name), str) and ids.strip()]
+    words = ": ".join((*([", ".join(links)] if links else []), *texts[:1]))
     observe(ToolStarted(call_id=call.id, name=call.name, summary=render_summary(words)))
 
 

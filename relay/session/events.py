@@ -44,6 +44,16 @@ class SizedPart(TypedDict):
     """An estimate."""
 
 
+class ShownClaim(TypedDict):
+    """A claim of the ledger in a first prompt."""
+
+    id: str
+    tokens: int
+    """Estimated size of its line."""
+    paths: list[str]
+    """The files that it cites."""
+
+
 class CheckResult(TypedDict):
     """A verify command that ran."""
 
@@ -154,6 +164,8 @@ class LegStarted:
     """The parts of its first prompt; missing in older logs."""
     baton: str = ""
     """What it is told about the session before; empty for nothing, and in older logs."""
+    claims: tuple[ShownClaim, ...] = ()
+    """The claims that it is shown, the most important first; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

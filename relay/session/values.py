@@ -88,6 +88,10 @@ class SessionKind(StrEnum):
         return self is SessionKind.PLAN
 
 
+CLAIM_LINKS = ("rests_on", "replaces", "contradicts", "confirms")
+"""The arguments of the tool `record` that name claims of the ledger."""
+
+
 class SessionEnd(StrEnum):
     """Why a session stopped. The first four are normal; the rest are stops or faults."""
 

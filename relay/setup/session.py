@@ -21,7 +21,16 @@ from relay.prompts.texts import measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
-from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, Observe, ResponseReceived, RetryScheduled
+from relay.session.events import (
+    CacheRefreshed,
+    Event,
+    LegEnded,
+    LegStarted,
+    Observe,
+    ResponseReceived,
+    RetryScheduled,
+    ShownClaim,
+)
 from relay.session.gauge import open_gauge, parse_reset_line
 from relay.session.prices import Budget, Price, find_price
 from relay.session.spend import Meter, Pace
@@ -73,6 +82,8 @@ class SessionTask:
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
     """The first message as (source, text) pairs, as in `relay.prompts.texts`; the event tells their sizes."""
+    claims: tuple[ShownClaim, ...] = ()
+    """The claims of the ledger among them."""
     callbacks: Callbacks
     runner: str = ""
     """The runner that the phase names; empty for the one of the settings."""
@@ -147,6 +158,7 @@ class Sessions:
                 trial=task.trial,
                 prompt=measure_prompt(task.system, task.tools, task.message_parts),
                 baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
+                claims=task.claims,
                 runner=self.settings.runner_for(task.runner),
             )
         )

@@ -20,6 +20,7 @@ from relay.ledger.model import Kind, Ledger, Source
 from relay.plan.edit import append_items, append_note, append_question
 from relay.plan.model import Item, Phase, Plan
 from relay.session.events import QuestionAsked
+from relay.session.values import CLAIM_LINKS
 from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, locate, open_regular, require_readable
 
 Keep = Callable[[str], bool]
@@ -124,7 +125,6 @@ MAX_CLAIM_CHARS = 4_000
 
 _AROUND_ID = "#()[]*_:. "
 """Characters that a model or a plan may put around an item's id."""
-_LINKS = ("rests_on", "replaces", "contradicts", "confirms")
 _ID = re.compile(r"[\w-]+")
 _NO_CLAIM = "there is no claim {!r} in the ledger"
 MAX_ALLOWED = 20
@@ -189,7 +189,7 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
 
 def _require_links(notes: LegNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the claims that a record names, by field."""
-    links = {name: tuple(dict.fromkeys(_ID.findall(given.get(name, "")))) for name in _LINKS}
+    links = {name: tuple(dict.fromkeys(_ID.findall(given.get(name, "")))) for name in CLAIM_LINKS}
     named = [one for ids in links.values() for one in ids]
     claims, judgement = notes.ledger.claims, judge(notes.ledger, {})
     standing = [name for name in claims if judgement[name].status is not ClaimStatus.OUT]
@@ -200,7 +200,9 @@ def _require_links(notes: LegNotes, given: Mapping[str, Any]) -> dict[str, tuple
                 allowed = list_some(standing[::-1], MAX_ALLOWED) or "none, for no claim of the ledger holds"
                 raise RefusedError(f"{name}: {why}. Allowed: {allowed}.")
             if named.count(one) > 1 or (name == "confirms" and len(ids) < len(named)):
-                raise RefusedError(f"{name}: {one} can stand in one of {', '.join(_LINKS)}, and confirms stands alone.")
+                raise RefusedError(
+                    f"{name}: {one} can stand in one of {', '.join(CLAIM_LINKS)}, and confirms stands alone."
+                )
             if name == "replaces" and claims[one].stamp.is_persons:
                 ways = "say so with its id in contradicts, or `defer` the question"
                 raise RefusedError(f"replaces: a person recorded {one}, and only a person takes it back; {ways}.")

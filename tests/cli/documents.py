@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 
 from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
-from relay.insight.figures.tuning import BandRates, TrialFigures
+from relay.insight.figures.tuning import BandRates, LedgerWorth, TrialFigures
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
@@ -439,12 +439,26 @@ class LedgerWrittenDocument(TypedDict):
     path: str
 
 
+class ExplorerSums(TypedDict):
+    """What explorers cost, and at most spared, over all logs."""
+
+    explored: int
+    """Questions that they answered."""
+    explored_tokens: int
+    explored_usd: float | None
+    """None: unknown."""
+    spared_usd: float | None
+    """None: unknown."""
+
+
 class TuneDocument(TypedDict):
     """Reset lines compared."""
 
     version: int
     rates: list[BandRates]
     trial: TrialFigures
+    explorers: ExplorerSums
+    ledger: LedgerWorth
 
 
 class KeptSession(TypedDict):

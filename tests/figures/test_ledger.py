@@ -25,7 +25,7 @@ from relay.ledger.model import (
     parse_ledger,
     render_stamp_time,
 )
-from relay.ledger.snapshot import Topic, render_snapshot
+from relay.ledger.snapshot import Topic, list_shown, render_snapshot
 from relay.session.usage import estimate_tokens
 from tests.figures.ledgers import TEXTS, entries
 
@@ -357,6 +357,21 @@ def test_a_claim_of_the_lowest_rank_pushes_nothing_out(made: tuple[Entry, ...], 
     assume(ids_in(everything)[-1] == "added")  # its own words decide between it and another replaced dead end
     before, after = snap(*made, adder, budget=budget), snap(*made, adder, lowest, budget=budget)
     assert [name for name in ids_in(after) if name != "added"] == ids_in(before)
+
+
+@given(entries())
+def test_what_a_snapshot_shows_is_found_in_it_again(made: tuple[Entry, ...]) -> None:
+    ledger = Ledger(entries=made)
+    text = render_snapshot(ledger, judge(ledger, {}), 10_000)
+    shown = list_shown(ledger, text)
+    assert [claim["id"] for claim in shown] == [line.split()[1] for line in text.splitlines() if is_claim(line)]
+    assert {claim["id"] for claim in shown} == set(ledger.claims)
+    assert all(claim["paths"] == sorted({s.path for s in ledger.claims[claim["id"]].sources}) for claim in shown)
+    assert sum(claim["tokens"] for claim in shown) >= sum(map(len, filter(is_claim, text.splitlines()))) // 4
+
+
+def is_claim(line: str) -> bool:
+    return line.startswith("- ") and " CONTRADICTION of " not in line
 
 
 @given(entries())

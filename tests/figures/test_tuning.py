@@ -8,17 +8,20 @@ from hypothesis import strategies as st
 
 from relay.insight.figures.fold import fold_records
 from relay.insight.figures.tuning import (
+    LEAST_PAIRS,
     OUTCOMES,
+    LedgerWorth,
     count_needed,
     find_mean_difference,
     find_rate,
     judge_trial,
     measure_bands,
+    measure_ledger,
 )
 from relay.insight.figures.values import Figures
-from relay.session.events import Event
+from relay.session.events import Event, ShownClaim, TextShown
 from relay.session.gauge import assign_line, parse_reset_line
-from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
+from tests.figures.streams import call, commit, end, gate, leg, log, over, parts, start, turn
 
 
 def test_a_rate_has_wilson_s_interval() -> None:
@@ -137,6 +140,49 @@ def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
     assert by_outcome["turns"].difference.estimate == 0
     assert by_outcome["turns"].phases_missing is None
     assert trial.dead_weight == ("60k",)
+
+
+def shown(**claims: str) -> tuple[ShownClaim, ...]:
+    """Claims of 60 tokens each, with the files that each cites."""
+    return tuple(ShownClaim(id=name, tokens=60, paths=paths.split()) for name, paths in claims.items())
+
+
+def reads_one(n: int) -> tuple[Event, ...]:
+    """A session that is shown ten claims, and uses the first two in four ways."""
+    claims = shown(c0="a.py b.py", c1="c.py", **{f"c{k}": "z.py" for k in range(2, 10)})
+    return (
+        leg(f"s{n}", str(n), claims=claims, prompt=parts(system=400, ledger=600)),
+        *turn(1, 1_000, 50),
+        TextShown(text="c1 says so; c10 and (c11) are none"),
+        *call("read", "a.py", 100, lines=(1, 9)),
+        *call("write", "c.py", 10, changed_paths=("c.py",)),
+        *call("record", "confirms c0: read again", 10),
+        *turn(2, 1_200, 50),
+        over(f"s{n}", str(n)),
+    )
+
+
+def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
+    """Each of ten claims is 60 of 600 tokens, in two prompts; 120 would have shown the two that were used."""
+    worth = measure_ledger(
+        [fold_records(log((start(), *(event for n in range(LEAST_PAIRS) for event in reads_one(n)))))]
+    )
+    assert worth == LedgerWorth(
+        sessions=5, shown=50, named=10, read=5, changed=5, used=10, shown_tokens=3_000, used_tokens=600,
+        paid_tokens=5 * 2 * 600, largest_tokens=600, needed_tokens=120, advised_tokens=200,
+    )  # fmt: skip
+
+
+def test_a_smaller_ledger_is_advised_only_where_enough_sessions_show_that_it_would_have_done() -> None:
+    few = fold_records(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
+    assert measure_ledger([few]).advised_tokens is None
+    last = (leg("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
+    used = fold_records(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
+    both = measure_ledger([few, used])
+    assert (both.sessions, both.needed_tokens, both.advised_tokens) == (5, 360, None)
+    assert measure_ledger([few, fold_records(log((start(), leg("u"), over("u"))))]).sessions == 4
+    idle = [fold_records(log((start(), *last, *turn(2, 950), over("t", "9")))) for _ in range(5)]
+    assert (measure_ledger(idle).used, measure_ledger(idle).advised_tokens) == (0, 100)
 
 
 @pytest.mark.parametrize("result", ["blocked", "failed", "handoff"])

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.session.events import Noticed
+from relay.session.events import LegStarted, Noticed
 
 PLAN = """\
 # Keys
@@ -313,9 +313,14 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
     known = [f"{last['id']} constraint: {now}", f"{built['id']} decision, OUT (rests on {first}): {slots}"]
     claims = play(do(4, "docs", told=known))
     assert {text: claim["status"] for text, claim in claims.items()} == {rule: "out", slots: "out", now: "in"}
-    report = stage.relay("report", "--text").stdout
+    report = " ".join(stage.relay("report", "--text").stdout.split())
     assert f"out: replaced by {last['id']}" in report
     assert f"out: rests on {first}" in report
+    (shown,) = [event.claims for event in stage.seen(LegStarted)]
+    assert {claim["id"] for claim in shown} >= {first, built["id"], last["id"]}
+    assert "3 sessions had 7 claims in the first message, which cost " in report
+    assert "They used 2 (" in report  # the first claim, which the second rests on and the third replaces
+    assert "The ledger: 3 sessions had 7 claims" in stage.relay("tune").stdout
 
 
 def test_claims_that_cannot_both_hold_are_said_to_the_person_and_the_weaker_one_is_out(stage):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from relay.base.values import dataclass
+from relay.insight.figures.claims import ClaimTally
 from relay.insight.figures.tallies import (
     SUMMARY_CHARS,
     Composition,
@@ -36,6 +37,7 @@ from relay.session.events import (
     RelaySpoke,
     ResponseReceived,
     RetryScheduled,
+    TextShown,
     ToolFinished,
     ToolStarted,
 )
@@ -159,6 +161,7 @@ class LegTally:
         self._reads = Reads()
         self._composition = Composition()
         self._pending: list[_Result | None] = []
+        self._claims = ClaimTally(started.claims)
         self._calls: dict[str, tuple[float, str]] = {}
         self._answers: dict[tuple[str, str], str] = {}
         self._explorer: tuple[int, int] | None = None
@@ -210,7 +213,11 @@ class LegTally:
         self._composition.append(source, tokens)
         self._pending.append(result)
 
+    def _hear(self, _: float, event: TextShown) -> None:
+        self._claims.hear(event.text)
+
     def _start_tool(self, at: float, event: ToolStarted) -> None:
+        self._claims.hear(event.summary)
         if len(self._calls) < MOST_OPEN_CALLS:
             self._calls[event.call_id] = at, event.summary[:SUMMARY_CHARS]
 
@@ -229,6 +236,7 @@ class LegTally:
             ToolSpan(at=began, duration_s=event.duration_s, name=name, is_error=event.is_error, turn=self._turn)
         )
         self._note_changes(event.changed_paths or ())
+        self._claims.touch((event.shown.path,) if event.shown else (), event.changed_paths or ())
         signature = name, summary
         duplicate = bool(event.result_sha256) and self._answers.get(signature) == event.result_sha256
         if len(self._answers) < MOST_OPEN_CALLS:
@@ -425,6 +433,7 @@ class LegTally:
             bands=tuple(BandCounts(band=band, **counts) for band, counts in self._bands.items()),
             trial=started.trial,
             seen_paths=len(self.seen),
+            claims=self._claims.uses,
         )
 
     def _find_growth(self) -> float | None:
@@ -436,6 +445,7 @@ class LegTally:
     # In the class: a dict of bound methods in each object would be a reference cycle.
     _HANDLERS: ClassVar[Mapping[type[Event], Callable[[Any, float, Any], None]]] = {
         RelaySpoke: _take_words,
+        TextShown: _hear,
         ToolStarted: _start_tool,
         ToolFinished: _end_tool,
         ResponseReceived: _answer,

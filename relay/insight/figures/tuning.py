@@ -12,6 +12,7 @@ from statistics import NormalDist, fmean, stdev, variance
 
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
+from relay.insight.figures.tallies import TokenSource
 from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
 from relay.session.gauge import NO_RESET, Band
 
@@ -20,6 +21,8 @@ POWER = 0.8
 LEAST_PAIRS = 5
 """An interval of fewer pairs is not trusted."""
 MOST_NEEDED = 1_000_000
+LEAST_BUDGET = 100
+"""The least budget of the ledger that is advised, and the step between two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +165,32 @@ class TrialFigures:
     """Lines whose resets surely cost more than none, while no other outcome is surely worse without resets."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerWorth:
+    """What sessions used of the ledger that they were shown (`ClaimUse`), and what it cost."""
+
+    sessions: int
+    """Sessions that were shown a claim."""
+    shown: int
+    """Claims, each session's anew."""
+    named: int
+    read: int
+    changed: int
+    used: int
+    """Claims that were named, read or changed."""
+    shown_tokens: int
+    used_tokens: int
+    paid_tokens: int
+    """Tokens of the ledger in all prompts of these sessions."""
+    largest_tokens: int
+    """The most that one session was shown."""
+    needed_tokens: int
+    """The least budget that would have shown each session every claim that it used."""
+    advised_tokens: int | None
+    """A budget that is at most half of what was shown and would have done; None if there is none, or too few sessions
+    to tell."""
+
+
 OUTCOMES: Mapping[str, Callable[[PhaseFigures], float | None]] = {
     "not finished": lambda phase: not phase.is_done,
     "first gate red": lambda phase: phase.work.first_gate_red,
@@ -199,6 +228,35 @@ def _measure(band: Band, legs: Sequence[LegFigures]) -> BandRates:
         ghosts=find_rate(add("ghosts"), add("changed")),
         repairs=find_rate(add("red_gates"), add("gates")),
     )
+
+
+def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
+    """Return what sessions used of the ledger."""
+    legs = [leg for figures in found for leg in figures.legs if leg.claims]
+    claims = [claim for leg in legs for claim in leg.claims]
+    largest = max((sum(claim.tokens for claim in leg.claims) for leg in legs), default=0)
+    needed = max(map(_find_needed, legs), default=0)
+    advised = max(LEAST_BUDGET, -(-needed // LEAST_BUDGET) * LEAST_BUDGET)
+    return LedgerWorth(
+        sessions=len(legs),
+        shown=len(claims),
+        named=sum(claim.named for claim in claims),
+        read=sum(claim.read for claim in claims),
+        changed=sum(claim.changed for claim in claims),
+        used=sum(claim.used for claim in claims),
+        shown_tokens=sum(claim.tokens for claim in claims),
+        used_tokens=sum(claim.tokens for claim in claims if claim.used),
+        paid_tokens=sum(dict(leg.totals.sources).get(TokenSource.LEDGER, 0) for leg in legs),
+        largest_tokens=largest,
+        needed_tokens=needed,
+        advised_tokens=advised if len(legs) >= LEAST_PAIRS and advised * 2 <= largest else None,
+    )
+
+
+def _find_needed(leg: LegFigures) -> int:
+    """Return the tokens of a session's claims up to the last one that it used."""
+    used = [place for place, claim in enumerate(leg.claims) if claim.used]
+    return sum(claim.tokens for claim in leg.claims[: used[-1] + 1]) if used else 0
 
 
 def judge_trial(found: Iterable[Figures]) -> TrialFigures:

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from relay.base.values import dataclass
+from relay.insight.figures.claims import ClaimUse
 from relay.session.events import ChangedFile, ShownFinding
 from relay.session.gauge import Band
 from relay.session.usage import Spent
@@ -458,6 +459,8 @@ class LegFigures:
     """The reset line that a trial gave its phase; empty without a trial."""
     seen_paths: int
     """Files that it was shown or changed by name."""
+    claims: tuple[ClaimUse, ...]
+    """The claims of the ledger that it was shown, in their order; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

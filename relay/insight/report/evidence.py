@@ -4,12 +4,13 @@ Evidence: for each commit that ticked items, its gate and its changes. Beliefs: 
 hold, which were used again, and which contradict each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_span
+from relay.insight.figures.tuning import LedgerWorth, measure_ledger
 from relay.insight.figures.values import Figures, LegFigures, ReviewEvidence, TickEvidence
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
@@ -68,8 +69,8 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
         age = f"{render_span(half_life)}: by then half of them no longer hold"
     lead = (
         f"{count(len(claims), 'claim')}, {held} of them hold; another session or a person used {len(uses)} of them "
-        f"again. Half-life: {age}."
-    )
+        f"again. Half-life: {age}. {say_worth(measure_ledger([figures]))}"
+    ).rstrip()
     legs = {leg.session_id: leg for leg in figures.legs}
     decisions = [claim for claim in claims if claim.kind is Kind.DECISION]
     others = [claim for claim in claims if claim.kind is not Kind.DECISION]
@@ -81,6 +82,24 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
     return Chapter(name="beliefs", title="Claims", lead=lead, tables=tuple(tables))
 
 
+def say_worth(worth: LedgerWorth) -> str:
+    """Write what sessions used of the ledger; empty if none was shown a claim."""
+    if not worth.sessions:
+        return ""
+    share = f" ({worth.used_tokens / worth.shown_tokens:.0%} of the tokens)" if worth.shown_tokens else ""
+    return (
+        f"{count(worth.sessions, 'session')} had {count(worth.shown, 'claim')} in the first message, which cost "
+        f"{render_number(worth.paid_tokens)} tokens over all prompts. They used {worth.used}{share}: "
+        f"named {worth.named}, read a cited file of {worth.read}, changed one of {worth.changed}."
+    )
+
+
+def _count_uses(claim: Claim, legs: Iterable[LegFigures]) -> str:
+    """Write in how many of the sessions that were shown a claim it was used."""
+    found = [use for leg in legs for use in leg.claims if use.id == claim.id]
+    return f"{sum(use.used for use in found)} of {len(found)}" if found else NOTHING
+
+
 def _list_claims(
     caption: str,
     claims: Sequence[Claim],
@@ -88,7 +107,7 @@ def _list_claims(
     legs: Mapping[str, LegFigures],
     uses: Mapping[str, tuple[str, ...]],
 ) -> blocks.Table:
-    columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, Used again by"
+    columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, #Used where shown, Used again by"
     rows = (
         (
             claim.id,
@@ -98,6 +117,7 @@ def _list_claims(
             _say(beliefs.judgement[claim.id]),
             claim.stamp.phase or NOTHING,
             _cost(claim, legs),
+            _count_uses(claim, legs.values()),
             list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4) or NOTHING,
         )
         for claim in claims

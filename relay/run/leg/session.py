@@ -13,6 +13,7 @@ from typing import Protocol
 from relay.base.hints import Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
+from relay.ledger.snapshot import list_shown
 from relay.prompts.texts import (
     list_phase_parts,
     render_band_notice,
@@ -146,6 +147,7 @@ class Leg:
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
             message_parts=list_phase_parts(handover.briefing),
+            claims=list_shown(handover.pending.ledger, handover.briefing.ledger),
             callbacks=Callbacks(
                 run_tool=self._run_tool,
                 render_soft_notice=render_soft_notice,

@@ -88,8 +88,6 @@ def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20
 """Most files shown that changed since planning; more mean that the plan needs a revision."""
-LEDGER_TOKENS = 1_500
-"""Budget of the ledger in the first message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +360,7 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
         hint = "`relay ledger check` shows all"
         ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
     topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
-    return render_snapshot(ledger, judgement, LEDGER_TOKENS, topic=topic)
+    return render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)
 
 
 def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
