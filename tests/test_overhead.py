@@ -71,6 +71,10 @@ def test_tools_and_role_and_constant_words_fit_their_budget(system: str, tools: 
     assert measure(system, tools) + measure_message() <= LIMIT_TOKENS
 
 
+def test_the_explorer_costs_those_who_have_it_little() -> None:
+    assert measure("", (EXPLORE,)) <= 90
+
+
 PROGRAM = """
 import json
 from relay.prompts.texts import render_planner_system, render_runner_system
