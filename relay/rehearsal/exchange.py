@@ -24,6 +24,7 @@ from relay.rehearsal.other_apis import (
     render_stream,
     translate,
 )
+from relay.rehearsal.prompt import list_edits
 from relay.rehearsal.stage import Cue, Miss, Prompt, Recorded, ServerState
 from relay.rehearsal.turns import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
 from relay.rehearsal.wire import (
@@ -389,7 +390,7 @@ class Exchange:
         paused = self.state.stage.has_paused(body)
         problem = check_refused(body, self.state.script.refuses)
         has_beta = CONTEXT_BETA in self.headers.get("anthropic-beta", "")
-        if "context_management" in body and not has_beta and self.state.script.dialect.signs:
+        if list_edits(body) and not has_beta and self.state.script.dialect.signs:
             problem = refuse("context_management: Extra inputs are not permitted")
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         return problem or _fit_window(self.state.read_prompt(body, card))

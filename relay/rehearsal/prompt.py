@@ -311,13 +311,18 @@ def is_markable(block: Block) -> bool:
 CLEARED = {"type": "text", "text": "[cleared]"}
 
 
+def list_edits(body: Mapping[str, Any]) -> list[Block]:
+    """Return the edits of the context that a request asks for."""
+    wish = body.get("context_management")
+    return list_blocks(wish.get("edits")) if isinstance(wish, Mapping) else []
+
+
 def find_edit(body: Mapping[str, Any], blocks: tuple[PromptBlock, ...]) -> frozenset[str]:
     """Return the paths of the tool results that context editing clears in a request; empty for none.
 
     Source: platform.claude.com build-with-claude/context-editing, `clear_tool_uses_20250919`.
     """
-    edits = (body.get("context_management") or {}).get("edits") or ()
-    edit = next((one for one in edits if one.get("type") == "clear_tool_uses_20250919"), None)
+    edit = next((one for one in list_edits(body) if one.get("type") == "clear_tool_uses_20250919"), None)
     results = [block for block in blocks if block.body.get("type") == "tool_result"]
     if edit is None or sum(block.tokens for block in blocks) <= _read_value(edit, "trigger", 100_000):
         return frozenset()
@@ -327,7 +332,9 @@ def find_edit(body: Mapping[str, Any], blocks: tuple[PromptBlock, ...]) -> froze
 
 
 def _read_value(edit: Mapping[str, Any], name: str, default: int) -> int:
-    return int((edit.get(name) or {}).get("value", default))
+    found = edit.get(name)
+    value = found.get("value") if isinstance(found, Mapping) else None
+    return value if isinstance(value, int) else default
 
 
 def render_prompt(
