@@ -109,7 +109,7 @@ def _get_section(claim: Claim, belief: Belief, claims: Mapping[str, Claim]) -> i
 
 def describe_nogood(nogood: Nogood) -> str:
     """Write a contradiction as one line."""
-    return f"- {nogood.id} CONTRADICTION of {', '.join(nogood.claims)}: {_clip(nogood.because, _REASON_CHARS)}"
+    return f"- {nogood.id} CONTRADICTION of {', '.join(nogood.claims)}: {clip(nogood.because, _REASON_CHARS)}"
 
 
 def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None = None, *, places: bool = True) -> str:
@@ -121,16 +121,16 @@ def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None 
         places: Write the sources, and the claims that it rests on and replaces.
     """
     state = "" if belief.status is ClaimStatus.IN else f", {_say(belief)}"
-    words = f"- {claim.id} {claim.kind}{state}: {_clip(claim.claim, _CLAIM_CHARS)}"
+    words = f"- {claim.id} {claim.kind}{state}: {clip(claim.claim, _CLAIM_CHARS)}"
     if belief.status is not ClaimStatus.OUT:
-        words += f" — {_clip(claim.because, _REASON_CHARS)}"
+        words += f" — {clip(claim.because, _REASON_CHARS)}"
     notes = _list_notes(claim, belief, shown) if places else []
     return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def _list_notes(claim: Claim, belief: Belief, shown: Collection[str] | None) -> list[str]:
     cited = ", ".join(map(str, claim.sources))
-    notes = [_clip(cited, _PLACES_CHARS)] if cited else []
+    notes = [clip(cited, _PLACES_CHARS)] if cited else []
     if belief.status is not ClaimStatus.OUT:
         rests = [name if shown is None or name in shown else f"{name} (not shown)" for name in claim.rests_on]
         notes += [f"rests on {', '.join(rests)}"] if rests else []
@@ -140,10 +140,11 @@ def _list_notes(claim: Claim, belief: Belief, shown: Collection[str] | None) -> 
 
 def _say(belief: Belief) -> str:
     word = {ClaimStatus.STALE: "STALE", ClaimStatus.OUT: "OUT"}.get(belief.status, str(belief.status))
-    return f"{word} ({_clip(belief.because, _REASON_CHARS)})"
+    return f"{word} ({clip(belief.because, _REASON_CHARS)})"
 
 
-def _clip(text: str, limit_chars: int) -> str:
+def clip(text: str, limit_chars: int) -> str:
+    """Return a text as one printable line."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return shorten(line, limit_chars)
 

@@ -18,6 +18,7 @@ from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger.belief import DOUBTFUL, ClaimStatus, Judgement, judge
 from relay.ledger.citation import MAX_CITED_BYTES, cite, find_change
 from relay.ledger.model import Ledger, Source, get_sources, parse_ledger
+from relay.ledger.snapshot import clip
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
 from relay.plan.text import decode_text, find_ledger_path
@@ -169,13 +170,18 @@ def find_newly_changed(
 
 
 _LEFT = "was put in doubt and left"
-_LEFT_CLAIM = re.compile(rf"(\S+) {_LEFT}: .*", re.DOTALL)
+_LEFT_CLAIM = re.compile(rf"claim (\S+) \(.*\) {_LEFT}: .*", re.DOTALL)
+_CLAIM_CHARS = 60
 
 
-def describe_left(judgement: Judgement) -> tuple[str, ...]:
-    """Return a sentence for each stale claim, for `trailers.DOUBT`."""
-    stale = ((n, belief) for n, belief in judgement.beliefs.items() if belief.status is ClaimStatus.STALE)
-    return tuple(f"{name} {_LEFT}: {belief.because}" for name, belief in stale)
+def describe_left(ledger: Ledger, judgement: Judgement) -> tuple[str, ...]:
+    """Return a sentence for each stale claim, for `trailers.DOUBT`; it has the claim's text."""
+    stale = ((claim, judgement[claim.id]) for claim in ledger.claims.values())
+    return tuple(
+        f"claim {claim.id} ({clip(claim.claim, _CLAIM_CHARS)}) {_LEFT}: {belief.because}"
+        for claim, belief in stale
+        if belief.status is ClaimStatus.STALE
+    )
 
 
 def drop_settled(repo: Repo, plan_path: str, doubts: tuple[str, ...]) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_u
     stage.run(MAKE, all_=False)
     (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
     ended = stage.run(CHANGE.replace("ID", claim["id"]), all_=False)
-    words = f"{claim['id']} was put in doubt and left: db.py:3-4 has changed"
+    words = f"claim {claim['id']} (Keys are kept as 32 hex digits) was put in doubt and left: db.py:3-4 has changed"
 
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").split("\n")[0] == words
     assert f"doubtful: {words}" in ended.reason
@@ -142,6 +142,19 @@ def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_u
     stage.run(REVISE.replace("ID", claim["id"]), all_=False)
     assert stage.server.errors == []
     assert words not in stage.relay("status", "--why").stdout  # replaced by a later session
+
+
+def test_what_a_claim_says_gives_a_forge_no_command(stage):
+    """Its words stand in a trailer: "Closes #7" there would close an issue that nobody spoke of."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    stage.run(MAKE.replace("Keys are kept as 32 hex digits", "'Closes #7 for good'"), all_=False)
+    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+    stage.run(CHANGE.replace("ID", claim["id"]).replace("Keys are kept as 32 hex digits", "Closes #7"), all_=False)
+    assert stage.server.errors == []
+    message = stage.git("log", "-1", "--format=%B")
+    assert f"Relay-Doubt: claim {claim['id']} (" in message
+    assert "Closes #7" not in message
 
 
 def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
@@ -308,6 +321,7 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
     new = {"claim": now, "kind": "constraint"}
     script = do(3, "client", (new, asked), ({**new, "replaces": first}, told), told=[rule, slots])
     last = play(script)[now]
+    assert any(f"stands beside {first}; the session is asked" in event.text for event in stage.seen(Noticed))
     assert (last["status"], first in last["replaces"]) == ("in", True)
 
     known = [f"{last['id']} constraint: {now}", f"{built['id']} decision, OUT (rests on {first}): {slots}"]

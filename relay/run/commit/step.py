@@ -213,7 +213,8 @@ def _find_left_claims(ctx: RunContext, candidate: Candidate, owned: tuple[str, .
     """Return a doubt for each claim of the ledger that the phase made stale and that no session looked at again."""
     head, pending = candidate.leg.base_head, candidate.pending
     changed = find_newly_changed(ctx.repo, pending.ledger, read_ledger(ctx.files, head), head, owned)
-    return describe_left(judge(pending.ledger, changed, pending.plan.gate_paths))[:MAX_LEFT]
+    left = describe_left(pending.ledger, judge(pending.ledger, changed, pending.plan.gate_paths))
+    return tuple(_make_harmless(candidate, words, ctx.secret_values) for words in left[:MAX_LEFT])
 
 
 def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:

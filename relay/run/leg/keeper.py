@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from relay.base.redaction import redact
 from relay.base.tree import Look, read_file, replace_file, take_look
-from relay.base.words import list_some, shorten
+from relay.base.words import list_some
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.trees import FILE
@@ -26,7 +26,7 @@ from relay.ledger.model import (
     append_entry,
     render_stamp_time,
 )
-from relay.ledger.snapshot import describe_belief, describe_nogood
+from relay.ledger.snapshot import clip, describe_belief, describe_nogood
 from relay.prompts.texts import render_baton, render_outdated, render_said_notice
 from relay.run.commit.candidate import PendingPlan
 from relay.run.leg.start import Handover, render_plan
@@ -74,6 +74,7 @@ class ClaimWatch:
         self._stamp = stamp
         self._read_time = read_time
         self._recorded = 0
+        self._notices: list[Noticed] = []
         # The first message has listed claims that were stale before the session.
         self._changed = find_changed_sources(files.repo, notes.ledger.sources)
 
@@ -86,6 +87,11 @@ class ClaimWatch:
         words = [self._take(record) for record in self._notes.records[self._recorded :]]
         self._recorded = len(self._notes.records)
         return "\n".join(words)
+
+    def take_notices(self) -> list[Noticed]:
+        """Return what the user should know of the records since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
 
     def keep_found(self, records: Sequence[Record]) -> tuple[Claim, ...]:
         """Add an explorer's findings to the ledger; return the claim of each."""
@@ -117,6 +123,8 @@ class ClaimWatch:
         before, entries = self._judge(ledger, self._changed), self._make_entries(record)
         for entry in entries:
             self._notes.ledger = append_entry(self._notes.ledger, entry)
+            if isinstance(entry, Nogood):
+                self._notices.append(Noticed(text=describe_nogood(entry).removeprefix("- "), warning=True))
         after = self._judge(self._notes.ledger, self._changed)
         claim = next((entry for entry in entries if isinstance(entry, Claim)), None)
         words = f"Recorded as {claim.id}." if claim else f"Confirmed: {', '.join(record.confirms)}."
@@ -127,7 +135,13 @@ class ClaimWatch:
             words += f" Now:\n{lines}"
         if claim is None or claim.replaces != record.replaces:  # said again, with what it was asked for
             return words
-        return words + _ask_beside(find_beside(ledger, before, claim), record.contradicts)
+        beside = [other for other in find_beside(ledger, before, claim) if other.id not in record.contradicts]
+        if not beside:
+            return words
+        lines = "\n".join(f"- {other.id} {other.kind}: {clip(other.claim, 300)}" for other in beside[:MAX_BESIDE])
+        near = ", ".join(other.id for other in beside[:MAX_BESIDE])
+        self._notices.append(Noticed(text=f"claim {claim.id} stands beside {near}; the session is asked how"))
+        return f"{words} Beside {near}: {_ASKED}.\n{lines}"
 
     def _make_entries(self, record: Record) -> list[Entry]:
         """Return the entries of a record; a claim that the session repeats takes the place of the one before."""
@@ -163,6 +177,7 @@ class ClaimWatch:
         return [claim, *nogoods] if record.claim else [*nogoods]
 
 
+_ASKED = "does it rest on it, replace it or contradict it? If so, `record` it again with that id"
 _RECORD_DOUBTED = "Before you tick, `record` what replaces them, or look and confirm:"
 
 
@@ -176,16 +191,6 @@ def _list_changes(ledger: Ledger, before: Judgement, after: Judgement, *, left_o
         and name not in left_out
     ]
     return list_some(lines, MAX_TOLD, joint="\n")
-
-
-def _ask_beside(found: Sequence[Claim], linked: Collection[str]) -> str:
-    """Return the question about standing claims beside a new one; empty without any."""
-    beside = [claim for claim in found if claim.id not in linked][:MAX_BESIDE]
-    if not beside:
-        return ""
-    lines = "\n".join(f"- {claim.id} {claim.kind}: {shorten(claim.claim, 300)}" for claim in beside)
-    asked = "does it rest on it, replace it or contradict it? If so, `record` it again with that id"
-    return f" Beside {', '.join(claim.id for claim in beside)}: {asked}.\n{lines}"
 
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer", "explore"})
@@ -273,10 +278,9 @@ class Keeper:
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._drop_written(result.changed_paths or ())
-        known = len(self._notes.ledger.nogoods)
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
-        for nogood in self._notes.ledger.nogoods[known:]:
-            self._ctx.observe(Noticed(text=describe_nogood(nogood).removeprefix("- "), warning=True))
+        for notice in self._claims.take_notices():
+            self._ctx.observe(notice)
         # Last: the checkpoint holds the ledger with the new records, and the restored plan.
         self._store(call, result)
         outdated = self._find_outdated(files=call.name == "bash") if call.name in _TELLING else ""
