@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from relay.base.documents import parse_toml
@@ -95,6 +96,13 @@ def begin_watch(repo: Repo) -> None:
     strange = find_strange(repo, present)
     require_known(strange)
     _save(repo, _Record(strange=frozenset(), known=present))
+
+
+def note_own(repo: Repo, path: str) -> None:
+    """Note a file before relay makes it during a run: no command has made it."""
+    record = _read(repo)
+    if record is not None and record.known is not None:
+        _save(repo, replace(record, known=record.known | {path}))
 
 
 def end_watch(repo: Repo) -> None:

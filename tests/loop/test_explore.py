@@ -412,4 +412,12 @@ def test_a_planner_explores_and_its_claims_stand_in_the_ledger_with_the_plan(app
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
     (claim,) = read_ledger(app).claims.values()
     assert (claim.stamp.phase, bool(claim.sources[0].blob)) == ("", True)
+    assert ended.reason.endswith("; PLAN.ledger.yaml has 1 finding for its sessions")
     assert ended.spent_usd == pytest.approx(count_billed(app.server), abs=1e-6)
+
+    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "it is there"}}]}
+    knows: dict[str, Any] = {**LOOK, "expect": {"first_message_contains": "greet makes each greeting"}}
+    write = {"tools": [{"name": "write", "input": {"path": "app/greet.py", "content": "x = 1\n"}}]}
+    ended = app.run(json.dumps({"sessions": [{"turns": [knows, write, tick, {"text": "Commit: Greet"}]}]}))
+    assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
+    assert "greet makes each greeting" in app.git("show", "HEAD:PLAN.ledger.yaml")

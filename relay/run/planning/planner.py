@@ -59,6 +59,7 @@ from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.history import find_text
 from relay.store.legs import drop_spent
 from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
+from relay.store.steering_files import note_own
 from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import Findings
 from relay.tools.toolbox import ASK, SUBMIT_PLAN, OwnTool, build_reader_tools, refuse_secrets
@@ -122,10 +123,11 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     if findings.records:
+        note_own(ctx.repo, ctx.ledger_path)
         replace_file(ctx.repo.root, ctx.ledger_path, encode_text(findings.ledger.text), FILE)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
-    return _finish(ctx, submissions.accepted, interview.assumed)
+    return _finish(ctx, submissions.accepted, interview.assumed, findings)
 
 
 def split_at_file(repo: Repo, plan_path: str, task: PlanTask) -> RunEnd | None:
@@ -334,7 +336,7 @@ def _keep_cost(repo: Repo, begun: PlanningRecord, spend: Spent, text: str) -> No
     drop_spent(repo, begun.session_id)
 
 
-def _finish(ctx: RunContext, plan: Plan, assumed: Collection[str]) -> RunEnd:
+def _finish(ctx: RunContext, plan: Plan, assumed: Collection[str], findings: Findings) -> RunEnd:
     single = len(plan.phases) == 1
     if single:
         words = "one session will do: the plan has a single phase. You may as well do it in one sitting."
@@ -346,4 +348,6 @@ def _finish(ctx: RunContext, plan: Plan, assumed: Collection[str]) -> RunEnd:
     made = f"{count(len(plan.phases), 'phase')}, {count(items, 'item')}"
     words = f"{ctx.plan_path} is written, {made}; read it, change what you like"
     words += f"; {count_questions(assumed)}, see {ASSUMPTIONS} in it" if assumed else ""
+    found = len(findings.records)
+    words += f"; {ctx.ledger_path} has {count(found, 'finding')} for its sessions" if found else ""
     return ctx.end(ExitCode.DONE, words, RUN)
