@@ -37,8 +37,8 @@ MENU = {
     "How-to": [
         f"how-to/{name}"
         for name in (
-            "exit-4", "services", "pre-commit", "endpoints", "agents", "night", "several-phases", "several-machines",
-            "review", "compare", "rehearse", "mac", "ci",
+            "exit-4", "services", "pre-commit", "endpoints", "clouds", "agents", "night", "several-phases",
+            "several-machines", "review", "compare", "rehearse", "mac", "ci",
         )
     ],
     "Reference": [

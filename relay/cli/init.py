@@ -4,18 +4,19 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
 from relay.base.errors import ExitCode, RelayError, RepoError
-from relay.base.hints import AT_ROOT
+from relay.base.hints import AT_ROOT, advise_extra
 from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
 from relay.prompts.package_data import get_shipped
-from relay.session.prices import parse_price
+from relay.session.prices import find_limits, parse_price
 from relay.setup.project import is_unfinished, render_project_rules
 
 _MODEL = "NAME-OF-THE-MODEL"
@@ -40,7 +41,10 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
         )
     provider = providers[name]
     for note in provider["notes"]:
-        say(f"# {note}")
+        say(f"# {note}", exact=True)
+    if "variables" in provider:
+        _set_up_cloud(name, provider, model, environ)
+        return
     say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
     say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
     say("unset ANTHROPIC_API_KEY")
@@ -48,6 +52,22 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     _set_up_model(model or _MODEL, ModelSettings(price=_find_price(provider)), environ)
     say()
     say(f"relay doctor --model {model or _MODEL}   tries it, with two or three small requests")
+
+
+def _set_up_cloud(name: str, provider: Mapping[str, Any], model: str | None, environ: Mapping[str, str]) -> None:
+    if provider["login"] and find_spec("anthropic") is None:
+        say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
+    for line in provider["variables"]:
+        say(f"export {line}", exact=True)
+    if provider["login"]:
+        say(provider["login"], exact=True)
+    say()
+    chosen = model or provider["model"]
+    table = "" if find_limits(chosen) else f"\n{render_model_table(chosen, ModelSettings())}\n"
+    _begin_user_settings(f'provider = "{name}"\nmodel = "{chosen}"\n{table}', environ, is_complete=not table)
+    say()
+    say("relay doctor   says which login it finds, and what is missing")
+    say(f"relay doctor --model {chosen}   tries the model, with two or three small requests")
 
 
 def _find_price(provider: Mapping[str, Any]) -> Any:
@@ -126,7 +146,11 @@ _OWN_MARK = b"relay init --ci"
 
 
 @click.command("init", short_help="Create AGENTS.md, PLAN.md and relay.toml here.")
-@click.option("--provider", metavar="NAME", help="Instead, show how to reach a provider's models: ollama, openrouter …")
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="Instead, show how to reach a provider's models: bedrock, vertex, ollama, openrouter …",
+)
 @click.option("--model", metavar="ID", help="With --provider: the model.")
 @click.option("--ci", type=click.Choice(list(WORKFLOWS)), help="Instead, write a CI workflow that runs the plan.")
 @click.option("--agent", metavar="NAME", help="Instead, try an agent and make it your runner: claude, codex …")
@@ -140,8 +164,8 @@ def command(
     relay reads your project's files and writes into AGENTS.md how to set it up, test it and check its style. It writes
     no AGENTS.md beside a CLAUDE.md or GEMINI.md, because sessions read those.
 
-    --provider prints the variables for the provider, and the settings of the model. --agent tries the agent with a
-    scripted model, without cost. Both write the settings to your own config.toml if that file does not exist yet.
+    --provider prints the variables of the provider, and the settings for it and its model. --agent tries the agent with
+    a scripted model, without cost. Both write the settings to your own config.toml if that file does not exist yet.
     """
     if model is not None and provider is None:
         raise click.UsageError("--model needs --provider")

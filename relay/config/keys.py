@@ -24,7 +24,7 @@ from relay.config.forms import (
     make_texts,
     make_words,
 )
-from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, Compat, ModelSettings
+from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, PROVIDERS, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
@@ -199,6 +199,7 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=make_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
+    "provider": Key(read=make_choice(*PROVIDERS), widens=lambda name: name != PROVIDERS[0]),
     "key_command": Key(
         read=Form(read=_read_command, schema=make_list({"type": "string", "minLength": 1})), widens=bool
     ),

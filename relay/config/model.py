@@ -16,6 +16,7 @@ CONTEXTS = ("reset", "none", "compact", "prune", "edit")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""
+PROVIDERS = ("anthropic", "bedrock", "vertex", "foundry", "aws")
 FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate", "explore")
 """Features that can be switched off, one by one. Without the feature:
 
@@ -91,6 +92,10 @@ class Settings:
     runner: str = "api"
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     agents`). A phase may name its own runner: ``Runner: claude``."""
+    provider: str = PROVIDERS[0]
+    """Who serves the models of relay's own loop: ``anthropic`` (or the address in ``ANTHROPIC_BASE_URL``), Amazon
+    ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``. `docs/how-to/clouds.md` has the
+    variables of each. Yours alone."""
     key_command: tuple[str, ...] = ()
     """A program with its arguments that prints the API key, such as ``["op", "read", "op://work/claude/key"]``. relay
     runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key, and

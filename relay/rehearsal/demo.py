@@ -163,6 +163,7 @@ def _make_environment(environ: Mapping[str, str], base_url: str) -> Mapping[str,
     return kept | {
         "ANTHROPIC_BASE_URL": base_url,
         "ANTHROPIC_API_KEY": "rehearsal",
+        "RELAY_PROVIDER": "anthropic",  # whatever the user's own settings say
         "NO_PROXY": "*",
         "no_proxy": "*",
         "PATH": f"{here}:{environ.get('PATH', '/usr/bin:/bin')}",

@@ -107,6 +107,8 @@ class ModelInfo:
     """Whether the endpoint is a rehearsal server: a script plays the model."""
     source: str
     """``models api`` or ``table <date>``."""
+    credential: str = ""
+    """What signs the requests and where it comes from; empty for a key of the environment."""
 
 
 class Session(Protocol):

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
 from relay.plan.model import Phase, Violation
 from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.credentials import BearerToken, Credential, KeyCommand, find_work_trees
-from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, Way, get_key_name
+from relay.runners.messages.clouds import find_way
+from relay.runners.messages.endpoint import FAMILIES, Way, get_key_name
 from relay.session.events import Noticed
 
 
@@ -30,7 +29,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         environ=given.environ,
         interrupts=given.interrupts,
         idle_timeout_s=settings.idle_timeout_s,
-        way=Way(credential=find_credential(settings, given.environ)),
+        way=find_way(settings, given.environ),
     ) as api:
         connection = ApiConnection(
             api=api,
@@ -42,23 +41,9 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
 
 
-def find_credential(settings: Settings, environ: Mapping[str, str]) -> Credential | None:
-    """Return what signs requests to the Messages API; None where a variable holds the key, or nothing does.
-
-    Raises:
-        CredentialError: The credential lacks something that can be looked up at once.
-    """
-    if not settings.key_command or any(environ.get(name) for name in ANTHROPIC.keys):
-        return None
-    apart = [Path(place).expanduser().resolve() for place in settings.writable_dirs]
-    command = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
-    command.require()
-    return BearerToken(command.name, command.fetch, advice=command.advice)
-
-
 def _get_own_key(settings: Settings, environ: Mapping[str, str]) -> str:
-    credential = find_credential(settings, environ)
-    return credential.words if credential else get_key_name(environ)
+    way = find_way(settings, environ)
+    return way.credential.words if way.credential else get_key_name(environ, (way.family,))
 
 
 def make_kind(profile: Profile) -> RunnerKind:
@@ -128,7 +113,7 @@ def _describe_login(profile: Profile) -> str:
 
 
 RUNNERS: Mapping[str, RunnerKind] = {
-    "api": RunnerKind(get_key=get_key_name, open=_open_api),
+    "api": RunnerKind(get_key=partial(_get_own_key, Settings()), open=_open_api),
     **{name: make_kind(profile) for name, profile in PROFILES.items()},
 }
 
@@ -154,7 +139,7 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    own = {"api": replace(RUNNERS["api"], get_key=partial(_get_own_key, settings))} if settings.key_command else {}
+    own = {"api": replace(RUNNERS["api"], get_key=partial(_get_own_key, settings))}
     made = {name: make_kind(profile) for name, profile in list_profiles(settings).items()} if settings.agents else {}
     return {**RUNNERS, **own, **made}
 

@@ -216,7 +216,8 @@ def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, st
             info = runner.get_model(settings.model)
         rehearsed = "; rehearsed: a script plays the model" if info.rehearsed else ""
         limits = f"window {info.window_tokens:,} tokens, answers up to {info.max_output_tokens:,}"
-        return f"{info.id}: {limits} ({info.source}){rehearsed}"
+        signed = f"; signed with {info.credential}" if info.credential else ""
+        return f"{info.id}: {limits} ({info.source}){rehearsed}{signed}"
 
     try:
         return find_out(ask, name="model")

@@ -163,8 +163,19 @@ def _find_inside(root: Path, places: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(place for place in places if place.is_relative_to(root))
 
 
+_CREDENTIAL_FILES = (
+    "ANTHROPIC_CONFIG_DIR",
+    "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+"""Variables that name files of credentials, wherever they are: no session reads these."""
+
+
 def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of the setting `unreadable`, absolute and with links resolved.
+    """Return the paths of the setting `unreadable` and the files of credentials, absolute and with links resolved.
 
     Raises:
         ConfigError: A path holds the whole repository, or HOME is needed and not set.
@@ -175,7 +186,12 @@ def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -
         if root.is_relative_to(place):
             raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
         places.append(place)
-    return tuple(places)
+    named = (Path(os.path.realpath(environ[name])) for name in _CREDENTIAL_FILES if environ.get(name, "")[:1] == "/")
+    return (*places, *(place for place in named if _is_kept(place) and not root.is_relative_to(place)))
+
+
+def _is_kept(place: Path) -> bool:
+    return place.is_file() or place.is_dir()  # and no /dev/null
 
 
 def hide_places(request: RunRequest) -> RunRequest:

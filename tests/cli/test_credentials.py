@@ -1,12 +1,19 @@
 """`relay run` and `relay doctor` with a key that renews itself: the whole program, over HTTP."""
 
 import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.clouds import RESOURCE_KEY, make_aws_login, make_google_login, make_workload, serve_clouds
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\
@@ -79,3 +86,83 @@ def test_a_locked_vault_stops_a_run_before_anything_else(relay, home, git):
         "Hint: type the command yourself: it has to print the key and nothing else\n"
     )
     assert (git("for-each-ref"), git("status", "--porcelain")) == before
+
+
+CLOUDS = {
+    "bedrock": ("anthropic.claude-opus-5-5", lambda home, _: make_aws_login(home)),
+    "bedrock runtime": ("global.anthropic.claude-opus-5-5-v1:0", lambda home, _: make_aws_login(home)),
+    "aws": ("claude-opus-5-5", lambda home, _: make_aws_login(home)),
+    "vertex": ("claude-opus-5-5@default", lambda home, url: make_google_login(home, f"{url}/google/token")),
+    "foundry": ("claude-opus-5-5", lambda *_: {"ANTHROPIC_FOUNDRY_API_KEY": RESOURCE_KEY}),
+    "anthropic": ("claude-opus-5-5", lambda home, url: {**make_workload(home), "ANTHROPIC_BASE_URL": url}),
+}
+COST = "--format=%(trailers:key=Relay-Cost,valueonly)"
+CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
+
+
+@pytest.fixture
+def plain_cost(relay, planned, environ, tmp_path):
+    """What the phase costs with a key."""
+    place = Path(shutil.copytree(planned, tmp_path / "plain"))
+    with serve(parse_script(CLOUD_SCRIPT)) as server:
+        ran = relay("run", cwd=place, env={"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"})
+    assert (ran.code, ran.err) == (0, "")
+    shown = subprocess.run(
+        ["git", "log", "-1", COST], cwd=place, env=environ, check=True, capture_output=True, text=True
+    )
+    return shown.stdout.strip()
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_phase_is_built_on_each_cloud_at_the_same_price(relay, planned, home, git, plain_cost, name):
+    """With a login that is taken back in mid-run; every secret stays out of all that is kept."""
+    model, log_in = CLOUDS[name]
+    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n')
+    with serve(parse_script(CLOUD_SCRIPT)) as server, serve_clouds(backend=server.base_url, revokes_at=2) as clouds:
+        login = log_in(place, clouds.url)
+        own = {} if name == "anthropic" else clouds.environ
+        if name == "foundry":
+            clouds.revokes_at = 0
+        ran = relay("run", env={**own, **login, "NO_PROXY": "*"})
+        assert (ran.code, ran.err) == (0, ""), ran.out
+        assert len(clouds.seen) == (3 if name == "foundry" else 4)
+    assert git("show", "HEAD:hello.txt") == "hello"
+    assert git("log", "-1", COST) == plain_cost
+    kept = [path.read_bytes() for path in planned.rglob("*") if path.is_file()]
+    for secret in (b"that-nobody-sees", b"handed-out-token", RESOURCE_KEY.encode()):
+        assert not [text for text in (ran.out.encode(), *kept) if secret in text]
+
+
+def list_needed(extra=""):
+    """Return the distributions that relay, or one of its extras, needs, with all that these need."""
+    found, left = set(), [("relay-build", {extra})]
+    while left:
+        name, extras = left.pop()
+        found.add((name, *sorted(extras)))
+        for line in map(Requirement, requires(name) or ()):
+            wanted = any(line.marker is None or line.marker.evaluate({"extra": given}) for given in extras | {""})
+            made = (canonicalize_name(line.name), set(line.extras))
+            if wanted and (made[0], *sorted(made[1])) not in found:
+                left.append(made)
+    return {name for name, *_ in found}
+
+
+def test_a_plain_run_imports_nothing_of_the_extra(planned, environ):
+    """From its start to its commit: it begins no later than before, and holds none of the 77 MB."""
+    with serve(parse_script(CLOUD_SCRIPT)) as server:
+        # Each process says on standard error what it imports.
+        own = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "PYTHONPROFILEIMPORTTIME": "1"}
+        words = [sys.executable, "-P", "-m", "relay", "run", "--sandbox", "off"]
+        done = subprocess.run(words, cwd=planned, env={**environ, **own}, check=True, capture_output=True, text=True)
+    said = (line.rpartition("|") for line in done.stderr.splitlines() if line.startswith("import time:"))
+    names = {name.strip() for _, _, name in said}
+    loaded = {name.partition(".")[0] for name in names}
+    own_only = list_needed("cloud") - list_needed()
+    assert {"anthropic", "boto3", "botocore", "google-auth"} <= own_only
+    brought = {
+        name: dists for name, dists in packages_distributions().items() if own_only & set(map(canonicalize_name, dists))
+    }
+    assert {"httpx2", "relay"} <= loaded
+    # Others have a module `google` too, and the HTTP client asks sniffio where it is.
+    assert loaded & brought.keys() - {"google", "sniffio"} == set()
+    assert "google.auth" not in names

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import subprocess
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import yaml
 
 from relay.config import Settings, load_settings
 from relay.config.keys import KEYS
+from relay.config.model import PROVIDERS
+from relay.session.prices import find_limits, find_price
 from relay.setup.project import is_unfinished, render_project_rules
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
@@ -153,6 +157,8 @@ def test_every_provider_is_told_how_to_be_reached_and_what_its_model_needs(relay
     """The variables can be evaluated by a shell, the settings are settings."""
     home = Path(environ["HOME"])
     for name, provider in tomllib.loads((TEMPLATES / "providers.toml").read_text()).items():
+        if "variables" in provider:
+            continue
         ran = relay("init", "--provider", name, "--model", "glm/4.6:air")
         assert (ran.code, ran.err) == (0, "")
         assert f"export ANTHROPIC_BASE_URL={provider['base_url']}\n" in ran.out
@@ -164,6 +170,27 @@ def test_every_provider_is_told_how_to_be_reached_and_what_its_model_needs(relay
         assert own.find_model(own.model).window_tokens
         assert ("put this right" in table[table.index("price = ") :]) != provider["local"]
     assert not list(project.glob("*.toml"))
+
+
+def test_a_cloud_is_a_setting_that_is_written_with_its_model(relay, environ):
+    """Every cloud that can be set is there, and its model has limits and a price."""
+    own = Path(environ["HOME"], ".config/relay")
+    clouds = {
+        name: row for name, row in tomllib.loads((TEMPLATES / "providers.toml").read_text()).items() if "login" in row
+    }
+    assert set(clouds) == set(PROVIDERS)
+    for name, cloud in clouds.items():
+        shutil.rmtree(own, ignore_errors=True)
+        ran = relay("init", "--provider", name)
+        assert (ran.code, ran.err) == (0, "")
+        assert [line for line in cloud["variables"] if f"export {line}\n" not in ran.out] == []
+        assert "# written to ~/.config/relay/config.toml:\n" in ran.out
+        found = load_settings(flags={}, environ={}, plan_settings={}, repo_root=None, user_dir=own)
+        assert (found.provider, found.model) == (name, cloud["model"])
+        assert find_limits(found.model)
+        assert find_price(found.model, at=date.today())  # noqa: DTZ011  # as prices are
+    arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
+    assert f'[models."{arn}"]\nwindow_tokens' in relay("init", "--provider", "bedrock", "--model", arn).out
 
 
 def test_the_users_settings_are_begun_and_never_changed(relay, environ):

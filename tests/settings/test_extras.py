@@ -36,7 +36,7 @@ def test_all_packages_of_an_extra_are_named(name):
     """Each that the code asks for is one of relay's."""
     said = advise_extra(name)
     assert all(re.split(r"[<>=]", package)[0] in said for package in EXTRAS[name])
-    assert {"report", "notify", "socks", "fleet", "otel"} == USED
+    assert {"report", "notify", "socks", "fleet", "otel", "cloud"} == USED
 
 
 def test_nobody_is_sent_to_a_package_of_another_project():

@@ -22,6 +22,7 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.clouds import FRAMES, read_frames
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
 from relay.runners.messages.endpoint import (
@@ -249,11 +250,15 @@ class MessagesApi:
             found = Fault(kind=FaultKind.INFRA, message=error.message)
         except RunnerError as error:
             raise RunnerError(redact(error.message, environ_values=self._secrets), hint=error.hint) from None
-        return self._clean(found) if isinstance(found, Fault) else found
+        if isinstance(found, Fault):
+            return self._clean(found)
+        return replace(found, credential=self._credential.words if self._credential else "")
 
     def _find_model(self, model: str, own: ModelSettings) -> ModelInfo | Fault:
         import httpx2
 
+        if not self._way.lists_models:
+            return self._prove(model, own)
         try:
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
@@ -286,6 +291,17 @@ class MessagesApi:
                 f"the endpoint {self._address} does not answer like a Messages API: {error}",
                 hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
             ) from error
+
+    def _prove(self, model: str, own: ModelSettings) -> ModelInfo:
+        """Return limits without the endpoint, which lists no models; prove first that requests can be signed."""
+        import httpx2
+
+        address = self._get_client().base_url
+        if self._credential:
+            with self._interrupts.interruptible(Urgency.FINISH_TURN):
+                self._credential.sign(httpx2.Request("GET", address))
+        complaint = f"provider = {self._family.name} lists no models; it has no limits for"
+        return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
 
     def send(
         self,
@@ -377,16 +393,20 @@ class MessagesApi:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        body, headers = _encode(request).encode(), {"content-type": "application/json"}
+        address, fields = self._way.locate(request)
+        body, headers = _encode(fields).encode(), {"content-type": "application/json"}
         if "context_management" in request:
             headers["anthropic-beta"] = ",".join(filter(None, (client.headers.get("anthropic-beta"), EDITING_BETA)))
         extensions = {"trace": wire.trace}
-        manager = client.stream("POST", "/v1/messages", content=body, headers=headers, extensions=extensions)
+        manager = client.stream("POST", address, content=body, headers=headers, extensions=extensions)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))
             wire.begin(response.status_code, response.headers)
-            chunks = stack.enter_context(closing(wire.listen(response.iter_bytes())))
+            raw = response.iter_bytes()
+            if response.headers.get("content-type", "").startswith(FRAMES):
+                raw = read_frames(raw)
+            chunks = stack.enter_context(closing(wire.listen(raw)))
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
                 return judge_event(error, builder.usage, has_begun=builder.has_begun)
             # The answer counts whatever happens here: it is paid for.

@@ -116,6 +116,11 @@ _KIND_BY_TYPE = {
     "overloaded_error": FaultKind.INFRA,
     "api_error": FaultKind.INFRA,
     "timeout_error": FaultKind.INFRA,
+    "throttlingException": FaultKind.LIMIT,  # from here on of Bedrock's event stream
+    "serviceUnavailableException": FaultKind.INFRA,
+    "internalServerException": FaultKind.INFRA,
+    "modelStreamErrorException": FaultKind.INFRA,
+    "modelTimeoutException": FaultKind.INFRA,
 }
 _KIND_BY_CODE = {
     _SPEND_CODE: FaultKind.USER,

@@ -86,14 +86,16 @@ class Token:
     until: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Go with it."""
+    words: str = ""
+    """Where it comes from, if that is known only now."""
 
 
 class BearerToken:
     """A token that is fetched when it is first needed, before its end, and after a refusal. Mutable.
 
     Args:
-        words: As `Credential.words`.
-        fetch: Returns a token; given True, one that is not taken from any cache.
+        words: As `Credential.words`, until a token brings its own.
+        fetch: Returns a token; given True, one that is not taken from any file.
         advice: As `Credential.advice`.
         clock: Seconds since the epoch.
     """
@@ -106,7 +108,7 @@ class BearerToken:
         advice: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.words = words
+        self._words = words
         self.advice = advice
         self._fetch = fetch
         self._clock = clock
@@ -115,18 +117,37 @@ class BearerToken:
         self._lock = Lock()
 
     @property
+    def words(self) -> str:
+        return (self._token and self._token.words) or self._words
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return tuple(self._known)
 
     def sign(self, request: "httpx2.Request") -> str:
         """Add the token; fetch it first where there is none, or it ends soon."""
         with self._lock:
-            token = self._token
-            if token is None or (token.until is not None and self._clock() > token.until - RENEW_S):
-                token = self._renew(fresh=False)
+            token = self._get()
         request.headers["authorization"] = f"Bearer {token.value}"
-        request.headers.update(token.headers)
+        for name, value in token.headers.items():
+            before = request.headers.get(name, "")
+            if value not in before.split(","):
+                request.headers[name] = f"{before},{value}" if before else value
         return token.value
+
+    def _get(self) -> Token:
+        """Return a token for one request; where the service that renews it is away, one that ends soon will do."""
+        token, now = self._token, self._clock()
+        if token is None:
+            return self._renew(fresh=False)
+        if token.until is None or now <= token.until - RENEW_S:
+            return token
+        try:
+            return self._renew(fresh=True)
+        except CredentialError as error:
+            if error.passes and now < token.until:
+                return token
+            raise
 
     def renew(self, refused: str) -> bool:
         """Fetch a new token, unless another thread has."""

@@ -7,7 +7,7 @@ not loaded: it takes most of a second and 50 MB, and relay would use no more of 
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -78,6 +78,40 @@ GEMINI = Family(
     models="/v1beta/models/",
 )
 FAMILIES = (ANTHROPIC, OPENAI, GEMINI)
+_SPOKEN = (("anthropic-version", VERSION),)
+BEDROCK = Family(
+    name="bedrock",
+    keys=("AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_AWS_API_KEY"),
+    base="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+    address="",
+    dropped="/v1",
+    headers=_SPOKEN,
+)
+AWS = Family(
+    name="aws",
+    keys=("ANTHROPIC_AWS_API_KEY",),
+    base="ANTHROPIC_AWS_BASE_URL",
+    address="",
+    dropped="/v1",
+    headers=_SPOKEN,
+)
+VERTEX = Family(name="vertex", keys=(), base="ANTHROPIC_VERTEX_BASE_URL", address="")
+FOUNDRY = Family(
+    name="foundry",
+    keys=("ANTHROPIC_FOUNDRY_API_KEY",),
+    base="ANTHROPIC_FOUNDRY_BASE_URL",
+    address="",
+    dropped="/v1",
+    key_header=("x-api-key", ""),
+    headers=_SPOKEN,
+)
+CLOUDS = (BEDROCK, AWS, VERTEX, FOUNDRY)
+"""Kinds of endpoints with Claude whose address has a region, a resource or a project in it."""
+
+
+def locate_message(request: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return path and body of a request to the Messages API itself."""
+    return "/v1/messages", request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +121,12 @@ class Way:
     family: Family = ANTHROPIC
     credential: Credential | None = None
     """Signs each request; None for a key of the environment."""
+    find_address: Callable[[], str] | None = None
+    """Loads what is slow, and returns the address; None for that of the environment, or the family's own."""
+    locate: Callable[[Mapping[str, Any]], tuple[str, Mapping[str, Any]]] = locate_message
+    """Given a request of the Messages API: returns its path, or whole address, and its body."""
+    lists_models: bool = True
+    """Whether it has the Models API."""
 
 
 PLAIN = Way()
@@ -103,7 +143,7 @@ class StatusError(Exception):
         super().__init__(f"HTTP {response.status_code}")
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = response.headers
-        self.request_id: str | None = response.headers.get("request-id")
+        self.request_id: str | None = response.headers.get("request-id") or response.headers.get("x-amzn-requestid")
         try:
             self.body: Any = json.loads(body)
         except (ValueError, RecursionError):
@@ -135,9 +175,9 @@ def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets of the way to the endpoint, longest first: keys, and parts of the address."""
     lines = environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
     keys = {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
-    keys |= {environ.get(name, "") for family in FAMILIES for name in family.keys}
+    keys |= {environ.get(name, "") for family in (*FAMILIES, *CLOUDS) for name in family.keys}
     values = {key for key in keys if len(key) >= MIN_VALUE_CHARS}
-    for family in FAMILIES:
+    for family in (*FAMILIES, *CLOUDS):
         with suppress(ValueError):
             address = urlsplit(environ.get(family.base, ""))
             user, at, _ = address.netloc.rpartition("@")
@@ -202,7 +242,7 @@ def open_client(
 
     family = way.family
     key = "" if way.credential else environ[get_key_name(environ, (family,))]
-    address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
+    address = way.find_address() if way.find_address else find_base(environ, family) or family.address
     # This machine is reached without a proxy, which may be elsewhere.
     proxies = {} if _is_loopback(address) else getproxies()
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
@@ -221,6 +261,11 @@ def open_client(
             transport=transport
             or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_keep_alive())),
         )
+
+
+def find_base(environ: Mapping[str, str], family: Family) -> str:
+    """Return the address that the environment names; empty if it names none."""
+    return environ.get(family.base, "").rstrip("/").removesuffix(family.dropped)
 
 
 def _is_loopback(address: str) -> bool:
@@ -314,7 +359,7 @@ def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "htt
     )
     for line in environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n"):
         name, colon, value = line.partition(":")
-        if colon and family is ANTHROPIC:
+        if colon and (family is ANTHROPIC or family in CLOUDS):
             headers[name.strip()] = value.strip()
     return headers
 

@@ -1,0 +1,391 @@
+"""The clouds: relay sends what the SDK sends, and the cloud's own check of it holds; logins renew themselves."""
+
+import json
+import os
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from relay.base.errors import ConfigError, RunnerError
+from relay.base.interrupts import Interrupts
+from relay.config import Settings, load_settings
+from relay.runners.base import ModelInfo
+from relay.runners.messages.answers import Answer
+from relay.runners.messages.api import MessagesApi
+from relay.runners.messages.clouds import find_way
+from relay.runners.messages.connection import Fault, FaultKind
+from relay.session.usage import Usage
+from tests.clouds import (
+    PROJECT,
+    REGION,
+    RESOURCE_KEY,
+    make_aws_login,
+    make_google_login,
+    make_profile,
+    make_secret,
+    make_token,
+    make_workload,
+    name_key,
+    render_frame,
+    render_frames,
+    serve_clouds,
+)
+from tests.runners.test_api import WHOLE
+from tests.runners.test_wire import REQUEST, strip
+from tests.sdks import anthropic
+
+STATIC = {
+    "AWS_ACCESS_KEY_ID": "AKIA0",
+    "AWS_SECRET_ACCESS_KEY": make_secret("AKIA0"),
+    "AWS_SESSION_TOKEN": make_token("AKIA0"),
+}
+MANTLE, RUNTIME = "anthropic.claude-opus-5-5", "us.anthropic.claude-opus-4-5-20251101-v1:0"
+ARN = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-opus-4-5-20251101-v1:0"
+CLOUD_NAMES = ("ANTHROPIC_", "AWS_", "GOOGLE_", "CLOUD_ML_")
+
+
+@pytest.fixture
+def open_api():
+    """Open relay's own way to a cloud."""
+    interrupts = Interrupts(sleep=lambda _: None)
+    with ExitStack() as stack:
+        stack.callback(interrupts.close)
+
+        def open_one(environ, provider, model):
+            way = find_way(Settings(provider=provider, model=model), environ)
+            api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=60, way=way)
+            stack.callback(api.close)
+            return api
+
+        yield open_one
+
+
+@pytest.fixture
+def clouds():
+    with serve_clouds(answer=WHOLE) as made:
+        yield made
+
+
+@pytest.fixture
+def become(monkeypatch, tmp_path):
+    """Put variables into the process's own environment, where the SDK looks, and nothing else of these names."""
+
+    def set_all(environ):
+        for name in list(os.environ):
+            if name.startswith(CLOUD_NAMES):
+                monkeypatch.delenv(name)
+        environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **environ}
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return environ
+
+    return set_all
+
+
+def send(api, model, **given):
+    return api.send({**REQUEST, "model": model}, on_block=lambda _: None, **given)
+
+
+def make_sdk(kind: str) -> Any:
+    given = {"max_retries": 0, "timeout": 5}
+    match kind:
+        case "mantle":
+            return anthropic.AnthropicBedrockMantle(**given)
+        case "runtime":
+            return anthropic.AnthropicBedrock(**given)
+        case "aws":
+            return anthropic.AnthropicAWS(**given)
+        case "vertex":
+            return anthropic.AnthropicVertex(**given)
+        case "foundry":
+            return anthropic.AnthropicFoundry(**given)
+        case _:
+            return anthropic.Anthropic(**given)
+
+
+LOGINS = {
+    "aws": lambda home, _: make_aws_login(home),
+    "aws for minutes": lambda home, _: make_aws_login(home, "5 minutes"),
+    "static": lambda *_: STATIC,
+    "google": lambda home, clouds: make_google_login(home, f"{clouds.url}/google/token"),
+    "workload": lambda home, clouds: {**make_workload(home), "ANTHROPIC_BASE_URL": clouds.url},
+    "profile": lambda home, clouds: {**make_profile(home, expires_at=1), "ANTHROPIC_BASE_URL": clouds.url},
+    "bearer": lambda *_: {"AWS_BEARER_TOKEN_BEDROCK": "handed-out-token-of-bedrock"},
+    "aws key": lambda *_: {"ANTHROPIC_AWS_API_KEY": "handed-out-token-of-aws"},
+    "foundry key": lambda *_: {"ANTHROPIC_FOUNDRY_API_KEY": RESOURCE_KEY},
+}
+"""How one is logged in: what is on the disk, and the variables."""
+WAYS = [
+    ("bedrock", "mantle", "static", MANTLE),
+    ("bedrock", "mantle", "aws", MANTLE),
+    ("bedrock", "mantle", "bearer", MANTLE),
+    ("bedrock", "runtime", "aws", RUNTIME),
+    ("bedrock", "runtime", "static", ARN),
+    ("bedrock", "runtime", "bearer", "global.anthropic.claude-sonnet-5-5"),
+    ("aws", "aws", "aws", "claude-opus-5-5"),
+    ("aws", "aws", "aws key", "claude-opus-5-5"),
+    ("vertex", "vertex", "google", "claude-opus-5-5@default"),
+    ("foundry", "foundry", "foundry key", "claude-opus-5-5"),
+    ("anthropic", "first-party", "workload", "claude-opus-5-5"),
+    ("anthropic", "first-party", "profile", "claude-opus-5-5"),
+]
+UNCHECKED = {"api-key", "x-amz-date", "x-amz-security-token", "authorization", "anthropic-version", "content-length"}
+"""Headers that no cloud compares: an old name of Foundry's, and those whose value is checked by itself."""
+
+
+@pytest.mark.parametrize(("provider", "kind", "login", "model"), WAYS)
+def test_a_cloud_takes_what_relay_sends_and_it_is_what_the_sdk_sends(
+    open_api, clouds, become, tmp_path, provider, kind, login, model
+):
+    """Signature, token, path, body and headers; the answer comes back whole, in frames too."""
+    base = {} if provider == "anthropic" else clouds.environ
+    environ = become({**base, **LOGINS[login](tmp_path, clouds), "NO_PROXY": "*"})
+    api = open_api(environ, provider, model)
+    answer = send(api, model)
+    assert isinstance(answer, Answer), answer
+    assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
+    assert answer.usage
+    assert answer.usage.context_tokens
+    with make_sdk(kind) as sdk:
+        sdk.messages.create(**{**REQUEST, "model": model}, stream=True).close()
+    ours, theirs = (
+        strip({**seen, "headers": sorted((n, v) for n, v in seen["headers"].items() if n not in UNCHECKED)})
+        for seen in clouds.seen
+    )
+    if login == "workload":  # it lends a token to each
+        assert len(clouds.exchanges) == 2
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("bedrock", MANTLE), ("bedrock", RUNTIME), ("vertex", "claude-opus-5-5"), ("foundry", "claude-opus-5-5")],
+)
+def test_limits_and_price_of_a_clouds_models_are_known_and_the_login_is_proven(
+    open_api, clouds, become, tmp_path, provider, model
+):
+    """Nothing is asked for a model there: these clouds have no list."""
+    logins = {
+        **LOGINS["aws"](tmp_path, clouds),
+        **LOGINS["google"](tmp_path, clouds),
+        **LOGINS["foundry key"](None, None),
+    }
+    environ = become({**clouds.environ, **logins})
+    found = open_api(environ, provider, model).find_model(model)
+    assert isinstance(found, ModelInfo)
+    assert found.window_tokens >= 200_000
+    words = {
+        "bedrock": "AWS's credentials (profile work, from custom-process)",
+        "vertex": f"Google's login of robot@my-project.example (project {PROJECT}, from {tmp_path}/google.json)",
+        "foundry": "",
+    }
+    assert found.credential == words[provider]
+    assert clouds.seen == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "login", "model"),
+    [
+        ("bedrock", "aws", MANTLE),
+        ("bedrock", "aws for minutes", RUNTIME),
+        ("vertex", "google", "claude-opus-5-5"),
+        ("anthropic", "workload", "claude-opus-5-5"),
+        ("anthropic", "profile", "claude-opus-5-5"),
+    ],
+)
+def test_a_login_that_ends_between_two_requests_is_renewed(open_api, clouds, become, tmp_path, provider, login, model):
+    """By the clock where it says when, by a refusal where it is taken back; no answer is lost."""
+    base = {} if provider == "anthropic" else clouds.environ
+    environ = become({**base, **LOGINS[login](tmp_path, clouds), "NO_PROXY": "*"})
+    api = open_api(environ, provider, model)
+    assert isinstance(send(api, model), Answer)
+    used = name_key(clouds.seen[-1]["headers"])
+    clouds.revoked.add(used)
+    assert isinstance(send(api, model), Answer)
+    assert [name_key(seen["headers"]) == used for seen in clouds.seen] in ([True, True, False], [True, False])
+    clouds.lasts_s = 5
+    clouds.revoked.add(name_key(clouds.seen[-1]["headers"]))
+    assert isinstance(send(api, model), Answer)
+    before = len(clouds.seen)
+    assert isinstance(send(api, model), Answer)
+    assert len(clouds.seen) == before + 1
+    names = {name_key(seen["headers"]) for seen in clouds.seen}
+    assert len(names) == (3 if login == "aws" else 4)
+    assert not names.intersection(api.find_model(model).credential.split())
+
+
+def test_a_second_refusal_says_what_was_tried(open_api, clouds, become, tmp_path):
+    environ = become({**clouds.environ, **LOGINS["aws"](tmp_path, clouds)})
+    clouds.revoked |= {f"AKIA{number}" for number in range(20)}
+    fault = send(open_api(environ, "bedrock", MANTLE), MANTLE)
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.USER
+    assert "The security token included in the request is expired" in fault.message
+    assert "AWS's credentials (profile work, from custom-process) was asked again, which did not help" in fault.message
+    assert len(clouds.seen) == 2
+
+
+def test_a_service_that_is_away_is_nobodys_fault(open_api, clouds, become, tmp_path):
+    """It is asked again as an overloaded endpoint is; and a token that is still good is used meanwhile."""
+    environ = become({**LOGINS["workload"](tmp_path, clouds), "NO_PROXY": "*"})
+    api = open_api(environ, "anthropic", "claude-opus-5-5")
+    clouds.away, clouds.lasts_s = 1, 30
+    fault = send(api, "claude-opus-5-5")
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.INFRA
+    assert isinstance(send(api, "claude-opus-5-5"), Answer)
+    clouds.away = 1
+    assert isinstance(send(api, "claude-opus-5-5"), Answer)
+    assert len({name_key(seen["headers"]) for seen in clouds.seen}) == 1
+
+
+def test_no_note_of_the_tape_holds_what_a_cloud_repeats(open_api, clouds, become, tmp_path):
+    environ = become({**clouds.environ, **LOGINS["google"](tmp_path, clouds)})
+    notes: list[Any] = []
+    clouds.revoked |= {f"handed-out-token-number-{number}" for number in range(9)}
+    fault = send(open_api(environ, "vertex", "claude-opus-5-5"), "claude-opus-5-5", keep=notes.append)
+    assert isinstance(fault, Fault)
+    assert "is over" in fault.message
+    assert "handed-out-token" not in fault.message + json.dumps(notes)
+
+
+def test_frames_are_events_wherever_the_network_cuts():
+    from relay.runners.messages.clouds import read_frames
+    from relay.runners.messages.reading import parse_events
+
+    frames = render_frames(WHOLE)
+    expected = [json.loads(event.data) for event in parse_events(iter([WHOLE]))]
+    for step in (1, 7, 4096):
+        pieces = [frames[at : at + step] for at in range(0, len(frames), step)]
+        found = list(read_frames(iter(pieces)))
+        assert [json.loads(event.data) for event in parse_events(iter(found))] == expected
+        assert found.count(b"") == len(pieces)
+
+
+@pytest.mark.parametrize("kind", ["throttlingException", "internalServerException", "modelStreamErrorException"])
+def test_an_exception_in_the_frames_is_a_fault_that_passes(open_api, clouds, become, monkeypatch, kind):
+    from tests import clouds as module
+
+    begun = WHOLE[: WHOLE.index(b"event: content_block_start")]
+    frames = render_frames(begun) + render_frame(kind, b'{"message": "too much"}', "exception")
+    monkeypatch.setattr(module, "render_frames", lambda _: frames)
+    environ = become({**clouds.environ, **STATIC})
+    fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
+    assert isinstance(fault, Fault)
+    assert fault.kind is (FaultKind.LIMIT if kind.startswith("throttling") else FaultKind.INFRA)
+    assert fault.message == f"{kind} in mid-stream: too much"
+    assert fault.usage == Usage(input_tokens=10, cache_read_tokens=90)
+
+
+@pytest.mark.parametrize(
+    ("damage"),
+    [lambda f: f[:40] + b"\0" + f[41:], lambda f: b"\0" * 20 + f, lambda _: b"<html>" * 9],
+    ids=["a byte", "a length", "a page"],
+)
+def test_damaged_frames_are_no_answer(open_api, clouds, become, monkeypatch, damage):
+    from tests import clouds as module
+
+    frames = damage(render_frames(WHOLE))
+    monkeypatch.setattr(module, "render_frames", lambda _: frames)
+    environ = become({**clouds.environ, **STATIC})
+    fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.may_be_billed) == (FaultKind.INFRA, True)
+    assert "frame" in fault.message
+
+
+FULL = {
+    "AWS_REGION": REGION,
+    "ANTHROPIC_AWS_WORKSPACE_ID": "w",
+    "CLOUD_ML_REGION": REGION,
+    "ANTHROPIC_VERTEX_PROJECT_ID": PROJECT,
+    "HOME": "/",
+    "PATH": "/usr/bin:/bin",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "change", "words", "hint"),
+    [
+        (
+            "bedrock",
+            {"AWS_REGION": "", "AWS_BEARER_TOKEN_BEDROCK": "k"},
+            "the region is not known: AWS_REGION is not set",
+            "export AWS_REGION=…",
+        ),
+        (
+            "bedrock",
+            {"AWS_REGION": "x.example/", "AWS_BEARER_TOKEN_BEDROCK": "k"},
+            "AWS_REGION: found 'x.example/'; allowed: letters",
+            "export AWS_REGION=… again",
+        ),
+        (
+            "bedrock",
+            {"AWS_BEARER_TOKEN_BEDROCK": "two words"},
+            "AWS_BEARER_TOKEN_BEDROCK holds characters that no key has",
+            "export AWS_BEARER_TOKEN_BEDROCK=…",
+        ),
+        (
+            "aws",
+            {"ANTHROPIC_AWS_WORKSPACE_ID": ""},
+            "the workspace is not known: ANTHROPIC_AWS_WORKSPACE_ID is not set",
+            "export ANTHROPIC_AWS_WORKSPACE_ID=…",
+        ),
+        (
+            "vertex",
+            {"CLOUD_ML_REGION": ""},
+            "the region is not known: CLOUD_ML_REGION is not set",
+            "export CLOUD_ML_REGION=…",
+        ),
+        (
+            "vertex",
+            {"ANTHROPIC_VERTEX_PROJECT_ID": "a/b"},
+            "ANTHROPIC_VERTEX_PROJECT_ID: found 'a/b'",
+            "export ANTHROPIC_VERTEX_PROJECT_ID=… again",
+        ),
+        ("foundry", {}, "no key for Foundry: ANTHROPIC_FOUNDRY_API_KEY is not set", "relay init --provider foundry"),
+        (
+            "foundry",
+            {"ANTHROPIC_FOUNDRY_API_KEY": "k"},
+            "the resource is not known: ANTHROPIC_FOUNDRY_RESOURCE is not set",
+            "export ANTHROPIC_FOUNDRY_RESOURCE=…",
+        ),
+        (
+            "foundry",
+            {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"},
+            "provider = foundry does not ask ANTHROPIC_BASE_URL, which is set",
+            "RELAY_PROVIDER=anthropic",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_with_the_command_that_gets_it(provider, change, words, hint):
+    with pytest.raises((RunnerError, ConfigError)) as raised:
+        find_way(Settings(provider=provider, model=MANTLE), {**FULL, **change})
+    assert words in raised.value.message
+    assert hint in str(raised.value.hint)
+
+
+def test_a_model_that_bedrock_does_not_know_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"model: found 'claude-opus-5-5'; allowed with provider = bedrock: anthropic\.NAME"
+    ):
+        find_way(Settings(provider="bedrock"), FULL)
+
+
+def test_without_a_login_a_run_ends_with_the_command_that_gets_one(open_api, become, tmp_path):
+    bare = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+    environ = become({**FULL, **bare, "HOME": str(tmp_path)})
+    with pytest.raises(RunnerError, match="no AWS credentials were found") as raised:
+        open_api(environ, "bedrock", MANTLE).find_model(MANTLE)
+    assert "aws sso login" in str(raised.value.hint)
+    environ = become({**FULL, "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")})
+    with pytest.raises(RunnerError, match=r"Google's login: File .*none\.json was not found") as raised:
+        open_api(environ, "vertex", "claude-opus-5-5").find_model("claude-opus-5-5")
+    assert raised.value.hint == "gcloud auth application-default login"
+
+
+def test_a_repository_cannot_choose_who_is_paid(tmp_path):
+    (tmp_path / "relay.toml").write_text('provider = "bedrock"\n')
+    with pytest.raises(ConfigError, match="provider = 'bedrock' may not be set by a repository"):
+        load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
