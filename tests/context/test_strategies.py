@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from relay.base.errors import ExitCode
-from relay.runners.messages.api import EDITING_BETA
 from relay.runners.messages.context_window import render_edit
+from relay.runners.messages.endpoint import EDITING_BETA
 from relay.session.events import (
     CacheBroken,
     Committed,

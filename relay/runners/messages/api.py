@@ -27,6 +27,7 @@ from relay.runners.messages.connection import Fault, FaultKind, classify_error, 
 from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
+    EDITING_BETA,
     PLAIN,
     Family,
     StatusError,
@@ -180,8 +181,6 @@ def settle_limits(
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-EDITING_BETA = "context-management-2025-06-27"
-"""The beta by which the API edits a context. Source: anthropic 2.12.0, `types/anthropic_beta_param.py`."""
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000

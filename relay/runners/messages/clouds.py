@@ -39,6 +39,7 @@ from relay.runners.messages.endpoint import (
     ANTHROPIC,
     AWS,
     BEDROCK,
+    EDITING_BETA,
     FOUNDRY,
     VERSION,
     VERTEX,
@@ -282,6 +283,8 @@ def _locate_at_bedrock(
         return f"{base}/v1/messages", request
     base = environ.get(_RUNTIME, "").rstrip("/") or f"https://{_RUNTIME_HOST.format(get_region())}"
     body = {name: value for name, value in request.items() if name not in {"model", "stream"}}
+    if "context_management" in request:
+        body["anthropic_beta"] = [EDITING_BETA]
     return f"{base}/model/{quote(model, safe=':;')}{_RUNTIME_ENDING}", {**body, "anthropic_version": VERSION}
 
 

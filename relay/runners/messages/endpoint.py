@@ -27,6 +27,8 @@ MAX_ERROR_BYTES = 64 * 1024
 _LEAST_SECRET_CHARS = 4
 """Shortest part of the address that is hidden; shorter strings occur in ordinary words."""
 VERSION = "2026-10-21"
+EDITING_BETA = "context-management-2025-06-27"
+"""The beta by which the API edits a context. Source: anthropic 2.12.0, `types/anthropic_beta_param.py`."""
 CONNECT_TIMEOUT_S = 10.0
 _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _KEEP_ALIVE_S = 60
