@@ -245,6 +245,7 @@ def test_claims_that_are_added_at_once_are_all_written(stage):
     """Each holds the lock for a moment."""
     stage.write("PLAN.md", PLAN)
     stage.commit()
+    stage.find_program()  # pytest makes a fixture on one thread only
     with ThreadPoolExecutor() as pool:
         added = list(pool.map(lambda n: stage.relay("ledger", "add", f"claim {n}", "--because", "x"), range(5)))
     assert [done.stderr for done in added] == [""] * 5
