@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 BUDGET_TOKENS = 1_500
+MAX_BESIDE = 3
+"""Most standing claims that are shown beside a new one."""
 LOCK_WAIT_S = 3.0
 """Seconds to wait for another command that is writing."""
 
@@ -305,6 +307,20 @@ def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) 
         say_document({"id": name, "path": found.path})
     else:
         say(f"{name}: written to {found.path}; the next run commits it", style="green")
+        _show_beside(found, entry)
+
+
+def _show_beside(found: Open, entry: "Entry") -> None:
+    """Show the claims that a new one may rest on, replace or contradict."""
+    from relay.ledger.belief import find_beside
+    from relay.ledger.model import Claim
+    from relay.ledger.snapshot import describe_belief
+
+    beside = find_beside(found.ledger, found.judgement, entry) if isinstance(entry, Claim) else ()
+    for other in beside[:MAX_BESIDE]:
+        say(f"beside {describe_belief(other, found.judgement[other.id]).removeprefix('- ')}")
+    if beside:
+        say("If two cannot both hold: relay ledger nogood ID ID, or retract one of them.")
 
 
 def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":

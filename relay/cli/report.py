@@ -58,25 +58,21 @@ def _name(figures: "Figures") -> str:
 
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
-    from relay.base.tree import read_file
+    from relay.base.tree import find_stat
     from relay.insight.report.evidence import Beliefs
-    from relay.ledger.model import parse_ledger
-    from relay.plan.text import decode_text
-    from relay.store.staleness import judge_claims
+    from relay.store.staleness import read_judged_ledger
 
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
     if not plans:
         return None
     path = find_ledger_path(plans[-1])
     try:
-        data = read_file(repo.root, path)
-        if data is None:
+        if find_stat(repo.root, path) is None:
             return None
-        ledger = parse_ledger(decode_text(data))
+        ledger, _, judgement = read_judged_ledger(repo, plans[-1])
     except (LedgerError, RepoError, ValueError) as error:
         complain(f"the report leaves out {path}: {error}")
         return None
-    _, judgement = judge_claims(repo, plans[-1], ledger)
     return Beliefs(ledger=ledger, judgement=judgement, now=datetime.now(UTC))
 
 

@@ -128,24 +128,19 @@ def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
     return {source: f"{words}{_name_change(repo, source, now, said[source])}" for source, now, words in changed}
 
 
-def judge_claims(repo: Repo, plan_path: str, ledger: Ledger) -> tuple[dict[Source, str], Judgement]:
-    """Return the changed sources of the ledger beside a plan, and where its claims stand in the work tree."""
-    changed, gates = find_stale_claims(repo, ledger), frozenset[str]()
-    with contextlib.suppress(PlanError):  # without a plan no claim has a gate's evidence
-        gates = parse_plan(decode_text(read_file(repo.root, plan_path) or b"")).gate_paths
-    return changed, judge(ledger, changed, gates)
-
-
 def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source, str], Judgement]:
-    """Return the ledger beside a plan as the work tree has it, with what `judge_claims` returns.
+    """Return the ledger beside a plan, its changed sources, and where its claims stand, as the work tree has it all.
 
     Raises:
         LedgerError: The file is not a valid ledger.
     """
-    path = find_ledger_path(plan_path)
+    path, gates = find_ledger_path(plan_path), frozenset[str]()
     with within(path):
         ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
-    return ledger, *judge_claims(repo, plan_path, ledger)
+    changed = find_stale_claims(repo, ledger)
+    with contextlib.suppress(PlanError):  # without a plan no claim has a gate's evidence
+        gates = parse_plan(decode_text(read_file(repo.root, plan_path) or b"")).gate_paths
+    return ledger, changed, judge(ledger, changed, gates)
 
 
 def find_newly_changed(

@@ -343,6 +343,10 @@ def test_claims_that_cannot_both_hold_are_said_to_the_person_and_the_weaker_one_
     stage.write("PLAN.md", RETRIES)
     added = stage.relay("ledger", "add", "Never retry twice", "--because", "the bank said so", "--json")
     mine = json.loads(added.stdout)["id"]
+    opposite = stage.relay("ledger", "add", "Retry twice", "--because", "it helps")
+    assert f"beside {mine} decision: Never retry twice — the bank said so" in opposite.stdout
+    assert "relay ledger nogood ID ID" in opposite.stdout
+    stage.relay("ledger", "retract", opposite.stdout.split(":")[0], "--because", "it does not")
     stage.commit()
     new = {"claim": "Always retry twice", "kind": "constraint"}
     refused = {"last_result_contains": [f"a person recorded {mine}, and only a person takes it back"]}
