@@ -5,17 +5,18 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, RelayError, RepoError
+from relay.base.hints import advise_extra
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
 from relay.cli.options import json_option, network_option, offer_models, offer_plans, sandbox_option
-from relay.cli.screen import complain, has_person, say, say_document
+from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.plan.parse import find_plan_in
 from relay.setup.place import Place, find_settings
 from relay.store.history import find_text
@@ -293,13 +294,30 @@ def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
 
 
 def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
+    """Print what is there of an experiment, and write its files."""
+    from relay.cli.report import LIBRARIES, render_text
     from relay.compare.laboratory import read_results
+    from relay.compare.record import keep_logs, make_setting, render_comparison, save_files
+    from relay.insight.figures.comparing import compare_arms
+    from relay.insight.report.experiment import make_experiment_page
 
-    results = tuple(read_results(repo, experiment))
+    with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
+        comparison = compare_arms(results, experiment.arms)
+        page = make_experiment_page(make_setting(repo, experiment, results), comparison)
+        document = render_comparison(experiment, comparison)
+        missing = [name for name in LIBRARIES if find_spec(name) is None]
+        if missing:
+            html = None
+        else:
+            from relay.insight.report.page import render_page
+
+            html = render_page(page, clean=clean_line)
+        place = save_files(repo.root, experiment, document, html)
     if as_json:
-        say_document(
-            {"experiment": asdict(experiment), "id": experiment.id, "trials": [asdict(one) for one in results]}
-        )
+        say_document(document)
         return
-    for one in results:
-        say(str(asdict(one)))
+    for line, style in render_text(page):
+        say(line, style=style)
+    say(f"\nwrote {place / ('index.html' if html else 'result.csv')}")
+    if missing:
+        complain(f"the page needs {' and '.join(missing)}, not installed here: {advise_extra('report')}")

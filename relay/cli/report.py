@@ -26,7 +26,8 @@ from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
-    from relay.insight.figures.tuning import ArmDifference, BandRates, Interval, LedgerWorth, TrialFigures
+    from relay.insight.figures.statistics import Interval
+    from relay.insight.figures.tuning import ArmDifference, BandRates, LedgerWorth, TrialFigures
     from relay.insight.figures.values import Figures, Totals
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs

@@ -4,6 +4,7 @@ A field is in every document of its kind unless it is marked as one that may be 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from enum import StrEnum
 from types import UnionType
@@ -11,6 +12,9 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 
 from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
+from relay.compare.experiment import Experiment
+from relay.insight.figures.comparing import TrialResult
+from relay.insight.figures.statistics import Interval
 from relay.insight.figures.tuning import BandRates, LedgerWorth, TrialFigures
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
@@ -461,6 +465,37 @@ class TuneDocument(TypedDict):
     ledger: LedgerWorth
 
 
+class ComparedArms(TypedDict):
+    """How an arm differs from the first one in one outcome."""
+
+    outcome: str
+    arm: str
+    other: str
+    """The first arm."""
+    pairs: list[float]
+    """Arm minus first arm, by repeat."""
+    interval: Interval | None
+    """Of their mean; null of fewer than three."""
+    is_shown: bool
+    """Whether the interval leaves out zero."""
+    more_repeats: int | None
+    """How many more repeats would show a difference of this size; null if it is shown, or there is none."""
+
+
+class CompareDocument(TypedDict):
+    """An experiment, as far as it is over."""
+
+    version: int
+    id: str
+    experiment: Experiment
+    rehearsed: bool
+    """Whether a script played the model: nothing about quality follows then."""
+    trials: list[TrialResult]
+    medians: Mapping[str, Mapping[str, float | None]]
+    """Arm → outcome → median; null if unknown."""
+    differences: list[ComparedArms]
+
+
 class KeptSession(TypedDict):
     """A recorded session."""
 
@@ -547,6 +582,7 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger graph": LedgerGraphDocument,
     "relay ledger add, retract, confirm, nogood": LedgerWrittenDocument,
     "relay tune": TuneDocument,
+    "relay compare": CompareDocument,
     "relay replay": ReplayDocument,
     "relay stats": StatsDocument,
     "relay replay --list": ReplayListDocument,

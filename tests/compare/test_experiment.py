@@ -1,5 +1,6 @@
 """An experiment as a user types it: real commands, clones and sandbox, a scripted model behind real HTTP."""
 
+import csv
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.cli.documents import read_document
 from tests.waiting import wait_until
 
 PLAN = (
@@ -79,7 +81,7 @@ class Lab:
     def read(self, *words):
         done = self.compare(*words, "--yes", "--json")
         assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
+        return read_document("relay compare", done.stdout)
 
     @property
     def billed(self):
@@ -122,9 +124,19 @@ def test_a_whole_experiment_is_measured_and_touches_nothing_of_the_users(lab):
     patches = [json.dumps(body["messages"][0]) for body in told]
     assert len(patches) == 4
     assert all("PLAN.md b/PLAN.md" not in text and "Relay-" not in text for text in patches)
-    sent = len(lab.server.requests)
-    again = lab.read("--show", found["id"])
-    assert (again["trials"], len(lab.server.requests)) == (trials, sent)
+    sent, place = len(lab.server.requests), lab.stage.root / ".relay/compare" / found["id"]
+    again = lab.compare("--show", found["id"])
+    assert (again.returncode, len(lab.server.requests)) == (0, sent)
+    assert "A script played the model" in again.stdout
+    assert "an interval needs 3" in again.stdout
+    assert json.loads((place / "result.json").read_text())["trials"] == trials
+    with (place / "result.csv").open() as table:
+        assert [row["arm"] for row in csv.DictReader(table)] == [trial["arm"] for trial in trials]
+    page = (place / "index.html").read_text()
+    assert "Nothing about quality, cost or time follows" in page
+    for trial in trials:
+        assert trial["ref"] in page
+        assert all(f'<a href="{log}">' in page and (place / log).stat().st_size for log in trial["logs"])
 
 
 def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):

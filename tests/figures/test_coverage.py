@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from relay.insight.figures.fold import fold_records
-from relay.insight.figures.tuning import find_mean_difference, judge_trial
+from relay.insight.figures.statistics import find_mean_difference
+from relay.insight.figures.tuning import judge_trial
 from relay.session.events import Event
 from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
 

@@ -7,17 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.fold import fold_records
-from relay.insight.figures.tuning import (
-    LEAST_PAIRS,
-    OUTCOMES,
-    LedgerWorth,
-    count_needed,
-    find_mean_difference,
-    find_rate,
-    judge_trial,
-    measure_bands,
-    measure_ledger,
-)
+from relay.insight.figures.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
+from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, judge_trial, measure_bands, measure_ledger
 from relay.insight.figures.values import Figures
 from relay.session.events import Event, ShownClaim, TextShown
 from relay.session.gauge import assign_line, parse_reset_line

@@ -119,6 +119,8 @@ class CellKind(StrEnum):
     TEXT = "text"
     NUMBER = "number"
     CODE = "code"
+    FILE = "file"
+    """A file beside the page, which it links to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +215,10 @@ def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Tab
     """Make a table of at most `MOST_ROWS` rows.
 
     Args:
-        columns: Their names, as in ``Phase, #Turns, `Commit```: a text, a number, code.
+        columns: Their names, as in ``Phase, #Turns, `Commit, @Log``: a text, a number, code, a file.
     """
-    kinds = {"#": CellKind.NUMBER, "`": CellKind.CODE}
-    named = tuple((name.strip("#`"), kinds.get(name[0], CellKind.TEXT)) for name in columns.split(", "))
+    kinds = {"#": CellKind.NUMBER, "`": CellKind.CODE, "@": CellKind.FILE}
+    named = tuple((name.strip("#`@"), kinds.get(name[0], CellKind.TEXT)) for name in columns.split(", "))
     kept = tuple(map(tuple, rows))
     left_out = max(0, len(kept) - MOST_ROWS)
     return Table(caption=caption, columns=named, rows=kept[:MOST_ROWS], left_out=left_out)

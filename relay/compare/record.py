@@ -1,0 +1,134 @@
+"""The files of an experiment, in ``.relay/compare/<id>/``: a page, a CSV, a JSON document and the logs of its runs.
+
+All but the logs is made anew from git whenever the experiment is shown.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from relay.base.tree import read_file, replace_with_file
+from relay.base.walk import open_folder, open_ignored
+from relay.base.words import UNKNOWN, count, list_some, render_usd
+from relay.compare.experiment import Experiment
+from relay.git.repository import Repo
+from relay.insight.figures.comparing import Comparison, TrialResult
+from relay.insight.figures.fold import fold_records
+from relay.insight.figures.values import LegFigures
+from relay.insight.report.experiment import Setting
+from relay.insight.telemetry.log import open_events
+from relay.plan.text import STATE_DIR
+
+_FOLDER = "compare"
+_LOGS = "logs"
+
+
+@contextmanager
+def keep_logs(root: Path, experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[tuple[TrialResult, ...]]:
+    """Copy the logs of the runs to the experiment's directory; yield the results with the places of the copies there.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    with open_ignored(root, (STATE_DIR,), _FOLDER, experiment.id, _LOGS) as folder:
+        kept = []
+        for result in results:
+            names = []
+            for log in map(Path, result.logs):
+                name = f"{result.number}-{log.name}"
+                data = read_file(log.parent, log.name) if log.parent.is_dir() else None
+                if data is not None:
+                    replace_with_file(folder, name, data)
+                if (_find_place(root, experiment) / _LOGS / name).is_file():
+                    names.append(f"{_LOGS}/{name}")
+            kept.append(replace(result, logs=tuple(names)))
+        yield tuple(kept)
+
+
+def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResult]) -> Setting:
+    """Return what the page says of the experiment itself."""
+    place, over = _find_place(repo.root, experiment), len(results)
+    firsts: dict[str, TrialResult] = {}
+    for result in results:
+        firsts.setdefault(result.arm, result)
+    runs = {arm: _read_runs(place, result) for arm, result in firsts.items()}
+    models = dict.fromkeys(leg.model for legs in runs.values() for leg in legs if leg.model)
+    left = len(experiment.arms) * experiment.repeats - over
+    facts = (
+        ("Plan", f"{experiment.plan_path} at {experiment.base[:9]}"),
+        ("Models", list_some(tuple(models), 6) or UNKNOWN),
+        (
+            "Runs",
+            f"{count(len(experiment.arms), 'arm')}, {count(experiment.repeats, 'repeat')}, seed {experiment.seed}",
+        ),
+        ("Cap", f"{render_usd(experiment.cap_usd)}, {render_usd(experiment.share_usd)} a run"),
+        ("Held-out checks", "; ".join(experiment.hidden) or "none"),
+        ("Blind reviews", "two of each run" if experiment.reviews else "none"),
+    )
+    return Setting(
+        id=experiment.id,
+        facts=facts,
+        arms=experiment.arms,
+        repeats=experiment.repeats,
+        cap_usd=experiment.cap_usd,
+        lost_usd=experiment.share_usd * sum(result.exit_code is None for result in results),
+        contexts={arm: legs for arm, legs in runs.items() if legs},
+        next_command=f"relay compare --resume {experiment.id}" if left else "",
+    )
+
+
+def _read_runs(place: Path, result: TrialResult) -> tuple[LegFigures, ...]:
+    readers = [reader for log in result.logs if (reader := open_events(place / log))]
+    return fold_records(chain.from_iterable(readers)).legs if readers else ()
+
+
+def render_comparison(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
+    """Return an experiment as a document."""
+    return {
+        "id": experiment.id,
+        "experiment": asdict(experiment),
+        "rehearsed": any(one.rehearsed for one in comparison.results),
+        "trials": [asdict(one) for one in comparison.results],
+        "medians": comparison.medians,
+        "differences": [
+            {
+                "outcome": one.outcome.name,
+                "arm": one.arm,
+                "other": one.other,
+                "pairs": one.pairs,
+                "interval": asdict(one.interval) if one.interval else None,
+                "is_shown": one.is_shown,
+                "more_repeats": one.more,
+            }
+            for one in comparison.differences
+        ],
+    }
+
+
+def save_files(root: Path, experiment: Experiment, document: Mapping[str, Any], html: str | None) -> Path:
+    """Write page, CSV and JSON of an experiment; return their directory.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    table = io.StringIO()
+    writer = csv.DictWriter(table, [one.name for one in fields(TrialResult)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**trial, "logs": " ".join(trial["logs"])} for trial in document["trials"])
+    place = _find_place(root, experiment)
+    with open_folder(root, (STATE_DIR, _FOLDER, experiment.id)) as folder:
+        replace_with_file(folder, "result.csv", table.getvalue().encode("utf-8", "backslashreplace"))
+        replace_with_file(folder, "result.json", (json.dumps(document, indent=1) + "\n").encode())
+        if html is not None:
+            replace_with_file(folder, "index.html", html.encode())
+    return place
+
+
+def _find_place(root: Path, experiment: Experiment) -> Path:
+    return root / STATE_DIR / _FOLDER / experiment.id

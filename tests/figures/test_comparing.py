@@ -1,0 +1,110 @@
+"""What an experiment says of its arms: pairs by repeat, intervals that hold, and no claim without one."""
+
+from random import Random
+
+import pytest
+
+from relay.insight.figures.comparing import OUTCOMES, TrialResult, compare_arms
+from relay.insight.figures.statistics import find_bootstrapped, find_mean_difference
+from tests.figures.test_coverage import cost, count, is_red
+
+ARMS = ("reset", "none")
+
+
+def make(arm: str, repeat: int, **given: object) -> TrialResult:
+    return TrialResult.parse({"number": 1, "arm": arm, "repeat": repeat, "exit_code": 0, "reason": "", **given})
+
+
+def find(results: list[TrialResult], name: str, arms: tuple[str, ...] = ARMS):
+    return [one for one in compare_arms(results, arms).differences if one.outcome.name == name]
+
+
+def make_costs(pairs: list[tuple[float, float]]) -> list[TrialResult]:
+    return [make(arm, n, cost_usd=usd) for n, both in enumerate(pairs, 1) for arm, usd in zip(ARMS, both, strict=True)]
+
+
+def test_trials_are_paired_by_repeat_and_one_without_a_partner_counts_for_nothing() -> None:
+    results = [make("none", 2, cost_usd=5.0), make("reset", 1, cost_usd=1.0), make("none", 1, cost_usd=4.0)]
+    assert find(results, "cost")[0].pairs == (3.0,)
+    assert find([*results, make("reset", 2, cost_usd=None)], "cost")[0].pairs == (3.0,)
+    assert find([results[0]], "cost") == []
+
+
+def test_fewer_than_three_repeats_have_no_interval_and_claim_nothing() -> None:
+    found = find(make_costs([(1, 9), (1, 9.1)]), "cost")[0]
+    assert (found.interval, found.is_shown) == (None, False)
+    assert found.more == 1
+
+
+def test_a_large_difference_is_shown_and_a_doubtful_one_says_what_it_would_take() -> None:
+    sure = find(make_costs([(1, 9), (1.1, 9.3), (0.9, 8.8)]), "cost")[0]
+    assert (sure.is_shown, sure.more) == (True, None)
+    doubtful = find(make_costs([(1, 2), (1, 0.9), (1, 1.6)]), "cost")[0]
+    assert not doubtful.is_shown
+    assert doubtful.interval.low < 0 < doubtful.interval.high
+    assert doubtful.more > 3
+
+
+def test_equal_counts_of_checks_do_not_hide_that_they_vary() -> None:
+    """Three times one more of twenty is no proof: the fourth may be none."""
+    results = [
+        make(arm, n, hidden_passed=passed, hidden_total=20)
+        for n in (1, 2, 3)
+        for arm, passed in zip(ARMS, (18, 19), strict=True)
+    ]
+    found = find(results, "held-out checks")[0]
+    assert found.pairs == (1.0, 1.0, 1.0)
+    assert not found.is_shown
+    broken = make("none", 3, hidden_passed=0, hidden_total=1)  # it could not even be imported
+    assert find([*results[:-1], broken], "held-out checks")[0].pairs == (1.0, 1.0, -18.0)
+
+
+def test_more_arms_make_wider_intervals() -> None:
+    """A claim of one of many differences is worth less."""
+    costs = make_costs([(1, 2), (1, 2.4), (1, 1.9)])
+    many = [*costs, *(make(f"arm{k}", n, cost_usd=k) for k in range(5) for n in (1, 2, 3))]
+    one = find(costs, "cost")[0].interval
+    other = find(many, "cost", (*ARMS, *(f"arm{k}" for k in range(5))))[0].interval
+    assert other.low < one.low < one.high < other.high
+
+
+def test_no_outcome_mixes_money_and_quality() -> None:
+    spent = make("reset", 1, cost_usd=1.0, input_tokens=1, cache_read_tokens=1, cache_write_tokens=1, output_tokens=1)
+    assert [one.name for one in OUTCOMES if one.read(spent) is not None] == ["cost", "tokens"]
+
+
+@pytest.mark.parametrize("repeats", [3, 6, 20])
+@pytest.mark.parametrize(("draw", "one", "other"), [(cost, 1, 1), (is_red, 0.1, 0.3), (count, 18, 18)])
+def test_a_bootstrap_interval_holds_as_often_as_it_says(draw, one, other, repeats) -> None:
+    """`benchmarks/results/intervals.md` has a thousand draws of each; here a wrong quantile would show."""
+    dice, held, draws = Random(34), 0, 200
+    truth = 0.2 if draw is is_red else 0.0
+    for _ in range(draws):
+        pairs = [float(draw(dice, other) - draw(dice, one)) for _ in range(repeats)]
+        found, student = find_bootstrapped(pairs), find_mean_difference(pairs, least=3)
+        assert found
+        assert student
+        assert found.low <= student.low <= student.estimate <= student.high <= found.high
+        held += found.low <= truth <= found.high
+    assert held / draws >= 0.91
+
+
+def test_an_experiment_without_an_effect_seldom_speaks() -> None:
+    """Two families of 95 % each: in one of ten experiments at most."""
+    dice, spoken = Random(7), 0
+    for _ in range(100):
+        results = [
+            make(
+                arm,
+                n,
+                cost_usd=dice.lognormvariate(0, 0.5),
+                hidden_passed=sum(dice.random() < 0.9 for _ in range(20)),
+                hidden_total=20,
+                red_gates=count(dice, 2),
+                wall_s=dice.lognormvariate(5, 0.3),
+            )
+            for n in range(1, 5)
+            for arm in ("reset", "none", "prune", "edit")
+        ]
+        spoken += any(one.is_shown for one in compare_arms(results, ("reset", "none", "prune", "edit")).differences)
+    assert spoken <= 10
