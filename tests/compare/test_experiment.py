@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from functools import partial
 
 import pytest
 
@@ -139,6 +140,10 @@ def test_a_whole_experiment_is_measured_and_touches_nothing_of_the_users(lab):
         assert all(f'<a href="{log}">' in page and (place / log).stat().st_size for log in trial["logs"])
 
 
+def _has_come(requests, number):
+    return len(requests) >= number
+
+
 def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
     """No trial is done twice, and what was cut off is billed once."""
     words = ("compare", "--arms", "reset,none", "--repeats", "2", "--max-cost", "8", "--no-review", "--yes", "--json")
@@ -146,7 +151,7 @@ def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
         one = subprocess.Popen(
             [*lab.stage.find_program(), *words], cwd=lab.stage.root, env=lab.environ, stdout=subprocess.DEVNULL
         )
-        wait_until(lambda mark=mark: len(lab.server.requests) >= mark, by=one)
+        wait_until(partial(_has_come, lab.server.requests, mark), by=one)
         os.kill(one.pid, signal.SIGKILL)
         one.wait()
     found = lab.read(*words[1:-2])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.session.events import ResponseReceived
+from relay.session.events import CacheRefreshed, ResponseReceived
 from relay.session.prices import Budget, Price, parse_price
 from relay.session.spend import Meter
 from relay.session.usage import Spent, Usage, rank_spent
@@ -31,6 +31,20 @@ def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
 
     assert meter.check(249_999, 0) is None
     assert "1.75 of the phase's cap of 2.00 USD are spent" in str(meter.check(251_000, 0))
+
+
+def test_the_models_that_answered_a_session_are_kept_until_its_commit() -> None:
+    """Not those of its explorers, nor of an older relay's cache refreshes."""
+    meter = Meter(Budget(run_cap_usd=None), price=None, before=Spent())
+    (answer,) = (event for event in turn(1, 1, 1) if isinstance(event, ResponseReceived))
+    meter.observe(answer)
+    meter.observe(replace(answer, model="explorer", query="explore"))
+    meter.observe(CacheRefreshed(turn=1, model="old", usage=Usage(), cost_usd=None, duration_s=1.0))
+    assert list(meter.models) == [answer.model]
+
+    meter.record()
+
+    assert not meter.models
 
 
 def test_a_request_on_its_way_counts_with_the_most_that_it_can_use() -> None:

@@ -181,9 +181,10 @@ def test_sub_headings_with_boxes_become_phases_by_a_number(own, ending):
     assert split.text == expected
     stays = ["2"] if own else []
     assert [phase.id for phase in split.phases] == ["1", *stays, "2a", "2b", "2c", "3"]
-    assert split.find_phase("2" if own else "2a").after == ()
-    assert split.find_phase("2c").own_verify == ("make all",)
-    assert ("For both." in cut_excerpt(split, split.find_phase("2b"), ()).beside) == (not own)
+    by_id = {phase.id: phase for phase in split.phases}
+    assert by_id["2" if own else "2a"].after == ()
+    assert by_id["2c"].own_verify == ("make all",)
+    assert ("For both." in cut_excerpt(split, by_id["2b"], ()).beside) == (not own)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_commits_and_their_trailers_are_read_alike(done):
 
 def test_trees_index_and_work_tree_are_clean_in_both_eyes(done):
     repo = git.Repo(done.root)
-    tree = {blob.path: blob.hexsha for blob in repo.head.commit.tree.traverse() if blob.type == "blob"}
+    tree = {one.path: one.hexsha for one in repo.head.commit.tree.traverse() if isinstance(one, git.Blob)}
     listed = ask(done, "ls-tree", "-r", "-z", "HEAD").split("\0")
     assert tree == {line.split("\t")[1]: line.split()[2] for line in listed if line}
     assert "b c/ü.txt" in tree
@@ -83,7 +83,8 @@ def test_refs_of_an_open_phase_are_read_alike(done):
     repo = git.Repo(done.root)
     listed = dict(line.split() for line in ask(done, "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
     assert any(name.startswith(LEGS) for name in listed)
-    assert {ref.path: ref.commit.hexsha for ref in git.Reference.list_items(repo)} == listed
+    refs: list[git.Reference] = list(git.Reference.list_items(repo))
+    assert {ref.path: ref.commit.hexsha for ref in refs} == listed
     assert repo.active_branch.path == ask(done, "symbolic-ref", "HEAD").strip()
     assert repo.git.fsck("--no-dangling") == ""
 

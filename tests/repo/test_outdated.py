@@ -42,7 +42,8 @@ def look(stage):
                 stage.write(path, text)
             stage.git("add", "-A")
             trees.append(stage.git("write-tree").strip())
-        return find_outdated(open_repo(stage.root), *trees, parse_plan(plan).phases[1:])
+        first, second = trees
+        return find_outdated(open_repo(stage.root), first, second, parse_plan(plan).phases[1:])
 
     return find
 

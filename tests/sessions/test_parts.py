@@ -1,5 +1,7 @@
 """What a session is told is told in parts, by size."""
 
+from typing import Any
+
 import pytest
 
 from relay.insight.figures.tallies import TokenSource
@@ -52,7 +54,7 @@ Words below.
 def test_each_item_of_the_phase_has_its_id_once_and_its_state(ending: str) -> None:
     """The rest of the phase is as the plan has it, whatever its line ends."""
     plan = parse_plan(PLAN.replace("\n", ending))
-    given = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
+    given: dict[str, Any] = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
     briefing = PhaseBriefing(
         plan=plan, phase=plan.phases[1], plan_path="PLAN.md", environment=(), claimed=("2.2",), **given
     )

@@ -12,7 +12,7 @@ import pytest
 
 import relay.api
 from relay.base.errors import ExitCode
-from relay.session.events import ResponseReceived
+from relay.session.events import Event, ResponseReceived
 from tests.scripts import serving
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,10 @@ def project(stage):
 
 
 def test_a_run_is_events_and_its_values_are_those_of_the_commands(project, stage):
-    seen = []
+    seen: list[Event] = []
     ended = project.run("all", "--max-cost", "5", observe=seen.append)
     assert (ended.exit_code, seen[-1]) == (ExitCode.DONE, ended)
-    cost = sum(event.cost_usd for event in seen if isinstance(event, ResponseReceived))
+    cost = sum(event.cost_usd or 0.0 for event in seen if isinstance(event, ResponseReceived))
 
     summary = project.summarize()
     assert summary.spent.cost_usd == pytest.approx(cost, abs=1e-6)
