@@ -29,6 +29,7 @@ NOT_RUN = {
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
     "uvx --from relay-build relay demo": "it needs the name on PyPI; `make package` tries the wheel",
     "pipx install 'relay-build[report]'": "the same",
+    "ant auth login": "it needs a browser and an account; tests/runners/test_clouds.py has what it leaves behind",
     "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
     "docker build --tag relay --file Containerfile .": "it needs an image registry",
@@ -121,6 +122,7 @@ STORIES = {
             ),
         },
     ),
+    "docs/how-to/clouds.md": Story(),
     "docs/how-to/endpoints.md": Story(sessions=({"turns": [act("echo", word="relay"), {"text": "Relay."}]},)),
     "docs/how-to/exit-4.md": Story(
         before="relay run --phase 1",

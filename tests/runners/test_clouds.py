@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.clouds import find_way
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.session.usage import Usage
+from relay.setup.workspace import get_unreadable
 from tests.clouds import (
     PROJECT,
     REGION,
@@ -52,8 +54,8 @@ def open_api():
     with ExitStack() as stack:
         stack.callback(interrupts.close)
 
-        def open_one(environ, provider, model):
-            way = find_way(Settings(provider=provider, model=model), environ)
+        def open_one(environ, provider, model, **given):
+            way = find_way(Settings(provider=provider, model=model, **given), environ)
             api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=60, way=way)
             stack.callback(api.close)
             return api
@@ -176,7 +178,7 @@ def test_limits_and_price_of_a_clouds_models_are_known_and_the_login_is_proven(
     assert isinstance(found, ModelInfo)
     assert found.window_tokens >= 200_000
     words = {
-        "bedrock": "AWS's credentials (profile work, from custom-process)",
+        "bedrock": "AWS's login (profile work, from custom-process)",
         "vertex": f"Google's login of robot@my-project.example (project {PROJECT}, from {tmp_path}/google.json)",
         "foundry": "",
     }
@@ -222,7 +224,7 @@ def test_a_second_refusal_says_what_was_tried(open_api, clouds, become, tmp_path
     assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.USER
     assert "The security token included in the request is expired" in fault.message
-    assert "AWS's credentials (profile work, from custom-process) was asked again, which did not help" in fault.message
+    assert "AWS's login (profile work, from custom-process) was asked again, which did not help" in fault.message
     assert len(clouds.seen) == 2
 
 
@@ -383,6 +385,33 @@ def test_without_a_login_a_run_ends_with_the_command_that_gets_one(open_api, bec
     with pytest.raises(RunnerError, match=r"Google's login: File .*none\.json was not found") as raised:
         open_api(environ, "vertex", "claude-opus-5-5").find_model("claude-opus-5-5")
     assert raised.value.hint == "gcloud auth application-default login"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("foundry", "d"), ("vertex", "claude-opus-5-5"), ("bedrock", MANTLE), ("aws", "claude-opus-5-5")],
+)
+def test_a_command_prints_the_token_of_any_cloud(open_api, clouds, become, tmp_path, provider, model):
+    """Another one after a refusal; nothing of the SDK is needed for that."""
+    (tmp_path / "n").write_text("0")
+    words = f"n=$(($(cat {tmp_path}/n) + 1)); echo $n > {tmp_path}/n; echo handed-out-token-number-$n"
+    api = open_api(become(clouds.environ), provider, model, key_command=("sh", "-c", words))
+    clouds.revokes_at = 1
+    assert isinstance(send(api, model), Answer)
+    assert [name_key(seen["headers"])[-1] for seen in clouds.seen] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "name", ["GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "ANTHROPIC_CONFIG_DIR"]
+)
+def test_no_session_reads_the_files_of_a_login(tmp_path, name):
+    """Wherever a variable puts them; a device is no such file, and the repository is not hidden from itself."""
+    kept, root = tmp_path / "kept/login.json", tmp_path / "project"
+    kept.parent.mkdir()
+    root.mkdir()
+    kept.write_text("{}")
+    for place, hidden in ((kept, [kept]), (kept.parent, [kept.parent]), (Path("/dev/null"), []), (tmp_path, [])):
+        assert list(get_unreadable(root, Settings(), {name: str(place)})) == hidden
 
 
 def test_a_repository_cannot_choose_who_is_paid(tmp_path):

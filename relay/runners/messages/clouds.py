@@ -102,9 +102,7 @@ def find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
         get_key_name(environ, (family,))
     match settings.provider:
         case "bedrock" | "aws":
-            return _find_aws(
-                settings, environ, None if is_set else command or AwsSignature(environ, _AWS_SERVICES[family.name])
-            )
+            return _find_aws(settings, environ, None if is_set else command or AwsSignature(environ, family.name))
         case "vertex":
             return _find_vertex(environ, command)
         case "foundry":
@@ -179,7 +177,7 @@ def _find_foundry(environ: Mapping[str, str], command: Credential | None, *, is_
 def _find_vertex(environ: Mapping[str, str], command: Credential | None) -> Way:
     region = _get_name(environ, _GOOGLE_REGION, what="the region")
     if command is None:
-        _require_extra("provider = vertex with Google's own login", _GOOGLE_SDK)
+        _require_extra("Google's login", _GOOGLE_SDK)
     is_named = command is not None or bool(environ.get(_GOOGLE_PROJECT))
     login = _GoogleLogin(_get_name(environ, _GOOGLE_PROJECT, what="the project") if is_named else "")
     base = (
@@ -192,7 +190,7 @@ def _find_vertex(environ: Mapping[str, str], command: Credential | None) -> Way:
         body = {name: value for name, value in request.items() if name != "model"}
         return f"{place}/{model}:streamRawPredict", {**body, "anthropic_version": VERSION}
 
-    own = BearerToken("Google's login", login.fetch, advice=_GOOGLE_ADVICE)
+    own = BearerToken("provider = vertex", login.fetch, advice=_GOOGLE_ADVICE)
     return Way(family=VERTEX, credential=command or own, find_address=lambda: base, locate=locate, lists_models=False)
 
 
@@ -249,7 +247,7 @@ def _find_aws(settings: Settings, environ: Mapping[str, str], credential: Creden
     own = credential if isinstance(credential, AwsSignature) else None
     is_framed = family is BEDROCK and not _MANTLE_MODEL.fullmatch(settings.model)
     if own or is_framed:
-        what = "AWS's own credentials" if own else f"{settings.model}, a model of Bedrock's older runtime,"
+        what = "AWS's login" if own else f"{settings.model}, a model of Bedrock's older runtime,"
         _require_extra(what, _AWS_SDK)
     get_region = own.get_region if own else partial(_get_name, environ, *_AWS_REGION, what="the region")
     base = environ.get(_RUNTIME, "").rstrip("/") if is_framed else find_base(environ, family)
@@ -293,19 +291,19 @@ class AwsSignature:
 
     Args:
         environ: May name the region; boto3 reads the process's own environment.
-        service: Its name in signatures.
+        provider: Names the service in signatures.
     """
 
     advice = _AWS_ADVICE
 
-    def __init__(self, environ: Mapping[str, str], service: str) -> None:
+    def __init__(self, environ: Mapping[str, str], provider: str) -> None:
         self._environ = environ
-        self._service = service
+        self._service = _AWS_SERVICES[provider]
         self._session: Any = None
         self._found: Any = None
         self._known: dict[str, None] = {}
         self._lock = Lock()
-        self.words = "AWS's own credentials"
+        self.words = f"provider = {provider}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -371,7 +369,7 @@ class AwsSignature:
             raise CredentialError("no AWS credentials were found: variables, profiles, roles", hint=_AWS_ADVICE)
         key = self._found.get_frozen_credentials()
         self._known |= dict.fromkeys(text for text in (key.secret_key, key.token) if text)
-        self.words = f"AWS's credentials (profile {self._session.profile_name}, from {self._found.method})"
+        self.words = f"AWS's login (profile {self._session.profile_name}, from {self._found.method})"
         return key
 
 
@@ -384,7 +382,7 @@ def _explaining_aws() -> Iterator[None]:
     except (exceptions.BotoCoreError, exceptions.ClientError, RuntimeError) as error:  # renewed, and over all the same
         passes = isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
         words = " ".join(str(error).split())[:_SHOWN_CHARS]
-        raise CredentialError(f"AWS's credentials: {words}", hint=_AWS_ADVICE, passes=passes) from None
+        raise CredentialError(f"AWS's login: {words}", hint=_AWS_ADVICE, passes=passes) from None
 
 
 def read_frames(chunks: Iterator[bytes]) -> Iterator[bytes]:
