@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,10 +69,10 @@ class Checked:
     remarks: tuple[Remark, ...]
     sizes: "tuple[PhaseSize, ...]" = ()
     """One size per phase; empty if the settings are invalid."""
-    price: "Price | None" = None
-    """None if the model's price is unknown."""
-    runners: tuple[str, ...] = ()
-    """One runner per phase; empty if the settings are invalid."""
+    prices: "tuple[Price | None, ...]" = ()
+    """The price of each phase's model; None if it is unknown."""
+    settings: "Settings | None" = None
+    """None if they are invalid."""
     waves: "Waves | None" = None
     """The open phases that can run side by side, weighed by their sizes; None if the settings are invalid."""
 
@@ -112,6 +113,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
+    from relay.config.choices import check_models, require_models
     from relay.gate.needs import check_files
     from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
@@ -133,6 +135,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     remarks = tuple(_from_violation(violation, place) for violation in violations)
     try:
         settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
+        require_models(settings)
     except ConfigError as error:
         remarks = (_from_error(error, place), *remarks)
         return Checked(place=place, plan=plan, remarks=remarks)
@@ -141,7 +144,8 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         *_check_ignored(plan, place),
         *check_files(plan, place.root, find_lines(plan)),
     )
-    more = (_from_violation(one, place) for one in warned)
+    chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
+    more = (_from_violation(one, place) for one in (*warned, *chosen))
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
         remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
@@ -155,7 +159,7 @@ def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Ma
     known, wished = list_runners(settings), dict[str, int]()
     for phase in plan.phases:
         if not phase.done:
-            wished.setdefault(settings.runner_for(phase.runner), phase.runner_line)
+            wished.setdefault(settings.runner_for(phase.runner), phase.find_wish("runner")[1])
     for violation in check_runners(plan.phases, settings, known):
         yield _from_violation(violation, place)
     for name, line in wished.items():
@@ -241,29 +245,34 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     from relay.session.prices import find_price
 
     sizes = measure_plan(place.root, plan, settings)
-    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
+    today, models = datetime.now(UTC).date(), [settings.model_for(phase.model) for phase in plan.phases]
+    prices = tuple(find_price(model, at=today, overrides=settings.prices) for model in models)
     waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
-    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners, waves=waves)
+    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, prices=prices, settings=settings, waves=waves)
 
 
 def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[PhaseSize, ...]":
     """Estimate each phase, without asking an endpoint."""
     from relay.run.planning.submission import measure_phases
 
-    line_tokens = find_line_tokens(settings)
-    return measure_phases(root, plan, line_tokens=line_tokens, rules_bytes=_count_rules(root, settings))
+    find_line = cache(partial(find_line_tokens, settings))
+    return measure_phases(
+        root,
+        plan,
+        find_line=lambda phase: find_line(settings.model_for(phase.model)),
+        rules_bytes=_count_rules(root, settings),
+    )
 
 
-def find_line_tokens(settings: "Settings") -> int:
-    """Return the reset line of the configured model, without asking an endpoint."""
+def find_line_tokens(settings: "Settings", model: str) -> int:
+    """Return the reset line of a model, without asking an endpoint."""
     from relay.session.gauge import open_gauge
     from relay.session.prices import find_limits
 
-    limits = find_limits(settings.model)
+    limits = find_limits(model)
     known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
-    window = settings.find_model(settings.model).window_tokens or known
-    return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(settings.model)).soft_tokens
+    window = settings.find_model(model).window_tokens or known
+    return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(model)).soft_tokens
 
 
 def _count_rules(root: Path, settings: "Settings") -> int:
@@ -310,6 +319,8 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
         "verify": list(phase.verify),
         "after": list(phase.after),
         "runner": phase.runner or None,
+        "model": phase.model or None,
+        "effort": phase.effort or None,
         "items": items,
     }
 
@@ -348,20 +359,17 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
     from relay.run.planning.submission import describe_overkill
 
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
-    runs = [
-        "" if phase.done or by == "api" else f"  by {by}"
-        for phase, by in zip(plan.phases, checked.runners, strict=True)
-    ]
+    runs = [_name_choices(phase, checked.settings) for phase in plan.phases]
     room = max(_NARROW, shutil.get_terminal_size().columns) - _FIGURE_CHARS - max(map(len, runs))
     width = min(_TITLE_CHARS, room, max(map(len, titles)))
     say(f"{'phase':<{width}}  {'open':>5}  context, cost: rough", style="dim")
-    for phase, size, title, by in zip(plan.phases, checked.sizes, titles, runs, strict=True):
-        figures = f"{len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}"
+    for phase, size, price, title, by in zip(plan.phases, checked.sizes, checked.prices, titles, runs, strict=True):
+        figures = f"{len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(size, price)}"
         say(f"{shorten(title, width):<{width}}  {figures}{by}")
         if size.too_big:
             say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
-    line = render_tokens(checked.sizes[0].line_tokens)
-    say(f"context: at a phase's end; a session hands over at {line}", style="dim")
+    lines = dict.fromkeys(map(render_tokens, sorted({size.line_tokens for size in checked.sizes})))
+    say(f"context: at a phase's end; a session hands over at {' or '.join(lines)}", style="dim")
     if words := describe_overkill(checked.sizes):
         say(words, style="dim")
 
@@ -386,12 +394,23 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
     say()
 
 
-def _render_size(checked: Checked, size: "PhaseSize") -> str:
+def _name_choices(phase: "Phase", settings: "Settings | None") -> str:
+    """Return who works on a phase with which model, where that is not what all other phases have."""
+    if phase.done or settings is None:
+        return ""
+    runner, model = settings.runner_for(phase.runner), settings.model_for(phase.model)
+    effort = settings.effort_for(phase.effort)
+    parts = [f"by {runner}"] if runner != "api" else []
+    parts += [f"on {model}"] if model != settings.model else []
+    parts += [f"effort {effort}"] if effort != settings.effort else []
+    return f"  {', '.join(parts)}" if parts else ""
+
+
+def _render_size(size: "PhaseSize", price: "Price | None") -> str:
     from relay.session.prices import cost_usd
 
     if not size.turns:
         return "done"
-    price = checked.price
     usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
     return f"about {render_tokens(size.context_tokens)}, {usd}"
 

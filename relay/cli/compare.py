@@ -241,14 +241,13 @@ def _estimate(
     place: Place, experiment: "Experiment", arms: "Sequence[Settings]", settings: "Settings"
 ) -> tuple[float | None, ...]:
     """Return what one run of each arm will roughly cost, with its reviews; None where a price is unknown."""
-    from relay.cli.check import find_line_tokens
-    from relay.run.planning.submission import measure_phases
+    from relay.cli.check import measure_plan
     from relay.session.prices import cost_usd
     from relay.session.usage import Usage, add_usd
     from relay.setup.session import find_price_now
 
     plan = find_plan_in(find_text(place.repo, experiment.base, experiment.plan_path) or "")
-    sizes = measure_phases(place.root, plan, line_tokens=find_line_tokens(settings), rules_bytes=0) if plan else ()
+    sizes = measure_plan(place.root, plan, settings) if plan else ()
     reviewer = find_price_now(settings, settings.review_model or settings.model)
     reading = Usage(cache_read_tokens=20_000, cache_write_5m_tokens=2_000, output_tokens=500)
     reviews: float | None = 0.0

@@ -27,7 +27,7 @@ from relay.session.values import SessionKind
 if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.insight.figures.statistics import Interval
-    from relay.insight.figures.tuning import ArmDifference, BandRates, LedgerWorth, TrialFigures
+    from relay.insight.figures.tuning import ArmDifference, BandRates, LedgerWorth, RungFigures, TrialFigures
     from relay.insight.figures.values import Figures, Totals
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs
@@ -368,9 +368,10 @@ def tune_command(*, as_json: bool) -> None:
     also shows failed calls, duplicate reads, edits from memory and red gates by context size.
     """
     from relay.insight.figures.tallies import add_totals
-    from relay.insight.figures.tuning import judge_trial, measure_bands, measure_ledger
+    from relay.insight.figures.tuning import count_rungs, judge_trial, measure_bands, measure_ledger
 
     found = [*_read_plans(get_entries())]
+    rungs = count_rungs(found)
     rates, trial, totals = measure_bands(found), judge_trial(found), add_totals(*(figures.totals for figures in found))
     ledger = measure_ledger(found)
     if as_json:
@@ -381,10 +382,12 @@ def tune_command(*, as_json: bool) -> None:
                 "trial": asdict(trial),
                 "explorers": explorers,
                 "ledger": asdict(ledger),
+                "rungs": [asdict(one) for one in rungs],
             }
         )
         return
-    for line in (*_render_rates(rates), *_render_explorers(totals), *_render_ledger(ledger), "", *_render_trial(trial)):
+    worth = (*_render_explorers(totals), *_render_ledger(ledger), *_render_rungs(rungs))
+    for line in (*_render_rates(rates), *worth, "", *_render_trial(trial)):
         say(line)
 
 
@@ -433,6 +436,13 @@ def _render_ledger(ledger: "LedgerWorth") -> Iterator[str]:
         yield f"The ledger: {words}"
     if ledger.advised_tokens is not None:
         yield f"ledger_tokens = {ledger.advised_tokens} in relay.toml would have shown every claim that was used."
+
+
+def _render_rungs(rungs: "Sequence[RungFigures]") -> Iterator[str]:
+    """Say what the changes of model and effort led to; nothing without any."""
+    for one in rungs:
+        usd = render_usd(one.spent.cost_usd, estimated=one.spent.estimated)
+        yield f"{one.rung}: {one.done} of {count(one.phases, 'phase')} done with it, {usd}"
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:

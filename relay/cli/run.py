@@ -360,5 +360,7 @@ def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
         say(f"phase  {phase.id}  {phase.title}")
         say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")
         say(f"runner {settings.runner_for(phase.runner)}")
-    say(f"model  {settings.model}, hands over at {settings.reset_at.text}")
+        model, effort = settings.model_for(phase.model), settings.effort_for(phase.effort)
+        effort_words = f", effort {effort}" if effort else ""
+        say(f"model  {model}{effort_words}, hands over at {settings.reset_at_for(model).text}")
     say("dry run: relay sent nothing and changed nothing")

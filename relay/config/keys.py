@@ -28,7 +28,7 @@ from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, PROV
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
-from relay.plan.statements import RUNNER_NAME
+from relay.plan.statements import EFFORTS, MODEL_NAME, RUNNER_NAME
 from relay.session.gauge import LEAST_LINES, RESET_AT_GRAMMAR, ResetAt, parse_reset_at, parse_reset_line
 from relay.session.prices import PRICE_KEYS, Price, parse_price, parse_prices
 
@@ -189,6 +189,9 @@ _INSIDE = r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\0\n]+"
 _SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
 _SOCKETS = make_texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
+_MODEL = make_text("a model id", MODEL_NAME, optional=True)
+_CHANGE = rf"effort=(?:{'|'.join(EFFORTS)})|model={MODEL_NAME}"
+_CHANGES = f"a list of effort={'|'.join(EFFORTS)} and model=ID"
 _NAMES = make_texts("a list of plain file names", _NAME)
 _DIRS = make_texts("a list of paths, absolute or from ~/ on", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")
 
@@ -196,8 +199,11 @@ KEYS: Mapping[str, Key] = {
     "plan": Key(
         read=make_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")
     ),
-    "model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
-    "effort": Key(read=make_choice("low", "medium", "high", "xhigh", "max", optional=True)),
+    "model": Key(read=make_text("a model id", MODEL_NAME)),
+    "effort": Key(read=make_choice(*EFFORTS, optional=True)),
+    "plan_model": Key(read=_MODEL),
+    "escalate": Key(read=make_texts(_CHANGES, _CHANGE), split=_COMMA),
+    "fallback_model": Key(read=_MODEL),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
     "provider": Key(read=make_choice(*PROVIDERS), widens=lambda name: name != PROVIDERS[0]),
     "key_command": Key(
@@ -217,9 +223,9 @@ KEYS: Mapping[str, Key] = {
     "max_legs": Key(read=make_number(1, 1_000, whole=True)),
     "max_turns": Key(read=make_number(1, 100_000, whole=True)),
     "max_repairs": Key(read=make_number(0, 100, whole=True)),
-    "explore_model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
+    "explore_model": Key(read=_MODEL),
     "review": Key(read=make_choice("off", "phase", "plan")),
-    "review_model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
+    "review_model": Key(read=_MODEL),
     "review_runner": Key(read=make_text("the name of a runner", RUNNER_NAME, optional=True)),
     "review_max_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
     "max_output_tokens": Key(read=make_number(1, 1e6, whole=True, optional=True)),

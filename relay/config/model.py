@@ -86,9 +86,19 @@ class Settings:
     """Path of the plan file. The plan's own front matter cannot set it; repository files can only name a path inside
     the repository."""
     model: str = "claude-opus-5-5"
-    """The model of every session; `models` holds facts about it."""
+    """The model of every session; `models` holds facts about it. A phase may name its own: ``Model: claude-haiku-5-5``.
+    """
     effort: str | None = None
-    """How hard the model thinks; ``none`` leaves it to the model's default."""
+    """How hard the model thinks; ``none`` leaves it to the model's default. A phase may say its own: ``Effort: high``.
+    """
+    plan_model: str | None = None
+    """The model of planning sessions; ``none``: `model`."""
+    escalate: tuple[str, ...] = ()
+    """Changes for a phase whose sessions do not finish it, before the run stops with exit status 4: ``effort=high``,
+    ``model=claude-opus-5-5``. Each counts once, in order, until the phase is done; its commit names them."""
+    fallback_model: str | None = None
+    """The model for the rest of a phase whose session ended because its own model is overloaded, out of quota or out of
+    reach; ``none``: the run stops."""
     runner: str = "api"
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     agents`). A phase may name its own runner: ``Runner: claude``."""
@@ -239,8 +249,18 @@ class Settings:
 
     def runner_for(self, wish: str) -> str:
         """Return the runner of a phase: the typed one, else the phase's wish (may be empty), else the setting."""
-        typed = self.origins.get("runner", "default").startswith(("--", "RELAY_"))
-        return self.runner if typed or not wish else wish
+        return self.runner if self._is_typed("runner") or not wish else wish
+
+    def model_for(self, wish: str) -> str:
+        """Return the model of a phase, in the same way."""
+        return self.model if self._is_typed("model") or not wish else wish
+
+    def effort_for(self, wish: str) -> str | None:
+        """Return the effort of a phase's model, in the same way; None for the model's own."""
+        return self.effort if self._is_typed("effort") or not wish else wish
+
+    def _is_typed(self, key: str) -> bool:
+        return self.origins.get(key, "default").startswith(("--", "RELAY_"))
 
     @property
     def strategy(self) -> str:
@@ -249,5 +269,5 @@ class Settings:
 
     def reset_at_for(self, model: str) -> ResetAt:
         """Return the reset line of a model: the typed one, else the model's own in ``models``, else the setting."""
-        typed = self.origins.get("reset_at", "default").startswith(("--", "RELAY_"))
-        return self.reset_at if typed else self.find_model(model).reset_at or self.reset_at
+        own = None if self._is_typed("reset_at") else self.find_model(model).reset_at
+        return own or self.reset_at

@@ -9,7 +9,7 @@ no box, and would pay for boxes below ``Success criteria`` as for work.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 
 from relay.base.errors import PlanError
 from relay.base.hints import Command, Hint
@@ -19,13 +19,14 @@ from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
 from relay.plan.outline import Entry, EntryKind, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
+    WISHES,
     find_paths,
     find_statement,
     is_validation,
     read_after_lines,
-    read_runner_lines,
     read_validation_commands,
     read_verify_lines,
+    read_wish_lines,
 )
 from relay.plan.text import Lines, find_unit_numbers, is_condition, is_unit, parse_number, render_plain
 
@@ -87,7 +88,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_gates(plan, outline),
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
-        *_check_runners(outline, heads),
+        *_check_wishes(outline, heads),
         *(found for section in outline.sections for entry in section.entries for found in _check_entry(entry)),
         *check_coverage(outline),
         *check_excerpts(plan),
@@ -348,23 +349,26 @@ def _check_headings(outline: Outline, heads: set[int]) -> Iterator[Violation]:
             )
 
 
-def _check_runners(outline: Outline, heads: set[int]) -> Iterator[Violation]:
-    """Warn of `Runner:` lines that have no effect."""
-    for at, section in enumerate(outline.sections):
-        lines = read_runner_lines(section)
+def _check_wishes(outline: Outline, heads: set[int]) -> Iterator[Violation]:
+    """Warn of `Runner:`, `Model:` and `Effort:` lines that have no effect."""
+    for (at, section), word in product(enumerate(outline.sections), WISHES):
+        lines = read_wish_lines(section, word)
         named = [line for line in lines if line.names]
+        title = f"{word.capitalize()}:"
         for line in lines:
+            if not line.names and (word == "effort" or (word == "model" and " " in line.prose)):
+                continue  # plans estimate the effort of people, and describe models
             if not line.names:
                 shown = shorten(line.prose, _SHOWN_CHARS)
-                yield _warning(line.line, f"`Runner: {shown}` is read as prose, because that is no name of a runner")
+                yield _warning(line.line, f"`{title} {shown}` is read as prose, because that names no {word}")
             elif at not in heads:
                 yield _warning(
                     line.line,
-                    "`Runner:` counts below a phase's own heading only; the front matter says it for all "
-                    f"phases: `relay: {{runner: {line.names[0]}}}`",
+                    f"`{title}` counts below a phase's own heading only; the front matter says it for all "
+                    f"phases: `relay: {{{word}: {line.names[0]}}}`",
                 )
             elif line is not named[0]:
-                yield _error(line.line, f"this phase names a runner in line {named[0].line} already; keep one of them")
+                yield _error(line.line, f"this phase has a {word} in line {named[0].line} already; keep one of them")
 
 
 def _check_entry(entry: Entry) -> Iterator[Violation]:

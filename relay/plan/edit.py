@@ -123,7 +123,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
 
 def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
     """Return the meaning of the phases without their positions."""
-    phases = [(p.id, plan.text[p.start : p.end].strip(), p.verify, p.after, p.runner) for p in plan.phases]
+    phases = [(p.id, plan.text[p.start : p.end].strip(), p.verify, p.after, p.wishes) for p in plan.phases]
     return [(plan.title, tuple(plan.settings)), *phases]
 
 

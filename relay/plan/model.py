@@ -122,14 +122,31 @@ class Phase:
     """Files and folders that the phase itself lists, below a label such as ``**Files:**``."""
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
-    runner: str = ""
-    """Name of the runner of its sessions; empty if the settings choose."""
-    runner_line: int = 0
-    """Line of the name; 0 without one."""
+    wishes: tuple[tuple[str, str, int], ...] = ()
+    """What it says of its sessions: ``runner``, ``model`` or ``effort``, the value, and the line; each at most once."""
     tool_lines: tuple[tuple[str, int], ...] = ()
     """Names of the tool servers for its sessions, each with its line."""
     in_list: bool = False
     """It is a numbered item of a list with its sub-items, and no heading."""
+
+    @property
+    def runner(self) -> str:
+        """Name of the runner of its sessions; empty if the settings choose."""
+        return self.find_wish("runner")[0]
+
+    @property
+    def model(self) -> str:
+        """The model of its sessions; empty if the settings choose."""
+        return self.find_wish("model")[0]
+
+    @property
+    def effort(self) -> str:
+        """How hard that model thinks; empty if the settings choose."""
+        return self.find_wish("effort")[0]
+
+    def find_wish(self, word: str) -> tuple[str, int]:
+        """Return the value for ``runner``, ``model`` or ``effort`` and its line; empty and 0 without one."""
+        return next(((value, line) for name, value, line in self.wishes if name == word), ("", 0))
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Parse the text of a plan into a `Plan`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 
 from relay.base.errors import PlanError
@@ -16,13 +17,14 @@ from relay.plan.check import (
 from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
 from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
+    WISHES,
     find_paths,
     read_after_lines,
     read_file_list,
-    read_runner_lines,
     read_tools,
     read_validation_commands,
     read_verify_lines,
+    read_wish_lines,
 )
 from relay.plan.text import parse_number
 
@@ -51,7 +53,6 @@ def parse_plan(text: str) -> Plan:
     gates, phases = _Gates(outline), list[Phase]()
     for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
         section = sections[extent.head]
-        runner = next(((line.names[0], line.line) for line in read_runner_lines(section) if line.names), ("", 0))
         phases.append(
             Phase(
                 id=phase_id,
@@ -65,8 +66,7 @@ def parse_plan(text: str) -> Plan:
                 own_verify=gates.find_own(extent),
                 files=_read_files(sections[extent.head : extent.stop]),
                 after=_find_after(section, known, phases[-1].id if phases else None),
-                runner=runner[0],
-                runner_line=runner[1],
+                wishes=tuple(_read_wishes(section)),
                 tool_lines=read_tools(section),
                 in_list=section.level == ITEM_LEVEL,
             )
@@ -107,6 +107,12 @@ def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
         for item_id, box in zip(ids, boxes, strict=True)
         for found in (find_paths(box.prose),)
     )
+
+
+def _read_wishes(section: Section) -> Iterator[tuple[str, str, int]]:
+    for word in WISHES:
+        named = (line for line in read_wish_lines(section, word) if line.names)
+        yield from ((word, line.names[0], line.line) for line in islice(named, 1))
 
 
 def _read_files(sections: Sequence[Section]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Find paths, and the lines that relay acts on: ``Verify:``, ``After:``, ``Runner:``, ralphex's `Validation Commands`.
+"""Find paths, and the lines that relay acts on: ``Verify:``, ``After:``, ``Model:``, ralphex's `Validation Commands`.
 
 An item names a path in three ways: a code span that looks like a path, the tail after `` — ``, and a bare word with a
 slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the repository are never returned.
@@ -172,7 +172,7 @@ def _leaves(word: str) -> bool:
 
 
 _STATEMENT = re.compile(
-    r"[*_]{0,3}(verify|verification|after|runner|tools)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
+    r"[*_]{0,3}(verify|verification|after|runner|tools|model|effort)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
 )
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
 _FILES = re.compile(
@@ -188,6 +188,15 @@ _TARGET = re.compile(
 )
 RUNNER_NAME = r"[a-z][a-z0-9_-]{0,40}"
 """Pattern of a runner's name, in a plan and in the settings."""
+MODEL_NAME = r"[\w.:/@\[\]-]{1,200}"
+"""Pattern of a model's id, in the settings."""
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_PLAIN_MODEL = r"[A-Za-z][\w.:/@\[\]-]*[\d:/-][\w.:/@\[\]-]*|opus|sonnet|haiku|fable"
+"""A model's id in a plan, or a word for which `relay check` has a suggestion: ``Model: User`` is about a program."""
+_PLAIN_EFFORT = r"(?!(?:xx?s|x?s|m|x{0,2}l|small|tiny|large|huge|big|low-medium)$)[A-Za-z]+"
+"""One word: ``Effort: 2 days`` and ``Effort: M`` are about people."""
+WISHES = {"runner": RUNNER_NAME, "model": _PLAIN_MODEL, "effort": _PLAIN_EFFORT}
+"""Statements by which a phase chooses what runs it, each with the pattern of its value."""
 _TOOLS = re.compile(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
 _TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
@@ -205,17 +214,17 @@ class VerifyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamingLine:
-    """One ``After:`` or ``Runner:`` line."""
+    """One line of ``After:``, ``Runner:``, ``Model:`` or ``Effort:``."""
 
     line: int
     names: tuple[str, ...]
-    """Numbers of phases, none for ``After: none``; or the runner's name."""
+    """Numbers of phases, none for ``After: none``; or the one name of a runner, a model or an effort."""
     prose: str
     """The words if they name nothing; such a line has no effect."""
 
 
 def find_statement(text: str) -> str | None:
-    """Return ``verify``, ``after``, ``runner`` or ``tools`` when a line starts with that word and a colon."""
+    """Return the word, such as ``verify`` or ``runner``, when a line starts with one of relay's words and a colon."""
     found = _STATEMENT.match(text)
     return None if found is None else {"verification": "verify"}.get(word := found[1].lower(), word)
 
@@ -255,9 +264,9 @@ def read_after_lines(section: Section) -> tuple[NamingLine, ...]:
     return tuple(_read_after(line, rest) for line, rest in _iter_statements(section, "after"))
 
 
-def read_runner_lines(section: Section) -> tuple[NamingLine, ...]:
-    """Return the ``Runner:`` lines of one section."""
-    return tuple(_read_runner(line, rest) for line, rest in _iter_statements(section, "runner"))
+def read_wish_lines(section: Section, word: str) -> tuple[NamingLine, ...]:
+    """Return the lines of one section that state a word of `WISHES`."""
+    return tuple(_read_wish(line, rest, word) for line, rest in _iter_statements(section, word))
 
 
 def _iter_statements(section: Section, word: str) -> Iterator[tuple[int, str]]:
@@ -342,7 +351,8 @@ def _read_after(line: int, rest: str) -> NamingLine:
     return NamingLine(line=line, names=names if all(targets) else (), prose="" if names and all(targets) else rest)
 
 
-def _read_runner(line: int, rest: str) -> NamingLine:
-    name = next(iter(_spans(rest)), rest.rstrip(".")).casefold()
-    known = re.fullmatch(RUNNER_NAME, name) is not None
+def _read_wish(line: int, rest: str, word: str) -> NamingLine:
+    said = next(iter(_spans(rest)), rest.rstrip("."))
+    name = said if word == "model" else said.casefold()
+    known = re.fullmatch(WISHES[word], name, re.IGNORECASE) is not None
     return NamingLine(line=line, names=(name,) if known else (), prose="" if known else rest)

@@ -386,7 +386,7 @@ def _read(plan: Plan) -> tuple[object, ...]:
 
 def _read_phase(phase: Phase) -> tuple[object, ...]:
     gates = (phase.verify, phase.own_verify)
-    said = (phase.files, phase.after, phase.runner, phase.tools)
+    said = (phase.files, phase.after, phase.runner, phase.model, phase.effort, phase.tools)
     return (phase.id, gates, said, tuple(map(_read_item, phase.items)))
 
 

@@ -32,6 +32,7 @@ from relay.run.leg.keeper import Keeper
 from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume import commit_proposed, settle
+from relay.run.rungs import choose_model, climb
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.usage import Spent
@@ -148,7 +149,8 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
             return finish_run(ctx.files, plan_state, ctx.meter.total)
-        if end := _wait_for_reset(ctx, plan_state.kept.leg) or _work_on(ctx, selection, phase, plan_state):
+        own = choose_model(ctx, phase, plan_state.kept.leg)
+        if end := _wait_for_reset(own, plan_state.kept.leg) or _work_on(own, selection, phase, plan_state):
             return end
 
 
@@ -184,6 +186,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     handover = _begin(ctx, phase, plan_state)
     if handover is None:
         return None
+    ctx = choose_model(ctx, phase, handover.leg)
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
         result = Leg(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
@@ -242,6 +245,14 @@ def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | No
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
+    """Return the end of the run; None to go on, where it would stop with another model or effort if there is one."""
+    end = _find_end(ctx, selection, result, handover)
+    is_stop = end is not None and end.exit_code is ExitCode.STOPPED and handover.number < ctx.settings.max_legs
+    phase, head = handover.briefing.phase, handover.pending.head
+    return None if end and is_stop and climb(ctx, phase, head, result, end) else end
+
+
+def _find_end(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
     """Return the end of the run; None to go on."""
     named = selection.phase_id or not selection.all
     again = Command(words=("run", "--phase", handover.phase_id)) if named else RUN

@@ -166,4 +166,4 @@ def check_runners(phases: Sequence[Phase], settings: Settings, known: Mapping[st
     for phase in phases:
         if phase.runner and settings.runner_for(phase.runner) not in known:
             words = f"Runner: found {phase.runner!r}; allowed: {', '.join(known)}"
-            yield Violation(line=phase.runner_line, message=words)
+            yield Violation(line=phase.find_wish("runner")[1], message=words)

@@ -160,6 +160,13 @@ class LegStarted:
     """Its runner, as in the settings; missing in older logs."""
     trial: str = ""
     """The reset line that a trial assigned to the phase; empty without a trial, and in older logs."""
+    model: str = ""
+    """The model that it asks, if that is not the run's; missing in older logs."""
+    effort: str = ""
+    """How hard the model is told to think, in the same way."""
+    rungs: tuple[str, ...] = ()
+    """The changes of model and effort that its phase has had so far: ``effort=high``, ``fallback=claude-sonnet-5-5``;
+    missing in older logs."""
     prompt: tuple[SizedPart, ...] = ()
     """The parts of its first prompt; missing in older logs."""
     baton: str = ""

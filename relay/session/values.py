@@ -78,6 +78,11 @@ class SessionKind(StrEnum):
         return self is SessionKind.EXPLORE
 
     @property
+    def plans(self) -> bool:
+        """Whether a planner's session writes phases."""
+        return self in {SessionKind.PLAN, SessionKind.CONVERGE}
+
+    @property
     def commits_phases(self) -> bool:
         """Whether the tree must be clean, setup approved, hooks runnable and the reviewer known at its start."""
         return self is SessionKind.RUN

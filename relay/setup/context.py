@@ -63,6 +63,17 @@ class RunRequest:
         return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
 
     @property
+    def choices(self) -> tuple[tuple[str, str], ...]:
+        """The runners and models that the run may ask, without reviews and explorers; each pair once."""
+        settings, first = self.settings, self.runners[0]
+        if not self.kind.commits_phases:
+            return ((first, settings.plan_model if self.kind.plans and settings.plan_model else settings.model),)
+        own = [(settings.runner_for(phase.runner), settings.model_for(phase.model)) for phase in self.phases]
+        changes = [change.removeprefix("model=") for change in settings.escalate if change.startswith("model=")]
+        changes += [settings.fallback_model] if settings.fallback_model else []
+        return tuple(dict.fromkeys((*(own or [(first, settings.model)]), *((first, model) for model in changes))))
+
+    @property
     def files(self) -> PlanFiles:
         return PlanFiles(repo=self.repo, plan_path=self.plan_path, ledger_path=find_ledger_path(self.plan_path))
 

@@ -136,6 +136,8 @@ def _make_sessions(
         reviewer.get_model(settings.review_model or settings.model)
     if settings.explore_model and "explore" not in settings.ablate and OWN_LOOP in request.runners:
         get_runner(OWN_LOOP).get_model(settings.explore_model)
+    for name, model in request.choices:  # the same holds for each model that a phase names
+        get_runner(name).get_model(model)
     sessions = Sessions(
         get_runner=get_runner,
         model=get_runner(first).get_model(settings.model),

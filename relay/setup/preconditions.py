@@ -20,6 +20,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder
 from relay.base.words import shorten
 from relay.config import Settings, find_user_dir
+from relay.config.choices import check_models, require_models
 from relay.config.sources import show_user_file
 from relay.gate.needs import may_be_made
 from relay.git.command import get_version
@@ -411,11 +412,14 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
 
     def get() -> str:
         settings = request.settings
-        price = find_price_now(settings, settings.model)
-        counted = meter or make_meter(request.repo, request.plan_path, settings, price)
-        if (price is None or counted.total.cost_usd is None) and (words := counted.check(0, 0)):
-            near = suggest_models(settings.model, settings.models) if price is None else ""
-            raise ConfigError(f"{settings.model}{near}: {words}")
+        counted = meter or make_meter(request.repo, request.plan_path, settings, None)
+        for _, model in request.choices:
+            price = find_price_now(settings, model)
+            with counted.pricing(price):
+                words = "" if price and counted.total.cost_usd is not None else counted.check(0, 0)
+            if words:
+                near = suggest_models(model, settings.models) if price is None else ""
+                raise ConfigError(f"{model}{near}: {words}")
         return "relay counts every request"
 
     return find_out(get, name="caps")
@@ -450,6 +454,9 @@ def _list_kinds(request: RunRequest, known: Mapping[str, RunnerKind]) -> tuple[R
         for found in check_runners(request.phases, request.settings, known):
             hint = "relay agents shows which runners are installed"
             raise PlanError(found.message, line=found.line, hint=hint)
+        for found in check_models(request.phases, request.settings):
+            raise PlanError(found.message, line=found.line)
+    require_models(request.settings)
     origin = request.settings.origins.get("runner", "default")
     return tuple(get_kind(name, origin=origin, known=known) for name in request.runners)
 

@@ -6,7 +6,7 @@ function's result.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from relay.base.redaction import hide_values
 from relay.base.values import dataclass
 from relay.config import Settings
 from relay.git.repository import Repo
+from relay.plan.model import Phase
 from relay.prompts.texts import measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
@@ -118,6 +119,12 @@ class Sessions:
     """Opens the history of a session; None if none is kept."""
     handed: tuple[str, ...] = ()
     """Secrets that only gates and tool servers get; they are removed from all text for a model."""
+    said_model: str = ""
+    """The model, if it is not the run's; else empty."""
+    said_effort: str = ""
+    """The effort, in the same way."""
+    rungs: tuple[str, ...] = ()
+    """The changes of model and effort that the phase has had so far, as in the setting `escalate`."""
     inside: Observe | None = None
     """Gets the events of sessions inside another one, in place of `observe`; their cost is the other's. None for
     sessions that stand by themselves."""
@@ -132,6 +139,20 @@ class Sessions:
         """Return the runner that a phase wishes for; with an empty wish, the runner of the settings."""
         return self.get_runner(self.settings.runner_for(wish))
 
+    def choose(self, phase: Phase, rungs: Sequence[str]) -> "Sessions":
+        """Return the sessions of a phase: its model and effort, then the changes of `rungs`, the later ones first.
+
+        Raises:
+            RelayError: The runner, its key or the model is missing.
+        """
+        model, effort = self.settings.model_for(phase.model), self.settings.effort_for(phase.effort)
+        for kind, _, value in (rung.partition("=") for rung in rungs):
+            model, effort = (model, value) if kind == "effort" else (value, effort)
+        asked = self if model == self.settings.model else self.ask_model(model, phase.runner)
+        said = self.said_effort if effort == self.settings.effort else effort or ""
+        settings = replace(asked.settings, effort=effort)
+        return replace(asked, settings=settings, said_effort=said, rungs=tuple(rungs))
+
     def ask_model(self, model: str, runner: str) -> "Sessions":
         """Return the sessions of another model, at its price; `runner` is the wish for one.
 
@@ -139,8 +160,8 @@ class Sessions:
             RelayError: The runner, its key or the model is missing.
         """
         info = self.find_runner(runner).get_model(model)
-        settings = replace(self.settings, model=model)
-        return replace(self, settings=settings, model=info, price=self.find_price(model))
+        settings, said = replace(self.settings, model=model), self.said_model if model == self.settings.model else model
+        return replace(self, settings=settings, model=info, price=self.find_price(model), said_model=said)
 
     def run(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
         """Open a fresh session, drive it, and emit events for its beginning, its end and its cost."""
@@ -160,6 +181,9 @@ class Sessions:
                 baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
                 claims=task.claims,
                 runner=self.settings.runner_for(task.runner),
+                model=self.said_model,
+                effort=self.said_effort,
+                rungs=self.rungs,
             )
         )
         self.meter.open_session(self.price)

@@ -37,6 +37,9 @@ claim in doubt and left it so."""
 SANDBOX = "Relay-Sandbox"
 REPAIRS = "Relay-Repairs"
 """How often relay gave the work back to its session for a repair; in snapshots behind the session's id."""
+RUNG = "Relay-Rung"
+"""A change of model or effort in mid-phase: ``effort=high``, ``model=ID``; ``fallback=ID`` if the model was out of
+reach. A phase has one for each, in order."""
 HOOKS = "Relay-Hooks"
 """The commit hooks that ran, if the user had left some out: their names, or ``skip``."""
 MERGE = "Relay-Merge"
@@ -79,7 +82,7 @@ FINDING = "Relay-Finding"
 EVIDENCE = "Relay-Evidence"
 """A session's evidence for an item that is not committed yet: the item's text and the evidence, as JSON."""
 EVIDENCE_CHARS = 300
-CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS})
+CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS, RUNG})
 """Trailers that every further snapshot and session of a leg keeps."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
 """Trailers of a leg that stay as they were when another session takes it up."""

@@ -15,7 +15,7 @@ from relay.cli.screen import JSON_VERSION
 from relay.compare.experiment import Experiment
 from relay.insight.figures.comparing import TrialResult
 from relay.insight.figures.statistics import Interval
-from relay.insight.figures.tuning import BandRates, LedgerWorth, TrialFigures
+from relay.insight.figures.tuning import BandRates, LedgerWorth, RungFigures, TrialFigures
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
@@ -207,6 +207,8 @@ class PlanPhase(TypedDict):
     after: list[str]
     """Phases that come before it."""
     runner: str | None
+    model: str | None
+    effort: str | None
     items: list[PlanItem]
 
 
@@ -463,6 +465,7 @@ class TuneDocument(TypedDict):
     trial: TrialFigures
     explorers: ExplorerSums
     ledger: LedgerWorth
+    rungs: list[RungFigures]
 
 
 class ComparedArms(TypedDict):

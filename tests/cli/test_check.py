@@ -34,8 +34,8 @@ def test_a_good_plan_is_sized(relay, project):
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "phase         open  context, cost: rough"
-    assert lines[1].startswith("1  Schema     1/2   about 5.8k, $0.0")
-    assert lines[2].startswith("2  Endpoint   1/1   about 5.7k, $0.0")
+    assert lines[1].startswith("1  Schema     1/2   about 5.4k, $0.0")
+    assert lines[2].startswith("2  Endpoint   1/1   about 5.3k, $0.0")
     assert lines[-1] == "PLAN.md is valid: 2 phases, 3 items"
 
 
@@ -54,6 +54,8 @@ def test_the_json_document(relay, project):
         "verify": ["python -m unittest tests.test_schema"],
         "after": [],
         "runner": None,
+        "model": None,
+        "effort": None,
         "items": [
             {
                 "id": "1.1",
@@ -250,8 +252,8 @@ def test_lists_of_files_are_counted_as_reading(relay, project):
     before = relay("check").out.splitlines()[2]
     write(project, PLAN + "\n**Files:**\n- Modify: `/big.py:1-20`\n")
     after = relay("check").out.splitlines()[2]
-    assert before.startswith("2  Endpoint   1/1   about 5.7k,")
-    assert after.startswith("2  Endpoint   1/1   about 16k,")
+    assert before.startswith("2  Endpoint   1/1   about 5.3k,")
+    assert after.startswith("2  Endpoint   1/1   about 15k,")
 
 
 def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
@@ -347,3 +349,49 @@ def test_a_plan_that_one_session_can_do_is_called_overkill(relay, project):
     for n in (1, 2, 3):
         (project / f"a{n}.py").write_text("x = 1\n" * 10_000)
     assert read_document("relay check", relay("check", "--json").out)["overkill"] is False
+
+
+def test_a_phase_is_priced_at_its_own_model(relay, project):
+    """With what it chooses behind the price; the line of a model is its own, too."""
+    phase = "## Phase {n}\nVerify: `test -e a{n}.py`\n{own}- [ ] Do {n} — a{n}.py\n\n"
+    own = ["", "Model: claude-haiku-4-5\nEffort: low\n"]
+    (project / "PLAN.md").write_text("# P\n\n" + "".join(phase.format(n=n, own=one) for n, one in enumerate(own, 1)))
+    ran = relay("check")
+    assert ran.code == 0
+    rows = [line for line in ran.out.splitlines() if re.match(r"[12]  ", line)]
+    costs = [float(re.search(r"~?\$([\d.]+)", row)[1]) for row in rows]
+    assert costs[1] < costs[0]
+    assert rows[1].endswith("  on claude-haiku-4-5, effort low")
+    assert "a session hands over at 90k or 100k" in ran.out
+    assert "on claude" not in relay("check", env={"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}).out
+    phases = read_document("relay check", relay("check", "--json").out)["phases"]
+    assert [(one["model"], one["effort"]) for one in phases] == [(None, None), ("claude-haiku-4-5", "low")]
+
+
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ("Model: claude-haiku-45", "PLAN.md:5: Model: found 'claude-haiku-45' (did you mean claude-haiku-4-5"),
+        ("Model: opus", "PLAN.md:5: Model: found 'opus' (did you mean claude-opus-5-5"),
+        ("Effort: extreme", "PLAN.md:5: Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
+    ],
+)
+def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(relay, project, own, found):
+    (project / "PLAN.md").write_text(f"# P\n\n## Phase 1\nVerify: `test -e a.py`\n{own}\n- [ ] Do — a.py\n")
+    ran = relay("check")
+    assert ran.code == 1
+    assert found in ran.out
+    typed = {"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}
+    assert relay("check", env=typed).code == 0  # a typed one counts for all phases
+
+
+def test_a_setting_that_names_an_unknown_model_is_named_with_its_line(relay, project):
+    (project / "PLAN.md").write_text("# P\n\n## Phase 1\nVerify: `test -e a.py`\n- [ ] Do — a.py\n")
+    (project / "relay.toml").write_text('escalate = ["effort=high", "model=claude-opus-99"]\n')
+    ran = relay("check")
+    assert ran.code == 1
+    assert "relay.toml:1: escalate: found 'claude-opus-99'" in ran.out
+    (project / "relay.toml").write_text(
+        'escalate = ["model=claude-opus-99"]\n[models."claude-opus-99"]\nwindow_tokens = 9000\n'
+    )
+    assert relay("check").code == 0

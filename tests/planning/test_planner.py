@@ -177,3 +177,18 @@ def test_a_plan_is_not_taken_when_the_repository_changed_meanwhile(stage):
     assert "the repository changed while it was planned" in ended.reason
     assert "planted.py" in ended.reason
     assert (stage.root / "PLAN.md").read_text() == stage.git("show", "HEAD:PLAN.md")
+
+
+def test_a_planner_has_a_model_of_its_own_and_proposes_only_what_a_run_takes(stage):
+    """What it plans with is the setting's; a model that relay does not know goes back to it."""
+    plan = "# W\n\n## Phase 1\nVerify: `test -e a.py`\n{}\n- [ ] One — a.py\n"
+    script = json.loads(submit(plan.format("Model: claude-opus-99"), plan.format("Effort: low")))
+    script["models"] = ["claude-opus-5-5", "claude-haiku-5-5"]
+    task = PlanTask(feature="x", force=True)
+
+    ended = stage.plan(json.dumps(script), task, plan_model="claude-haiku-5-5")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert "Model: found 'claude-opus-99'" in read_results(stage)[0]
+    assert {one.body["model"] for one in stage.server.requests if one.path == "/v1/messages"} == {"claude-haiku-5-5"}
+    assert "Effort: low" in (stage.root / "PLAN.md").read_text()

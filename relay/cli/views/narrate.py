@@ -125,7 +125,9 @@ def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
     session = event.session_id[:_SHORT_SESSION_CHARS]
     phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
     phase += f", attempt {event.attempt}" if event.attempt > event.leg else ""
-    by = "" if event.runner in {"", "api"} else f", {event.runner}"
+    effort = f"effort {event.effort}" if event.effort else ""
+    said = filter(None, ("" if event.runner == "api" else event.runner, event.model, effort))
+    by = "".join(f", {words}" for words in said)
     yield Line(text=f"{phase} — {event.title} (session {session}{by})", tone=Tone.STRONG)
     if event.reason:
         yield Line(text=f"why: {event.reason}", tone=Tone.QUIET)

@@ -432,6 +432,7 @@ class LegTally:
             tools=self.tools.figures,
             bands=tuple(BandCounts(band=band, **counts) for band, counts in self._bands.items()),
             trial=started.trial,
+            rungs=started.rungs,
             seen_paths=len(self.seen),
             claims=self._claims.uses,
         )

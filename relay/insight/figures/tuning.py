@@ -10,6 +10,7 @@ from relay.insight.figures.statistics import LEAST_PAIRS, Interval, count_needed
 from relay.insight.figures.tallies import TokenSource
 from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
 from relay.session.gauge import NO_RESET, Band
+from relay.session.usage import Spent
 
 LEAST_BUDGET = 100
 """The least budget of the ledger that is advised, and the step between two."""
@@ -160,6 +161,37 @@ def _find_needed(leg: LegFigures) -> int:
     """Return the tokens of a session's claims up to the last one that it used."""
     used = [place for place, claim in enumerate(leg.claims) if claim.used]
     return sum(claim.tokens for claim in leg.claims[: used[-1] + 1]) if used else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungFigures:
+    """One change of model or effort in mid-phase, over all plans."""
+
+    rung: str
+    """As in the setting `escalate`, or ``fallback=ID``."""
+    phases: int
+    """Phases that had it."""
+    done: int
+    """Those of them that are done, with no further change."""
+    spent: Spent
+    """The cost of their sessions from this change to the next."""
+
+
+def count_rungs(found: Iterable[Figures]) -> tuple[RungFigures, ...]:
+    """Return what each change of model or effort led to; each figures are of one plan."""
+    phases: dict[str, dict[tuple[int, str], bool]] = {}
+    spent: dict[str, Spent] = {}
+    for plan, figures in enumerate(found):
+        done = {phase.phase_id for phase in figures.phases if phase.is_done}
+        for leg in (leg for run in figures.runs for leg in run.legs if leg.rungs):
+            for rung in leg.rungs:
+                is_last = rung == leg.rungs[-1]
+                phases.setdefault(rung, {})[plan, leg.phase_id] = is_last and leg.phase_id in done
+            spent[leg.rungs[-1]] = spent.get(leg.rungs[-1], Spent()) + leg.totals.spent
+    return tuple(
+        RungFigures(rung=rung, phases=len(held), done=sum(held.values()), spent=spent.get(rung, Spent()))
+        for rung, held in phases.items()
+    )
 
 
 def judge_trial(found: Iterable[Figures]) -> TrialFigures:

@@ -457,6 +457,8 @@ class LegFigures:
     """Counts for each band of the fill that it reached."""
     trial: str
     """The reset line that a trial gave its phase; empty without a trial."""
+    rungs: tuple[str, ...]
+    """The changes of model and effort that its phase had had when it began."""
     seen_paths: int
     """Files that it was shown or changed by name."""
     claims: tuple[ClaimUse, ...]

@@ -467,6 +467,7 @@ def make_commit_message(
             *(render_merge(merged, run.result.digest) if merged else ()),
             *doubts,
             (trailers.REPAIRS, str(trailers.count_repairs(candidate.leg.carried))),
+            *(pair for pair in candidate.leg.carried if pair[0] == trailers.RUNG),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *(_render_carried(candidate) if candidate.status == "handoff" else ()),

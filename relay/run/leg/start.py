@@ -56,6 +56,7 @@ from relay.store.trailers import (
     LEFTOVER,
     LEG,
     NO_PROGRESS,
+    RUNG,
     SAID,
     TRIAL,
     UNKNOWN,
@@ -154,6 +155,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         (BASELINE, render_baseline(gate.result)),
     )
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
+    marks += tuple(pair for pair in earlier if pair[0] == RUNG)
     marks += ((TRIAL, line),) if (line := _find_trial(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
         session_id=ctx.new_id(),

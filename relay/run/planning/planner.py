@@ -46,6 +46,7 @@ from relay.run.planning.submission import (
     judge_appended,
     judge_plan,
     judge_split,
+    knowing_models,
     measure_phases,
 )
 from relay.runners.base import Callbacks, Session
@@ -101,6 +102,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     message, judge = _prepare(ctx, task, before)
     findings = Findings(ledger=_read_ledger(ctx))
     interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values))
+    judge = knowing_models(judge, ctx.settings)
     submissions = Submissions(judge=judge if task.converge else interview.noting(judge))
     leave_out, session_id = (STATE_DIR,), ctx.new_id()
     begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
@@ -216,7 +218,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
     measure = partial(
         measure_phases,
         ctx.repo.root,
-        line_tokens=ctx.sessions.soft_tokens,
+        find_line=lambda _: ctx.sessions.soft_tokens,
         rules_bytes=len(ctx.rules.text.encode("utf-8", "replace")),
     )
     if before is None:
@@ -270,7 +272,9 @@ def run_planning_session(
         ),
     )
     reminder = render_no_plan_reminder() if interview else ""
-    return ctx.sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
+    planner = ctx.settings.plan_model
+    sessions = ctx.sessions.ask_model(planner, "") if planner else ctx.sessions
+    return sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
 
 
 def _drive(session: Session, message: str, submissions: Submissions, reminder: str) -> PlanningEnd:

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import list_some, render_tokens, shorten
+from relay.config import Settings
+from relay.config.choices import check_models
 from relay.gate.shell_line import check_command
 from relay.plan.check import check_plan
 from relay.plan.edit import append_entries, replace_phase
@@ -127,9 +129,10 @@ def describe_overkill(sizes: Sequence[PhaseSize]) -> str:
     open_sizes = [size for size in sizes if size.turns]
     own = sum(size.reading_tokens + size.work_tokens for size in open_sizes)
     together = own + max((size.fixed_tokens for size in open_sizes), default=0)
-    if len(open_sizes) < _SEVERAL or together > sizes[0].line_tokens * _OVERKILL_SHARE:
+    line_tokens = min((size.line_tokens for size in open_sizes), default=0)
+    if len(open_sizes) < _SEVERAL or together > line_tokens * _OVERKILL_SHARE:
         return ""
-    share = f"about {render_tokens(together)} of {render_tokens(sizes[0].line_tokens)}"
+    share = f"about {render_tokens(together)} of {render_tokens(line_tokens)}"
     return f"overkill: one session can do all open phases ({share}); one phase costs less"
 
 
@@ -150,11 +153,13 @@ def _count_tokens(size_bytes: int) -> int:
     return pad_tokens(estimate_size_tokens(size_bytes))
 
 
-def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int) -> tuple[PhaseSize, ...]:
+def measure_phases(
+    root: Path, plan: Plan, *, find_line: Callable[[Phase], int], rules_bytes: int
+) -> tuple[PhaseSize, ...]:
     """Estimate each phase.
 
     Args:
-        line_tokens: The reset line.
+        find_line: Returns the reset line of a phase's model, in tokens.
         rules_bytes: Size of the loaded rules files.
     """
     titles = sum(len(phase.title) for phase in plan.phases)
@@ -164,7 +169,7 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
             file_bytes=tuple(iter_sizes(root, phase.open_paths if phase.open_items else ())),
             text_bytes=titles + excerpt.chars,
             rules_bytes=rules_bytes,
-            line_tokens=line_tokens,
+            line_tokens=find_line(phase),
         )
         for phase, excerpt in zip(plan.phases, cut_excerpts(plan), strict=True)
     )
@@ -248,6 +253,18 @@ class Submissions:
         listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
         words = f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
         return ToolAnswer(text=words, is_error=True, ends_session=not left)
+
+
+def knowing_models(judge: Judge, settings: Settings) -> Judge:
+    """Return a judge that also refuses phases on a model or effort that a run would refuse."""
+
+    def judge_known(text: str, sizes: bool) -> Judgement:  # noqa: FBT001  # as Judge has it
+        result = judge(text, sizes)
+        phases = [] if isinstance(result, Rejected) else [phase for phase in result.phases if not phase.done]
+        faults = tuple(check_models(phases, settings))
+        return Rejected(violations=faults) if faults else result
+
+    return judge_known
 
 
 def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:

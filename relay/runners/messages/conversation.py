@@ -30,7 +30,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.config.model import NOTHING_SET, ModelSettings
+from relay.config.model import NOTHING_SET, Compat, ModelSettings
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import (
     LineNotices,
@@ -45,7 +45,7 @@ from relay.runners.base import (
     show_tool_start,
 )
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.connection import ApiConnection, get_model
+from relay.runners.messages.connection import ApiConnection, EndpointDialect, get_model, make_dialect
 from relay.runners.messages.context_window import (
     KEPT_USES,
     LEAST_FREED_SHARE,
@@ -88,6 +88,8 @@ class ApiRunner:
     strategy: str = "reset"
     """``reset``; or ``none``, ``compact``, ``prune`` or ``edit``: one conversation goes on from leg to leg."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
+    dialects: dict[Compat, EndpointDialect] = field(default_factory=dict)
+    """The dialects of models that the user describes in another way than the first."""
     kept: "list[tuple[SessionSpec, Conversation]]" = field(default_factory=list)
     agent: str = ""
     metering: str = ""
@@ -102,7 +104,7 @@ class ApiRunner:
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
         """Return a fresh session, or the open one if the strategy continues it; nothing is sent yet."""
         if spec.inside is not None:  # whatever the strategy, it is fresh, and the outer conversation stays
-            connection = replace(self.connection, observe=spec.inside)
+            connection = replace(self._connect(spec.model), observe=spec.inside)
             yield Conversation(connection, spec, self.get_model(spec.model))
             return
         spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
@@ -124,7 +126,14 @@ class ApiRunner:
         ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune, "edit": leave_to_api}
         model = self.get_model(spec.model)
         edited = self.strategy == "edit"
-        return Conversation(self.connection, spec, model, shorten=ways.get(self.strategy), edited=edited)
+        return Conversation(self._connect(spec.model), spec, model, shorten=ways.get(self.strategy), edited=edited)
+
+    def _connect(self, model: str) -> ApiConnection:
+        """Return the connection with the dialect that the user's settings describe for a model."""
+        compat = self.find_own(model).compat
+        if compat == self.connection.dialect.compat:
+            return self.connection
+        return replace(self.connection, dialect=self.dialects.setdefault(compat, make_dialect(compat)))
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""

@@ -1,0 +1,86 @@
+"""The model and effort of a phase's sessions, and their change in mid-phase: a ladder (`escalate`), and a fallback.
+
+A change stands in the open leg and in the phase's commits (``Relay-Rung``), so that a run that was killed goes on with
+it. A change that the settings have no more does not count.
+"""
+
+from dataclasses import replace
+
+from relay.plan.model import Phase, Plan
+from relay.run.leg.session import LegKind, LegResult
+from relay.run.leg.start import read_pending
+from relay.session.events import Noticed
+from relay.session.values import SessionEnd
+from relay.setup.context import RunContext, RunEnd
+from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.legs import OpenLeg, read_leg
+from relay.store.trailers import ENDED, ERROR, PROPOSED, RUNG, WAIT_UNTIL
+
+_OUT_OF_REACH = frozenset({SessionEnd.LIMIT, SessionEnd.API_FAILED})
+_OF_THE_MODEL = frozenset({
+    SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
+    SessionEnd.TRUNCATED,
+})  # fmt: skip
+"""Ends of a session that another model might not have come to."""
+_KEPT = frozenset({ENDED, ERROR, PROPOSED, WAIT_UNTIL})
+
+
+def choose_model(ctx: RunContext, phase: Phase, leg: OpenLeg | None) -> RunContext:
+    """Return the context with the model and effort of a phase, at the model's price.
+
+    Args:
+        leg: The phase's open leg; None without one.
+
+    Raises:
+        RelayError: The runner, its key or the model is missing.
+    """
+    settings = ctx.settings
+    known = {*settings.escalate, f"fallback={settings.fallback_model}"}
+    rungs = [value for key, value in leg.carried if key == RUNG and value in known] if leg else []
+    sessions = ctx.sessions.choose(phase, rungs)
+    return replace(ctx, settings=sessions.settings, sessions=sessions)
+
+
+def climb(ctx: RunContext, phase: Phase, head: Plan, result: LegResult, end: RunEnd) -> bool:
+    """Change the model or effort for the rest of a phase in place of ending the run; return False if nothing is left.
+
+    Args:
+        ctx: With the phase's model and effort.
+        head: HEAD's plan.
+        end: How the run would end.
+    """
+    leg = read_leg(ctx.repo)
+    rung = find_rung(ctx, result)
+    if leg is None or not rung:
+        return False
+    why = end.reason if isinstance(end.reason, str) else f"phase {phase.id}: {result.detail}"
+    words = f"{why.removesuffix('.')}; a fresh session goes on with {rung.replace('=', ' ')}"
+    ctx.observe(Noticed(text=words, warning=True))
+    kept = tuple(pair for pair in leg.wip_trailers if pair[0] in _KEPT)
+    record = WipRecord(
+        spend=ctx.meter.unrecorded,
+        items=leg.items,
+        baton=leg.baton,
+        replace=read_pending(ctx.files, head, leg).render_files(ctx.plan_path, ctx.ledger_path),
+        paths=(),
+        trailers=(*kept, (RUNG, rung)),
+    )
+    save_wip(ctx.repo, leg, record)
+    return True
+
+
+def find_rung(ctx: RunContext, result: LegResult) -> str:
+    """Return the next change for a phase whose session did not finish it; empty without one."""
+    settings, taken = ctx.settings, ctx.sessions.rungs
+    if result.kind not in {LegKind.FAILED, LegKind.HANDOFF}:
+        return ""
+    if result.end in _OUT_OF_REACH:
+        there = settings.fallback_model in {None, settings.model} or f"fallback={settings.fallback_model}" in taken
+        return "" if there else f"fallback={settings.fallback_model}"
+    refused = result.refused
+    if result.end not in _OF_THE_MODEL or (refused and not (refused.for_model or refused.once)):
+        return ""
+    ladder = list(dict.fromkeys(settings.escalate))
+    begun = max((ladder.index(change) + 1 for change in taken if change in ladder), default=0)
+    now = {f"effort={settings.effort}", f"model={settings.model}"}
+    return next((change for change in ladder[begun:] if change not in now), "")

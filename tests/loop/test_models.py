@@ -1,0 +1,227 @@
+"""Each phase on its own model and effort; another one before a run stops; a fallback where a model is out of reach."""
+
+import re
+
+import pytest
+
+from relay.base.errors import ExitCode, RelayError
+from relay.base.interrupts import Interrupts, Urgency
+from relay.session.events import LegStarted, Noticed, ResponseReceived
+
+MODELS = "models: [claude-opus-5-5, claude-haiku-5-5, claude-sonnet-5-5]\n"
+PLAN = """\
+# Two models
+
+## Phase 1 — Small
+Verify: `grep -q hello hello.txt`
+Model: claude-haiku-5-5
+Effort: low
+- [ ] Say hello — hello.txt
+
+## Phase 2 — Large
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+
+
+def say(word, item, **expect):
+    turns = [
+        {"expect": expect, "tools": [{"name": "write", "input": {"path": f"{word}.txt", "content": f"{word}\n"}}]},
+        {"tools": [{"name": "tick", "input": {"item": item, "evidence": "seen"}}]},
+        {"text": f"Commit: Say {word}", "repeat": 6},
+    ]
+    return {"turns": turns}
+
+
+def make(*sessions):
+    return f"{MODELS}sessions: {list(sessions)!r}"
+
+
+def list_asked(stage):
+    """Return model and effort of each conversation's first request."""
+    bodies = [one.body for one in stage.server.requests if one.path == "/v1/messages"]
+    first = [body for body in bodies if not any(message["role"] == "assistant" for message in body["messages"])]
+    asked = [(body["model"], body.get("output_config", {}).get("effort")) for body in first]
+    return list(dict.fromkeys(asked))
+
+
+def list_rungs(stage, rev="HEAD"):
+    return stage.git("log", "-1", "--format=%(trailers:key=Relay-Rung,valueonly)", rev).split()
+
+
+@pytest.fixture
+def begin(stage):
+    def write(plan=PLAN):
+        stage.write("PLAN.md", plan)
+        stage.commit("plan")
+        return stage
+
+    return write
+
+
+def test_each_phase_asks_its_own_model_at_that_models_price(begin):
+    """The effort is the phase's, too; the commit's cost is that of the model that worked."""
+    stage = begin()
+    assert stage.run(make(say("hello", "1.1"), say("world", "2.1"))).exit_code == ExitCode.DONE
+    assert stage.server.errors == []
+    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-opus-5-5", None)]
+    legs = [(leg.model, leg.effort, leg.rungs) for leg in stage.seen(LegStarted)]
+    assert legs == [("claude-haiku-5-5", "low", ()), ("", "", ())]
+    costs = {event.model: event.cost_usd / event.usage.prompt_tokens for event in stage.seen(ResponseReceived)}
+    assert costs["claude-haiku-5-5"] < costs["claude-opus-5-5"]
+    models = stage.git("log", "-2", "--format=%(trailers:key=Relay-Model,valueonly)").split()
+    assert models == ["claude-opus-5-5", "claude-haiku-5-5"]
+
+
+def test_what_is_typed_counts_for_all_phases(begin):
+    stage = begin()
+    ran = stage.run(make(say("hello", "1.1"), say("world", "2.1")), model="claude-sonnet-5-5")
+    assert ran.exit_code == ExitCode.DONE
+    assert list_asked(stage) == [("claude-sonnet-5-5", "low"), ("claude-sonnet-5-5", None)]
+
+
+def test_a_cap_holds_at_the_price_of_the_phases_model(begin):
+    """What one model may still send is too dear for the other."""
+    stage = begin(PLAN.replace("claude-haiku-5-5", "dear-1"))
+    prices = {"dear-1": {"input": 5_000.0, "output": 25_000.0}}
+    script = f"models: [claude-opus-5-5, {{id: dear-1}}]\nsessions: [{say('hello', '1.1')!r}]"
+    ended = stage.run(script, prices=prices)
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "of the run's cap of 20.00 USD" in ended.reason
+    assert not [one for one in stage.server.requests if one.path == "/v1/messages"]
+
+
+BAD = {
+    "turns": [
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "none"}}]},
+        {"text": "Done", "repeat": 9},
+    ]
+}
+ONE = PLAN[: PLAN.index("## Phase 2")].replace("Model: claude-haiku-5-5\nEffort: low\n", "")
+LADDER = {"escalate": ["effort=high", "model=claude-opus-5-5", "model=claude-sonnet-5-5"], "max_repairs": 0}
+
+
+def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(begin):
+    """Once each, without what is so already; said in the commit, and to the user."""
+    stage = begin(ONE)
+    ended = stage.run(make(BAD, BAD, say("hello", "1.1")), **LADDER)
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert list_asked(stage) == [("claude-opus-5-5", None), ("claude-opus-5-5", "high"), ("claude-sonnet-5-5", "high")]
+    assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
+    assert [leg.rungs for leg in stage.seen(LegStarted)] == [
+        (),
+        ("effort=high",),
+        ("effort=high", "model=claude-sonnet-5-5"),
+    ]
+    told = [event.text for event in stage.seen(Noticed) if "a fresh session goes on with" in event.text]
+    assert [words.rpartition("goes on with ")[2] for words in told] == ["effort high", "model claude-sonnet-5-5"]
+
+
+def test_a_ladder_has_an_end_and_a_later_run_goes_on_at_its_top(begin):
+    """Nothing is tried twice, whoever starts the run; the gate's refusal is what stops it."""
+    stage = begin(ONE)
+    ended = stage.run(make(BAD, BAD, BAD), **LADDER)
+    assert ended.exit_code == ExitCode.STOPPED
+    assert len(stage.seen(LegStarted)) == 3
+    assert stage.run(make(say("hello", "1.1")), **LADDER).exit_code == ExitCode.DONE
+    assert list_asked(stage) == [("claude-sonnet-5-5", "high")]
+    assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
+
+
+def test_a_run_that_is_cut_off_goes_on_where_it_was_on_the_ladder(begin):
+    stage = begin(ONE)
+
+    def cut_off():
+        if len(stage.seen(LegStarted)) > 1:
+            stage.on_tool = None
+            stage.interrupts.request(Urgency.NOW)
+
+    stage.on_tool = cut_off
+    assert stage.run(make(BAD, say("hello", "1.1")), **LADDER).exit_code == ExitCode.INTERRUPTED
+    stage.interrupts = Interrupts()
+    assert stage.run(make(say("hello", "1.1")), **LADDER).exit_code == ExitCode.DONE
+    assert list_asked(stage) == [("claude-opus-5-5", "high")]
+    assert list_rungs(stage) == ["effort=high"]
+
+
+def test_a_hand_off_commit_keeps_the_place_on_the_ladder(begin):
+    stage = begin(f"{ONE}- [ ] Say more — more.txt\n")
+    idle = {"turns": [{"text": "I am done.", "repeat": 9}]}
+    part = say("hello", "1.1")["turns"][:2]
+    part.append({"tools": [{"name": "hand_off", "input": {"next_step": "more", "learned": [], "dead_ends": []}}]})
+    ended = stage.run(make(idle, {"turns": part}, say("more", "1.2")), **LADDER)
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert list_asked(stage)[1:] == [("claude-opus-5-5", "high")]
+    assert "Relay-Status: handoff" in stage.git("log", "-1", "--format=%B", "HEAD~1")
+    assert list_rungs(stage, "HEAD~1") == list_rungs(stage) == ["effort=high"]
+
+
+def test_a_change_that_the_settings_have_no_more_does_not_count(begin):
+    stage = begin(ONE)
+    assert stage.run(make(BAD, BAD, BAD), **LADDER).exit_code == ExitCode.STOPPED
+    assert stage.run(make(say("hello", "1.1")), escalate=["effort=high"]).exit_code == ExitCode.DONE
+    assert list_asked(stage) == [("claude-opus-5-5", "high")]
+
+
+def test_the_next_phase_begins_below(begin):
+    stage = begin()
+    bad = {"turns": [{**BAD["turns"][0]}, BAD["turns"][1]]}
+    ended = stage.run(make(bad, say("hello", "1.1"), say("world", "2.1")), escalate=["effort=high"], max_repairs=0)
+    assert ended.exit_code == ExitCode.DONE
+    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-haiku-5-5", "high"), ("claude-opus-5-5", None)]
+    assert (list_rungs(stage, "HEAD~1"), list_rungs(stage)) == (["effort=high"], [])
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"tools": [{"name": "block", "input": {"reason": "no key"}}]},
+        {"fault": {"kind": "status", "status": 400}, "text": "x"},
+    ],
+)
+def test_what_no_model_can_help_climbs_nothing(begin, turn):
+    stage = begin(ONE)
+    assert stage.run(make({"turns": [turn]}), **LADDER).exit_code in {ExitCode.STOPPED, ExitCode.USER}
+    assert len(stage.seen(LegStarted)) == 1
+
+
+SPENT = {"turns": [{"fault": {"kind": "rate_limit", "retry_after": 99999, "times": "always"}, "text": "x"}]}
+
+
+def test_a_model_that_is_out_of_quota_is_replaced_for_the_rest_of_the_phase(begin):
+    """Between two sessions, and only where the user wants that; the next phase asks its own model again."""
+    stage = begin()
+    script = make(SPENT, say("hello", "1.1"), say("world", "2.1"))
+    ended = stage.run(script, fallback_model="claude-sonnet-5-5")
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-sonnet-5-5", "low"), ("claude-opus-5-5", None)]
+    assert list_rungs(stage, "HEAD~1") == ["fallback=claude-sonnet-5-5"]
+    assert list_rungs(stage) == []
+
+
+def test_without_a_fallback_a_model_that_is_out_of_quota_stops_the_run(begin):
+    stage = begin()
+    assert stage.run(make(SPENT)).exit_code == ExitCode.STOPPED
+    assert list_asked(stage) == [("claude-haiku-5-5", "low")]
+
+
+@pytest.mark.parametrize(
+    ("plan", "flags", "words"),
+    [
+        (
+            PLAN.replace("haiku-5-5", "haiku-55"),
+            {},
+            r"Model: found 'claude-haiku-55' \(did you mean .*; allowed: .*claude-haiku-5-5",
+        ),
+        (PLAN.replace("low", "extreme"), {}, "Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
+        (PLAN, {"escalate": ["model=claude-haku"]}, "escalate: found 'claude-haku'"),
+        (PLAN, {"fallback_model": "opus-9"}, "fallback_model: found 'opus-9'"),
+        (PLAN, {"escalate": ["effort=extreme"]}, "allowed: a list of effort=low|medium|high|xhigh|max and model=ID"),
+    ],
+)
+def test_an_unknown_model_or_effort_sends_nothing(begin, plan, flags, words):
+    stage = begin(plan)
+    with pytest.raises(RelayError) as raised:
+        stage.run(make(), **flags)
+    assert re.search(words, str(raised.value))
+    assert stage.server is None or not [one for one in stage.server.requests if one.path == "/v1/messages"]
