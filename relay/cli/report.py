@@ -27,7 +27,7 @@ from relay.session.values import SessionKind
 if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.insight.figures.statistics import Interval
-    from relay.insight.figures.tuning import ArmDifference, BandRates, LedgerWorth, RungFigures, TrialFigures
+    from relay.insight.figures.tuning import ArmDifference, BandRates, LedgerWorth, RungFigures, TrialFigures, UseRate
     from relay.insight.figures.values import Figures, Totals
     from relay.insight.report.blocks import Page
     from relay.insight.report.evidence import Beliefs
@@ -365,29 +365,23 @@ def tune_command(*, as_json: bool) -> None:
 
     Only a trial can tell (setting `trial`). relay compares the outcomes of its lines, pairing phases of the same plan,
     and says how many more phases would show a difference of that size. All intervals hold at once in 95 % of trials. It
-    also shows failed calls, duplicate reads, edits from memory and red gates by context size.
+    also shows failed calls, duplicate reads, edits from memory and red gates by context size, and how much of what
+    sessions were shown they used.
     """
     from relay.insight.figures.tallies import add_totals
-    from relay.insight.figures.tuning import count_rungs, judge_trial, measure_bands, measure_ledger
+    from relay.insight.figures.tuning import count_rungs, judge_trial, measure_bands, measure_ledger, measure_use
 
     found = [*_read_plans(get_entries())]
-    rungs = count_rungs(found)
-    rates, trial, totals = measure_bands(found), judge_trial(found), add_totals(*(figures.totals for figures in found))
-    ledger = measure_ledger(found)
+    rates, use, trial, ledger = measure_bands(found), measure_use(found), judge_trial(found), measure_ledger(found)
+    rungs, totals = count_rungs(found), add_totals(*(figures.totals for figures in found))
     if as_json:
+        lists = {"rates": [asdict(one) for one in rates], "use": [asdict(one) for one in use]}
         explorers = {name: getattr(totals, name) for name in _OF_EXPLORERS}
-        say_document(
-            {
-                "rates": [asdict(one) for one in rates],
-                "trial": asdict(trial),
-                "explorers": explorers,
-                "ledger": asdict(ledger),
-                "rungs": [asdict(one) for one in rungs],
-            }
-        )
+        lists["rungs"] = [asdict(one) for one in rungs]
+        say_document({**lists, "trial": asdict(trial), "explorers": explorers, "ledger": asdict(ledger)})
         return
-    worth = (*_render_explorers(totals), *_render_ledger(ledger), *_render_rungs(rungs))
-    for line in (*_render_rates(rates), *worth, "", *_render_trial(trial)):
+    worth = (*_render_use(use), *_render_explorers(totals), *_render_ledger(ledger), *_render_rungs(rungs))
+    for line in (*_render_rates(rates), "", *worth, *([""] if worth else []), *_render_trial(trial)):
         say(line)
 
 
@@ -443,6 +437,23 @@ def _render_rungs(rungs: "Sequence[RungFigures]") -> Iterator[str]:
     for one in rungs:
         usd = render_usd(one.spent.cost_usd, estimated=one.spent.estimated)
         yield f"{one.rung}: {one.done} of {count(one.phases, 'phase')} done with it, {usd}"
+
+
+_USED = {
+    "file": "files read, of which a later call names a line or the path",
+    "preload": "files in the first message, of which a call names a line or the path",
+    "history": "tokens behind the first message, neither superseded nor unused",
+}
+
+
+def _render_use(use: "Sequence[UseRate]") -> Iterator[str]:
+    if not use:
+        return
+    yield "What sessions were shown, and used"
+    for one in use:
+        share = _render_rate(one.rate) if one.rate else f"{one.used / one.shown:.0%}"
+        tokens = f" ({render_tokens(one.tokens)} tokens)" if one.rate else ""
+        yield f"  {share:<14}of {render_tokens(one.shown)} {_USED[one.kind]}{tokens}"
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:

@@ -26,6 +26,7 @@ from relay.sandbox.run import Sandbox
 from relay.session.events import GaugeCrossed, Observe, ResponseReceived, ToolFinished, ToolStarted
 from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
+from relay.session.recall import Recall, hash_call
 from relay.session.tape import Keep
 from relay.session.usage import Spent
 from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
@@ -82,6 +83,8 @@ class SessionSpec:
     """Lifetime of that cache's entries: ``5m``, ``1h``, or ``auto`` to let the runner choose for this run."""
     keep: Keep = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
+    preloads: tuple[str, ...] = ()
+    """The files in the first message, each with its path in the first line; the runner notes their use."""
     hide: Callable[[str], str] = str
     """Removes from a text what no model may see; tool results and messages come without it already."""
     sandbox: Sandbox | None = None
@@ -202,35 +205,52 @@ def fit_answer(check: Callable[[int, int], str | None], prompt_tokens: int, want
     return why or most
 
 
-def show_tool_start(observe: Observe, call: ToolCall) -> None:
-    """Emit ToolStarted, with the call's first text argument as its one-line summary; before it the claims it names."""
-    texts = [value for value in call.input.values() if isinstance(value, str) and value.strip()]
-    links = [f"{name} {ids}" for name in CLAIM_LINKS if isinstance(ids := call.input.get(name), str) and ids.strip()]
-    words = ": ".join((*([", ".join(links)] if links else []), *texts[:1]))
-    observe(ToolStarted(call_id=call.id, name=call.name, summary=render_summary(words)))
-
-
 def render_summary(text: str) -> str:
     """Write the one line of a call that a person sees."""
     return " ".join(text.split())[:_SUMMARY_CHARS]
 
 
-def show_tool_end(observe: Observe, call: ToolCall, result: ToolResult, *, duration_s: float) -> None:
-    """Emit ToolFinished; the wait for a person does not count as the tool's time."""
-    data = result.text.encode("utf-8", "surrogatepass")
-    observe(
-        ToolFinished(
-            call_id=call.id,
-            name=call.name,
-            is_error=result.is_error,
-            result_bytes=len(data),
-            result_sha256=hashlib.sha256(data).hexdigest(),
-            duration_s=duration_s - result.waited_s,
-            changed_paths=result.changed_paths,
-            shown=result.shown,
-            problem=render_summary(result.text.partition("\n")[0]) if result.is_error else "",
+class ToolLog:
+    """Emits the beginning and the end of tool calls. Mutable: knows what the session was shown.
+
+    Args:
+        preloads: As in `SessionSpec`.
+    """
+
+    def __init__(self, observe: Observe, preloads: Sequence[str] = ()) -> None:
+        self._observe = observe
+        self._recall = Recall(preloads)
+
+    def start(self, call: ToolCall) -> None:
+        """Emit ToolStarted, summed up by the claims that the call names and its first text argument."""
+        given = call.input
+        texts = [value for value in given.values() if isinstance(value, str) and value.strip()]
+        links = [f"{name} {ids}" for name in CLAIM_LINKS if isinstance(ids := given.get(name), str) and ids.strip()]
+        words = ": ".join((*([", ".join(links)] if links else []), *texts[:1]))
+        self._observe(ToolStarted(call_id=call.id, name=call.name, summary=render_summary(words)))
+
+    def end(self, call: ToolCall, result: ToolResult, *, duration_s: float) -> None:
+        """Emit ToolFinished; the wait for a person does not count as the tool's time."""
+        data = result.text.encode("utf-8", "surrogatepass")
+        path = result.shown.path if result.shown else ""
+        uses = self._recall.find_uses(call.input, path=path)
+        self._recall.show(call.id, result.text, path=path)
+        self._observe(
+            ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                is_error=result.is_error,
+                result_bytes=len(data),
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                duration_s=duration_s - result.waited_s,
+                changed_paths=result.changed_paths,
+                shown=result.shown,
+                problem=render_summary(result.text.partition("\n")[0]) if result.is_error else "",
+                call_sha256=hash_call(call.name, call.input),
+                cut_bytes=result.cut_bytes,
+                uses=uses,
+            )
         )
-    )
 
 
 def show_crossing(observe: Observe, gauge: Gauge, line: Zone) -> None:

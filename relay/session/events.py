@@ -173,6 +173,8 @@ class LegStarted:
     """What it is told about the session before; empty for nothing, and in older logs."""
     claims: tuple[ShownClaim, ...] = ()
     """The claims that it is shown, the most important first; missing in older logs."""
+    preloads: tuple[str, ...] = ()
+    """The files that relay put into its first message; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,33 @@ class ResponseReceived:
     """Whether it came piece by piece; False if it came whole."""
     query: str = ""
     """``explore`` if an explorer inside the session sent it (its `turn` is 0); empty for others, and in older logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMeasured:
+    """The state of a session's context at an answer, as `relay.insight.figures.decay` defines it. None is unknown."""
+
+    turn: int
+    turns_left: int | None
+    """Turns until the reset line, at the growth so far."""
+    growth_tokens: float | None
+    """Per turn."""
+    history_tokens: int | None
+    """Everything behind the first message."""
+    history_share: float | None
+    """The part that history fills of its room, from the first prompt to the reset line."""
+    distance_tokens: int | None
+    """From the end of role, tools and rules to the newest turn."""
+    superseded_tokens: int
+    """Of results that later ones replace."""
+    unused_tokens: int | None
+    """Of large results of which no later call names a path or a line."""
+    turns_to_go: int | None
+    """Turns until the phase's likely end."""
+    go_on_usd: float | None
+    """Cost of those turns in this context."""
+    hand_over_usd: float | None
+    """Cost of those turns in a fresh session, with the restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +281,13 @@ class ToolFinished:
     """The part of a file that the result shows; None for other results, and in older logs."""
     problem: str = ""
     """The first line of an error, shortened; empty in older logs."""
+    call_sha256: str = ""
+    """Of the tool's name and input: the same call has the same hash. Empty in older logs."""
+    cut_bytes: int | None = None
+    """Size of the output that the cap kept from the model; None if unknown: an agent's own tool, an older log."""
+    uses: tuple[str, ...] | None = None
+    """What its input names a path or line of, for the first time: an earlier call by its id, or ``preload PATH``. None
+    in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -502,10 +538,11 @@ class RunEnded:
 
 
 Event = (
-    RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | RelaySpoke | TextShown | ToolStarted
-    | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken | CacheRefreshed | HostAsked
-    | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded | Noticed
-    | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed | JobMoved | RunEnded
+    RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | ContextMeasured | RelaySpoke | TextShown
+    | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken | CacheRefreshed
+    | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded
+    | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed
+    | JobMoved | RunEnded
 )  # fmt: skip
 
 Observe = Callable[[Event], None]

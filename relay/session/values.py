@@ -54,6 +54,8 @@ class ToolResult:
     """The part of a file that the text shows; None for other texts."""
     waited_s: float = 0.0
     """Time spent waiting for a person; it does not count as the tool's time."""
+    cut_bytes: int | None = 0
+    """Size of the output that is not in `text` because of the cap; None if unknown."""
 
 
 class SessionKind(StrEnum):

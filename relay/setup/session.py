@@ -34,6 +34,7 @@ from relay.session.events import (
 )
 from relay.session.gauge import open_gauge, parse_reset_line
 from relay.session.prices import Budget, Price, find_price
+from relay.session.recall import list_preloads
 from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
@@ -85,6 +86,12 @@ class SessionTask:
     """The first message as (source, text) pairs, as in `relay.prompts.texts`; the event tells their sizes."""
     claims: tuple[ShownClaim, ...] = ()
     """The claims of the ledger among them."""
+
+    @property
+    def preloads(self) -> tuple[str, ...]:
+        """The files among them."""
+        return tuple(text for source, text in self.message_parts if source == "preload")
+
     callbacks: Callbacks
     runner: str = ""
     """The runner that the phase names; empty for the one of the settings."""
@@ -177,6 +184,7 @@ class Sessions:
                 attempt=task.attempt,
                 reason=task.reason,
                 trial=task.trial,
+                preloads=list_preloads(task.preloads),
                 prompt=measure_prompt(task.system, task.tools, task.message_parts),
                 baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
                 claims=task.claims,
@@ -225,6 +233,7 @@ class Sessions:
             system=task.system,
             tools=task.tools,
             callbacks=replace(task.callbacks, run_tool=run_tool),
+            preloads=task.preloads,
             hide=hide,
             reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
             check_budget=self.check_budget,

@@ -186,7 +186,7 @@ class ToolAnswer:
 
 def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult:
     """Turn an answer into a result of at most `OUTPUT_CAP_TOKENS` tokens."""
-    text = answer.text.encode("utf-8", "replace").decode("utf-8")
+    text, cut_bytes = answer.text.encode("utf-8", "replace").decode("utf-8"), 0
     if answer.lost_bytes == 0 and estimate_tokens(text) <= OUTPUT_CAP_TOKENS:
         if answer.spool is not None:
             answer.spool.unlink(missing_ok=True)
@@ -196,7 +196,9 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
             name = "what is kept of the output" if answer.lost_bytes else name
             spool = _spill(workspace, answer.output or text.encode(), call_id)
         where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
+        whole_bytes = len(text.encode()) + answer.lost_bytes
         text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
+        cut_bytes = max(0, whole_bytes - len(text.encode()))
     return ToolResult(
         text=text,
         is_error=answer.is_error,
@@ -204,6 +206,7 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         changed_paths=answer.changed_paths,
         shown=answer.shown,
         waited_s=answer.waited_s,
+        cut_bytes=cut_bytes,
     )
 
 

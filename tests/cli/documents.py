@@ -15,7 +15,7 @@ from relay.cli.screen import JSON_VERSION
 from relay.compare.experiment import Experiment
 from relay.insight.figures.comparing import TrialResult
 from relay.insight.figures.statistics import Interval
-from relay.insight.figures.tuning import BandRates, LedgerWorth, RungFigures, TrialFigures
+from relay.insight.figures.tuning import BandRates, LedgerWorth, RungFigures, TrialFigures, UseRate
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
@@ -462,6 +462,7 @@ class TuneDocument(TypedDict):
 
     version: int
     rates: list[BandRates]
+    use: list[UseRate]
     trial: TrialFigures
     explorers: ExplorerSums
     ledger: LedgerWorth

@@ -211,6 +211,28 @@ def test_a_transfer_is_the_present_activity_until_it_ends(recorded):
     assert not any("Receiving" in line.plain for line in draw(board, now=12.0, width=80, height=21))
 
 
+def test_one_line_says_what_lies_ahead_of_the_session(recorded):
+    """Turns and history; the cost of the rest on a wide screen. Unknown is said, and a small screen has none of it."""
+    board = make_board(recorded, at_event(recorded, ToolStarted, 4))
+    measured = events.ContextMeasured(
+        turn=9, turns_left=14, growth_tokens=2_000.0, history_tokens=60_000, history_share=0.62,
+        distance_tokens=61_000, superseded_tokens=0, unused_tokens=0, turns_to_go=8, go_on_usd=0.42, hand_over_usd=0.31,
+    )  # fmt: skip
+    unknown: typing.Any = {"turns_left": None, "history_share": None, "go_on_usd": None, "hand_over_usd": None}
+
+    def look(event, width=80, height=30):
+        board.apply(event, 6.0)
+        lines = [line.plain.rstrip() for line in draw(board, now=7.0, width=width, height=height)]
+        return [line for line in lines if "to the line" in line]
+
+    rest = "the rest $0.42 here, $0.31 afresh"
+    assert look(measured) == [f"ahead    ~14 turns to the line · history 62% · {rest}"]
+    assert look(measured, width=60) == ["ahead    ~14 turns to the line · history 62%"]
+    assert look(replace(measured, **unknown)) == ["ahead    turns to the line unknown · cost of the rest unknown"]
+    assert look(replace(measured, turns_to_go=0))[0].endswith(" · every item is claimed")
+    assert look(measured, height=9) == []
+
+
 def test_the_board_shows_how_it_ended(recorded):
     """What is measured stays, what goes on gives way."""
     frame = [line.plain for line in draw(make_board(recorded), now=recorded[-1][0], width=80, height=30)]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.fold import MOST_FINDINGS, MOST_LEGS, MOST_PHASES, Fold, fold_records, render_document
-from relay.insight.figures.legs import MOST_OPEN_CALLS, MOST_PATHS
-from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS, add_totals
+from relay.insight.figures.legs import MOST_OPEN_CALLS
+from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_PATHS, MOST_TOOLS, add_totals
 from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFigures, Totals, find_break_even
 from relay.session.events import (
     CacheBroken,
@@ -28,12 +28,10 @@ from relay.session.events import (
     RunStarted,
     ShownFinding,
     ShownPhase,
-    TextShown,
     ToolFinished,
     ToolStarted,
 )
 from relay.session.gauge import Band
-from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 from tests.any_event import any_event
 from tests.figures import streams
@@ -97,8 +95,8 @@ def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int,
     """ContextSpectre's vectors, with the prefix left out; past the line none are left."""
     steps = (last - first) // turns
     one = fold_leg(*(event for n in range(turns) for event in turn(n + 1, first + n * steps, steps, soft_tokens=soft)))
-    assert one.growth_tokens == pytest.approx(growth)
-    assert one.turns_left == left
+    assert one.decay.growth_tokens == pytest.approx(growth)
+    assert one.decay.turns_left == left
 
 
 def test_what_kept_the_cache_warm_is_paid_for_and_no_turn() -> None:
@@ -149,9 +147,9 @@ def test_reviews_are_evidence_each_with_its_findings_up_to_a_number() -> None:
 
 
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
-    assert fold_leg(*turn(1, 4_000, 10)).turns_left is None
-    assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).turns_left is None
-    assert fold_leg().turns_left is None
+    assert fold_leg(*turn(1, 4_000, 10)).decay.turns_left is None
+    assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).decay.turns_left is None
+    assert fold_leg().decay.turns_left is None
 
 
 def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> None:
@@ -162,12 +160,11 @@ def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> No
         *turn(4, 1_300),
         *turn(5, 1_300),
     )  # fmt: skip
-    assert (one.totals.duplicate_reads, one.totals.duplicate_tokens, one.noise_tokens) == (1, 100, 100)
+    assert (one.totals.duplicate_reads, one.totals.duplicate_tokens, one.decay.superseded_tokens) == (1, 100, 100)
     # It was noise in the fourth prompt and in the fifth.
     assert one.totals.tax_tokens == 200
     assert one.totals.tax_usd == pytest.approx(200 * 0.5e-6)
-    assert one.signal == pytest.approx(1 - 100 / 300)
-    assert [point.signal for point in one.series[:3]] == [None, 1.0, 1.0]
+    assert one.decay.signal == pytest.approx(1 - 100 / 300)
 
 
 def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
@@ -176,13 +173,13 @@ def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
         *turn(2, 1_100), *call("read", "a.py", 200, lines=(1, 60), content="longer"),
         *turn(3, 1_300),
     )  # fmt: skip
-    assert (one.totals.duplicate_reads, one.noise_tokens) == (0, 100)
+    assert (one.totals.duplicate_reads, one.decay.superseded_tokens) == (0, 100)
 
 
 def test_a_failed_call_is_noise_once_it_is_made_again() -> None:
     failed = call("bash", "make", 300, is_error=True)
     one = fold_leg(*turn(1, 1_000), *failed, *turn(2, 1_300), *call("bash", "make", 10, content="ok"), *turn(3, 1_310))
-    assert (one.noise_tokens, one.totals.errors, one.totals.calls) == (300, 1, 2)
+    assert (one.decay.superseded_tokens, one.totals.errors, one.totals.calls) == (300, 1, 2)
 
 
 def test_the_same_call_with_the_same_answer_is_a_duplicate_of_its_tool() -> None:
@@ -220,7 +217,7 @@ def test_a_compaction_is_seen_by_what_is_missing() -> None:
     (fall,) = one.compactions
     assert (fall.turn, fall.before_tokens, fall.after_tokens) == (3, 40_000, 20_000)
     assert sum(tokens for _, tokens in fall.dropped) >= 20_000
-    assert one.noise_tokens == 0
+    assert one.decay.superseded_tokens == 0
     assert fold_leg(*turn(1, 10_000), *turn(2, 4_000)).compactions == ()
 
 
@@ -445,14 +442,6 @@ def test_figures_as_one_document() -> None:
 def test_bands_follow_the_soft_line() -> None:
     one = fold_leg(*turn(1, 1_000), *turn(2, 39_999), *turn(3, 80_000), *turn(4, 9, fill_tokens=None))
     assert [point.band for point in one.series] == [Band.ORIENT, Band.EXPLORE, Band.HAND_OFF, None]
-
-
-def test_disk_and_context_are_two_ledgers() -> None:
-    told = [LoggedEvent(at=1.0, event=TextShown(text="x"), size_bytes=90), *log([start()]), *log(turn(1, 50))]
-    found = fold_records(told)
-    assert (found.log.lines, found.log.size_bytes, found.log.noise_bytes) == (4, 90, 90)
-    assert found.log.kinds[0] == ("TextShown", 1, 90)
-    assert found.totals.tax_tokens == 0
 
 
 _KINDS = st.one_of(*(any_event(kind) for kind in get_args(Event)))

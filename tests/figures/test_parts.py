@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.legs import MOST_PARTS, MOST_PATHS, Reads
-from relay.insight.figures.tallies import Composition, find_strayed, has_fallen, share
+from relay.insight.figures.tallies import MOST_PARTS, MOST_PATHS, Composition, Results, find_strayed, has_fallen, share
 from relay.insight.figures.values import Series
+from relay.session.recall import LARGE_TOKENS
 from relay.session.values import Shown
 
 
@@ -60,14 +60,20 @@ def test_files_that_no_item_names_have_strayed() -> None:
 
 
 def test_what_was_read_has_a_bound() -> None:
-    reads = Reads()
+    results = Results()
     for n in range(MOST_PARTS + 1):
-        reads.show(Shown(path="a", first_line=n, last_line=n), "x", 1)
-    reads.show(Shown(path="a", first_line=3, last_line=3), "x", 1)
-    assert (reads.duplicates, reads.noise_tokens) == (0, 0)
-    reads.shown.update(map(str, range(MOST_PATHS)))
-    reads.show(Shown(path="new", first_line=1, last_line=1), "x", 1)
-    assert "new" not in reads.shown
+        results.show(n, Shown(path="a", first_line=n, last_line=n), "x", 1)
+    results.show(0, Shown(path="a", first_line=3, last_line=3), "x", 1)
+    assert (results.duplicates, results.superseded_tokens) == (0, 0)
+    results.files.update(dict.fromkeys(map(str, range(MOST_PATHS)), 0))
+    results.show(0, Shown(path="new", first_line=1, last_line=1), "x", 1)
+    assert "new" not in results.files
+    for n in range(MOST_PARTS + 1):
+        results.place(n, LARGE_TOKENS + 1, turn=1)
+        results.answer(n, str(n), 1, is_sure=True)
+    results.answer(0, str(MOST_PARTS), 1, is_sure=True)
+    assert results.superseded_tokens == 0
+    assert results.find_unused_tokens(2) == MOST_PARTS * (LARGE_TOKENS + 1)
 
 
 def test_a_thinned_series_keeps_its_peaks() -> None:

@@ -43,6 +43,8 @@ class Board:
     leg: events.LegStarted | None = None
     response: events.ResponseReceived | None = None
     """The leg's last response; None before the first."""
+    measured: events.ContextMeasured | None = None
+    """The state of the leg's context; None before the first response."""
     used: Usage = Usage()
     """Reported usage of the leg's answers."""
     focus: str = ""
@@ -123,7 +125,7 @@ def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
 
 def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:
     board.leg, board.response, board.activity, board.focus = event, None, None, event.phase_id
-    board.used = Usage()
+    board.used, board.measured = Usage(), None
     board.said.clear()
 
 
@@ -136,6 +138,10 @@ def _on_response(board: Board, event: events.ResponseReceived, now: float) -> No
         board.response, board.activity = event, None
     board.responses += 1
     _on_refresh(board, event, now)
+
+
+def _on_measure(board: Board, event: events.ContextMeasured, _now: float) -> None:
+    board.measured = event
 
 
 def _on_refresh(board: Board, event: events.ResponseReceived | events.CacheRefreshed, _now: float) -> None:
@@ -209,6 +215,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.LegStarted: _on_leg,
     events.RequestStarted: _on_request,
     events.ResponseReceived: _on_response,
+    events.ContextMeasured: _on_measure,
     events.RelaySpoke: _on_nothing,
     events.TextShown: _on_text,
     events.ToolStarted: _on_tool,
@@ -236,6 +243,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }
-_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_refresh, _on_text, _on_job)
+_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_measure, _on_refresh, _on_text, _on_job)
 MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
 """Events about the present activity: `relay status` reads the end of a log for them."""

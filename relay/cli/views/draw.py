@@ -26,7 +26,7 @@ from relay.base.words import (
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
-from relay.session.events import RunEnded, RunStarted, ShownItem, ShownPhase
+from relay.session.events import ContextMeasured, RunEnded, RunStarted, ShownItem, ShownPhase
 from relay.session.gauge import Band, find_band, render_band
 
 BAND_STYLES = {
@@ -77,6 +77,8 @@ def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text
     lines = [draw_gauge(board, width), draw_spend(board, width)]
     if board.used.prompt_tokens and height >= _ROOMY_LINES:
         lines.insert(1, _draw_cache(board, width))
+    if board.measured and board.ended is None and height >= _ROOMY_LINES:
+        lines.insert(1, draw_outlook(board.measured, width))
     if board.ended is not None:
         return [*lines, *_draw_end(board.ended)]
     if board.lost:
@@ -248,6 +250,23 @@ def draw_gauge(board: Board, width: int) -> Text:
     if width >= _NARROW_CELLS:
         line.append(f"  {fill * 100 // max(1, soft)}%, stops at {render_tokens(hard)}", "dim")
     return line
+
+
+def draw_outlook(measured: ContextMeasured, width: int) -> Text:
+    """Draw how far the reset line is, and what the rest of the phase costs here and in a fresh session."""
+    left, share = measured.turns_left, measured.history_share
+    line = _label("ahead", width)
+    line.append("turns to the line unknown" if left is None else f"~{count(left, 'turn')} to the line")
+    if share is not None:
+        line.append(f" · history {share:.0%}")
+    if width < _WIDE_CELLS:
+        return line
+    go_on, fresh = measured.go_on_usd, measured.hand_over_usd
+    if measured.turns_to_go == 0:
+        return line.append(" · every item is claimed", "dim")
+    if go_on is None or fresh is None:
+        return line.append(" · cost of the rest unknown", "dim")
+    return line.append(f" · the rest {render_usd(go_on)} here, {render_usd(fresh)} afresh", "dim")
 
 
 def _bar_cells(width: int) -> int:

@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from relay.insight.figures.legs import LegTally, find_table_rates
+from relay.insight.figures.decay import Decay
+from relay.insight.figures.legs import FindRates, LegTally, find_table_rates
 from relay.insight.figures.tallies import (
     KEPT_WARNINGS,
-    LogTally,
     PhaseTally,
     Sum,
     TokenSource,
@@ -70,7 +70,7 @@ def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str,
         "reviews": [asdict(review) for review in figures.reviews],
         "hand_offs": [asdict(step) for step in figures.hand_offs],
         "forecast": asdict(figures.forecast) if figures.forecast else None,
-        "log": {**asdict(figures.log), "skipped_lines": skipped_lines},
+        "log": {"skipped_lines": skipped_lines},
     }
 
 
@@ -270,13 +270,18 @@ class Fold:
 
     Its memory is bounded: sessions of a run (`MOST_LEGS`), points of a session (`values.LEG_POINTS`), phases, commits,
     and files by name.
+
+    Args:
+        find_rates: Returns a model's prices at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_rates: FindRates = find_table_rates) -> None:
+        self._find_rates = find_rates
+        self._turns = self._claimed = 0
+        """Of all sessions that are over."""
         self._runs: list[RunTally] = []
         self._phases: dict[str, PhaseTally] = {}
         self._tools = ToolTally()
-        self._log = LogTally()
         self._ticks: deque[TickEvidence] = deque(maxlen=MOST_TICKS)
         self._reviews: deque[ReviewEvidence] = deque(maxlen=MOST_REVIEWS)
         self._hand_offs: deque[FreshStart] = deque(maxlen=MOST_HAND_OFFS)
@@ -300,7 +305,6 @@ class Fold:
 
     def take(self, record: LoggedEvent) -> None:
         """Take the next event."""
-        self._log.add(type(record.event).__name__, record.size_bytes)
         handle = self._handlers.get(type(record.event))
         if handle is not None:
             handle(record, record.event)
@@ -319,6 +323,11 @@ class Fold:
         return self._leg.figures if self._leg else None
 
     @property
+    def decay(self) -> Decay | None:
+        """The state of the present session's context; None between sessions."""
+        return self._leg.decay if self._leg else None
+
+    @property
     def figures(self) -> Figures:
         """The figures so far, with the present session."""
         runs = [run.render(None) for run in self._runs]
@@ -335,7 +344,6 @@ class Fold:
             reviews=tuple(self._reviews),
             hand_offs=tuple(self._hand_offs),
             forecast=find_forecast(shown) if self._shown else None,
-            log=self._log.figures,
         )
 
     def _get_run(self, record: LoggedEvent) -> RunTally:
@@ -389,13 +397,16 @@ class Fold:
         phase = self._get_phase(event.phase_id)
         phase.title = phase.title or event.title
         phase.legs += 1
-        self._leg = LegTally(self._get_run(record).run_id, record.at, event, self._seen)
+        pace = self._turns / self._claimed if self._claimed else None
+        run_id, rates = self._get_run(record).run_id, self._find_rates
+        self._leg = LegTally(run_id, record.at, event, self._seen, phase, pace=pace, find_rates=rates)
 
     def _close_leg(self, result: str) -> None:
         leg = self._leg
         if leg is None:
             return
         self._leg = None
+        self._turns, self._claimed = self._turns + leg.turns, self._claimed + leg.claimed
         figures = leg.figures
         self._runs[-1].add_leg(figures)
         phase = self._get_phase(figures.phase_id)
@@ -404,7 +415,7 @@ class Fold:
         phase.hand_offs += result == "handoff"
         for tool in figures.tools:
             self._tools.add(tool)
-        rates = find_table_rates(figures.model, figures.began) if figures.model else None
+        rates = self._find_rates(figures.model, figures.began) if figures.model else None
         before = self._before
         if before is not None and (hand_off := make_hand_off(before, figures, leg.orientation_tokens, rates)):
             self._hand_offs.append(hand_off)

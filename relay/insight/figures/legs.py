@@ -6,9 +6,22 @@ from typing import Any, ClassVar
 
 from relay.base.values import dataclass
 from relay.insight.figures.claims import ClaimTally
+from relay.insight.figures.decay import (
+    Course,
+    Decay,
+    Retrieved,
+    find_history_share,
+    find_signal,
+    find_turns_left,
+    find_turns_to_go,
+)
 from relay.insight.figures.tallies import (
+    MOST_PARTS,
+    MOST_PATHS,
     SUMMARY_CHARS,
     Composition,
+    PhaseTally,
+    Results,
     Sum,
     TokenSource,
     ToolTally,
@@ -45,78 +58,6 @@ from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates, find_price
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage, estimate_size_tokens
-from relay.session.values import Shown
-
-MOST_PARTS = 5_000
-"""Parts of files that are remembered per session; older ones are forgotten and count as no noise."""
-MOST_PATHS = 20_000
-"""Files that are remembered by name."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Excerpt:
-    """A part of a file in the context. Mutable: it is superseded once."""
-
-    first: int
-    last: int
-    sha256: str
-    tokens: int
-    superseded: bool = False
-
-
-class Reads:
-    """The reads of one session. Mutable.
-
-    A result is superseded by a later one that shows the same part again (even if the file has changed). The result of a
-    failed call is superseded by the same call made again. The second page of a file supersedes nothing of the first.
-    """
-
-    def __init__(self) -> None:
-        self.noise_tokens = 0
-        """Superseded tokens that are in context."""
-        self.duplicates = 0
-        self.duplicate_tokens = 0
-        self.shown: set[str] = set()
-        """Files that the session was shown a part of."""
-        self._parts: dict[str, list[_Excerpt]] = {}
-        self._count = 0
-        self._failed: dict[tuple[str, str], int] = {}
-
-    def show(self, shown: Shown, sha256: str, tokens: int) -> None:
-        """Add a part of a file."""
-        if len(self.shown) < MOST_PATHS:
-            self.shown.add(shown.path)
-        parts = self._parts.setdefault(shown.path, [])
-        for part in parts:
-            if part.superseded or not shown.first_line <= part.first <= part.last <= shown.last_line:
-                continue
-            part.superseded = True
-            self.noise_tokens += part.tokens
-            if (part.first, part.last, part.sha256) == (shown.first_line, shown.last_line, sha256):
-                self.duplicates += 1
-                self.duplicate_tokens += tokens
-        parts[:] = [part for part in parts if not part.superseded]
-        parts.append(_Excerpt(first=shown.first_line, last=shown.last_line, sha256=sha256, tokens=tokens))
-        self._count += 1
-        if self._count > MOST_PARTS:
-            self._forget()
-
-    def answer(self, signature: tuple[str, str], *, is_error: bool, tokens: int) -> None:
-        """Add the result of a call."""
-        self.noise_tokens += self._failed.pop(signature, 0)
-        if is_error and len(self._failed) < MOST_PARTS:
-            self._failed[signature] = tokens
-
-    def drop(self) -> None:
-        """Forget the context: it was compacted."""
-        self.noise_tokens = 0
-        self._failed.clear()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._parts.clear()
-        self._count = 0
-
 
 MOST_BATON_CHARS = 4_000
 MOST_OPEN_CALLS = 1_000
@@ -130,11 +71,19 @@ def find_table_rates(model: str, at: float) -> Rates | None:
     return price.rates if price else None
 
 
+FindRates = Callable[[str, float], Rates | None]
+"""Returns a model's prices at a time in seconds since the epoch; None if they are unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """A tool result that no prompt holds yet."""
 
+    number: int
+    """1-based within the session."""
     call: ToolFinished
+    signature: str
+    """The same for the same call."""
     summary: str
     turn: int
     duplicate: bool
@@ -147,23 +96,41 @@ class LegTally:
 
     Args:
         known: Files that earlier sessions were shown or changed.
+        phase: Its phase, which the caller keeps up to date.
+        pace: Turns per claimed item of earlier sessions; None if unknown.
+        find_rates: Returns a model's prices at a time.
     """
 
-    def __init__(self, run_id: str, began: float, started: LegStarted, known: Collection[str]) -> None:
+    def __init__(  # noqa: PLR0913  # one caller
+        self,
+        run_id: str,
+        began: float,
+        started: LegStarted,
+        known: Collection[str],
+        phase: PhaseTally,
+        *,
+        pace: float | None = None,
+        find_rates: FindRates = find_table_rates,
+    ) -> None:
         self._run_id = run_id
-        self.started = started
-        self._began = began
-        self._known = known
-        self.sum = Sum()
-        self.tools = ToolTally()
+        self._phase, self._claimed_before = phase, phase.claimed
+        self._pace, self._find_rates = pace, find_rates
+        self.started, self._began, self._known = started, began, known
+        self.sum, self.tools = Sum(), ToolTally()
         self.orientation_tokens = 0
         """Tokens of what it was shown of files that earlier sessions were shown."""
-        self._reads = Reads()
+        self._results = Results()
+        self._numbers: dict[str, tuple[int, str]] = {}
+        """Number of a call's result by the call's id, and the file that it shows."""
+        self._started_files: int | None = None
+        """Tokens of files that it was shown before its first change; None before that."""
+        self._knows_uses = self._knows_cuts = True
+        self._cut_bytes = 0
         self._composition = Composition()
         self._pending: list[_Result | None] = []
         self._claims = ClaimTally(started.claims)
         self._calls: dict[str, tuple[float, str]] = {}
-        self._answers: dict[tuple[str, str], str] = {}
+        self._answers: dict[str, str] = {}
         self._explorer: tuple[int, int] | None = None
         """First and largest context of the present explorer."""
         self._spared_tokens = 0
@@ -172,11 +139,11 @@ class LegTally:
         self._turns = Series[TurnFigures](lambda point: point.fill_tokens or 0)
         self._spans = Series[ToolSpan](lambda span: span.duration_s)
         self._last: ResponseReceived | None = None
+        self._last_at = began
         self._turn = self._measured = 0
         self._first_tokens: int | None = None
         self._last_tokens: int | None = None
         self._peak_tokens: int | None = None
-        self._signal: float | None = None
         self._band: Band | None = None
         self._bands: dict[Band, dict[str, int]] = {}
         self._ended: tuple[float, LegEnded] | None = None
@@ -187,7 +154,12 @@ class LegTally:
     @property
     def seen(self) -> set[str]:
         """Files that it was shown or changed by name."""
-        return self._reads.shown | self._changed
+        return self._results.files.keys() | self._changed
+
+    @property
+    def turns(self) -> int:
+        """Turns so far."""
+        return self._turn
 
     def take(self, record: LoggedEvent) -> None:
         """Add an event of the session."""
@@ -235,9 +207,10 @@ class LegTally:
         self._spans.add(
             ToolSpan(at=began, duration_s=event.duration_s, name=name, is_error=event.is_error, turn=self._turn)
         )
+        number = self._note_uses(event)
         self._note_changes(event.changed_paths or ())
         self._claims.touch((event.shown.path,) if event.shown else (), event.changed_paths or ())
-        signature = name, summary
+        signature = event.call_sha256 or f"{name} {summary}"
         duplicate = bool(event.result_sha256) and self._answers.get(signature) == event.result_sha256
         if len(self._answers) < MOST_OPEN_CALLS:
             self._answers[signature] = event.result_sha256
@@ -247,13 +220,38 @@ class LegTally:
         self._append(
             name_tool_source(name),
             tokens,
-            _Result(call=event, summary=summary, turn=self._turn, duplicate=duplicate, band=self._band),
+            _Result(
+                number=number,
+                call=event,
+                signature=signature,
+                summary=summary,
+                turn=self._turn,
+                duplicate=duplicate,
+                band=self._band,
+            ),
         )
 
+    def _note_uses(self, event: ToolFinished) -> int:
+        """Note what a call names of earlier results; return the number of its own."""
+        self._knows_uses = self._knows_uses and event.uses is not None
+        self._knows_cuts = self._knows_cuts and event.cut_bytes is not None
+        self._cut_bytes += event.cut_bytes or 0
+        for name in event.uses or ():
+            number, path = self._numbers.get(name, (0, name))
+            self._results.name(number)
+            self._results.used.add(path)
+        number = int(self.sum.numbers["calls"])
+        if len(self._numbers) < MOST_PARTS:
+            self._numbers[event.call_id] = number, event.shown.path if event.shown else ""
+        return number
+
     def _note_changes(self, paths: Collection[str]) -> None:
+        if paths and self._started_files is None:
+            self._started_files = sum(self._results.files.values())
         for path in paths:
+            self._results.used.add(path)
             if path not in self._changed and len(self._changed) < MOST_PATHS:
-                ghost = path in self._known and path not in self._reads.shown
+                ghost = path in self._known and path not in self._results.files
                 self.sum.count("ghost_edits", ghost)
                 self._count_in_band("changed")
                 self._count_in_band("ghosts", ghost)
@@ -264,12 +262,12 @@ class LegTally:
         if not event.turn:
             self._answer_beside(event)
             return
-        self._turn, self._last = event.turn, event
+        self._turn, self._last, self._last_at = event.turn, event, at
         self._band = find_band(event.fill_tokens, event.soft_tokens) or self._band
         self._count_in_band("turns")
         if event.usage is None:
             return
-        rates = find_table_rates(event.model, at)
+        rates = self._find_rates(event.model, at)
         carried = min(event.usage.prompt_tokens, self._composition.tokens)
         self.sum.count("carried_tokens", carried)
         self.sum.pay("carried_usd", None if rates is None else carried * rates.read / _MILLION)
@@ -279,10 +277,10 @@ class LegTally:
             add_sources(self.sum.sources, self._composition.divide(event.usage.prompt_tokens))
         else:
             self._measure(event.usage)
-        noise = self._reads.noise_tokens
+        noise = self._results.superseded_tokens
         self.sum.count("tax_tokens", noise)
         self.sum.pay("tax_usd", None if rates is None else noise * rates.read / _MILLION)
-        self._draw(at, event, event.usage, noise)
+        self._draw(at, event, event.usage)
 
     def _answer_beside(self, event: ResponseReceived) -> None:
         """Count an answer that is no part of the conversation."""
@@ -303,7 +301,7 @@ class LegTally:
             return
         self.sum.count("explored")
         if spared := max(0, most - first - answer_tokens):
-            rates = find_table_rates(self._last.model, at) if self._last else None
+            rates = self._find_rates(self._last.model, at) if self._last else None
             self._spared_tokens += spared
             # The next turn would have written it, and is charged a read below.
             self.sum.pay("spared_usd", None if rates is None else spared * (rates.write_5m - rates.read) / _MILLION)
@@ -336,16 +334,20 @@ class LegTally:
             ),
             duplicate=result.duplicate,
         )
-        self._reads.answer((name, result.summary), is_error=call.is_error, tokens=tokens)
-        if call.shown is not None:
-            if call.shown.path in self._known and call.shown.path not in self._reads.shown:
-                self.orientation_tokens += tokens
-            before = self._reads.duplicates, self._reads.duplicate_tokens
-            self._reads.show(call.shown, call.result_sha256, tokens)
-            self.sum.count("duplicate_reads", self._reads.duplicates - before[0])
-            self.sum.count("duplicate_tokens", self._reads.duplicate_tokens - before[1])
-            self._count_in_band("shown", band=result.band)
-            self._count_in_band("duplicates", self._reads.duplicates - before[0], band=result.band)
+        results = self._results
+        results.place(result.number, tokens, self._turn)
+        is_sure = bool(call.call_sha256) or call.is_error
+        results.answer(result.number, result.signature, tokens, is_sure=is_sure)
+        if call.shown is None:
+            return
+        if call.shown.path in self._known and call.shown.path not in results.files:
+            self.orientation_tokens += tokens
+        before = results.duplicates, results.duplicate_tokens
+        results.show(result.number, call.shown, call.result_sha256, tokens)
+        self.sum.count("duplicate_reads", results.duplicates - before[0])
+        self.sum.count("duplicate_tokens", results.duplicate_tokens - before[1])
+        self._count_in_band("shown", band=result.band)
+        self._count_in_band("duplicates", results.duplicates - before[0], band=result.band)
 
     def _compact(self, held: Mapping[str, int], before: int, after: int) -> None:
         now = self._composition.held
@@ -353,11 +355,9 @@ class LegTally:
         self._compactions.append(
             Compaction(turn=self._turn, before_tokens=before, after_tokens=after, dropped=rank(dropped))
         )
-        self._reads.drop()
+        self._results.drop()
 
-    def _draw(self, at: float, event: ResponseReceived, usage: Usage, noise: int) -> None:
-        room = usage.prompt_tokens - (self._first_tokens or usage.prompt_tokens)
-        self._signal = 1 - min(1.0, noise / room) if room > 0 else None
+    def _draw(self, at: float, event: ResponseReceived, usage: Usage) -> None:
         self._turns.add(
             TurnFigures(
                 at=at,
@@ -370,8 +370,6 @@ class LegTally:
                 hard_tokens=event.hard_tokens,
                 band=find_band(event.fill_tokens, event.soft_tokens),
                 cost_usd=event.cost_usd,
-                noise_tokens=noise,
-                signal=self._signal,
             )
         )
 
@@ -396,7 +394,6 @@ class LegTally:
         """The figures so far."""
         started, last = self.started, self._last
         ended_at, ended = self._ended or (None, None)
-        growth = self._find_growth()
         return LegFigures(
             run_id=self._run_id,
             session_id=started.session_id,
@@ -422,10 +419,7 @@ class LegTally:
             hard_tokens=last.hard_tokens if last else None,
             window_tokens=last.window_tokens if last else None,
             held=rank(self._composition.held) if self._measured else (),
-            noise_tokens=self._reads.noise_tokens,
-            signal=self._signal,
-            growth_tokens=growth,
-            turns_left=_find_turns_left(last, self._last_tokens, growth),
+            decay=self.decay,
             compactions=tuple(self._compactions),
             series=self._turns.points,
             spans=self._spans.points,
@@ -436,6 +430,73 @@ class LegTally:
             seen_paths=len(self.seen),
             claims=self._claims.uses,
         )
+
+    @property
+    def claimed(self) -> int:
+        """Items that it claimed."""
+        return len(self._phase.claimed - self._claimed_before)
+
+    @property
+    def decay(self) -> Decay:
+        """The state of its context at its last answer."""
+        context, first = self._last_tokens, self._first_tokens
+        line = self._last.soft_tokens if self._last else 0
+        history = None if context is None or first is None else max(0, context - first)
+        unused = self._results.find_unused_tokens(self._turn + (self._ended is not None)) if self._knows_uses else None
+        superseded, growth, course = self._results.superseded_tokens, self._find_growth(), self._find_course()
+        fresh = (first or 0) + (
+            sum(self._results.files.values()) if self._started_files is None else self._started_files
+        )
+        to_go = self._find_turns_to_go()
+        return Decay(
+            history_tokens=history,
+            history_share=None if history is None or first is None else find_history_share(history, first, line),
+            distance_tokens=None
+            if context is None
+            else context - sum(self._composition.held.get(source, 0) for source in _IN_FRONT),
+            growth_tokens=growth,
+            turns_left=None if context is None else find_turns_left(context, line, growth),
+            superseded_tokens=superseded,
+            unused_tokens=unused,
+            cut_tokens=estimate_size_tokens(self._cut_bytes) if self._knows_cuts else None,
+            signal=None if history is None or unused is None else find_signal(history, superseded + unused),
+            retrieved=self._list_retrieved(),
+            turns_to_go=to_go,
+            go_on_usd=course.cost_usd(context) if course and context is not None else None,
+            hand_over_usd=course.restart_usd(fresh) if course else None,
+        )
+
+    def _find_turns_to_go(self) -> int | None:
+        claimed, open_items = self.claimed, self._phase.open_items
+        if not self._phase.items:
+            return None
+        return find_turns_to_go(len(open_items - self._phase.claimed), self._turn / claimed if claimed else self._pace)
+
+    def _find_course(self) -> Course | None:
+        """Return the turns to the phase's likely end; None if one of its figures is unknown, or nothing is left."""
+        turns, growth, last = self._find_turns_to_go(), self._find_growth(), self._last
+        rates = self._find_rates(last.model, self._last_at) if last else None
+        if not turns or growth is None or rates is None:
+            return None
+        output = self.sum.spent.usage.output_tokens / self._measured
+        return Course(turns=turns, growth_tokens=growth, output_tokens=output, rates=rates)
+
+    def _list_retrieved(self) -> tuple[Retrieved, ...]:
+        results, claims = self._results, self._claims.uses
+        preloads = [f"preload {path}" for path in self.started.preloads]
+        preloaded = sum(part.tokens for part in self._parts if part.source == TokenSource.PRELOAD)
+
+        def count(kind: str, names: Collection[str], tokens: int) -> Retrieved:
+            used = sum(name in results.used for name in names) if self._knows_uses else None
+            return Retrieved(kind=kind, shown=len(names), used=used, tokens=tokens)
+
+        used_claims, claim_tokens = sum(claim.used for claim in claims), sum(claim.tokens for claim in claims)
+        found = (
+            count("file", results.files, sum(results.files.values())),
+            Retrieved(kind="ledger", shown=len(claims), used=used_claims, tokens=claim_tokens),
+            count("preload", preloads, preloaded),
+        )
+        return tuple(one for one in found if one.shown)
 
     def _find_growth(self) -> float | None:
         if self._measured < 2 or self._first_tokens is None or self._last_tokens is None:  # noqa: PLR2004  # two points
@@ -458,12 +519,7 @@ class LegTally:
     }
 
 
-def _find_turns_left(last: ResponseReceived | None, last_tokens: int | None, growth: float | None) -> int | None:
-    if last is None or last_tokens is None or growth is None:
-        return None
-    return int(max(0, last.soft_tokens - last_tokens) // growth)
-
-
 _EXPLORE = "explore"
 _NOT_ANSWERED = frozenset({"cut", "lost"})
+_IN_FRONT = (TokenSource.SYSTEM, TokenSource.TOOLS, TokenSource.RULES)
 _DECIDING = {"record": "records", "amend": "amendments"}

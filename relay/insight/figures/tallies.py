@@ -9,11 +9,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+from relay.base.values import dataclass
 from relay.insight.figures.values import (
     MONEY,
     CheckEvidence,
     CostlyResult,
-    LogFigures,
     PhaseFigures,
     PhaseWork,
     ToolFigures,
@@ -21,7 +21,9 @@ from relay.insight.figures.values import (
     rank,
 )
 from relay.session.events import CacheRefreshed, Committed, GateFinished, ResponseReceived, RetryScheduled, ShownPhase
+from relay.session.recall import LARGE_TOKENS
 from relay.session.usage import Spent, Usage, add_usd
+from relay.session.values import Shown
 
 MOST_SCALE = 2
 """An estimate by size is at most so much too small: further tokens are of unknown source."""
@@ -45,6 +47,8 @@ class TokenSource(StrEnum):
     BATON = "baton"
     """The handoff note of the session before."""
     LEDGER = "ledger"
+    PRELOAD = "preload"
+    """Files that relay put into the first message."""
     ENVIRONMENT = "environment"
     """Facts about branch and sandbox, red verify commands, stale files."""
     REVIEW = "review"
@@ -192,8 +196,6 @@ MOST_TOOLS = 200
 KEPT_WARNINGS = 100
 OTHERS = "(others)"
 SUMMARY_CHARS = 200
-FOR_A_SCREEN = frozenset({"TextShown", "PlanShown", "Noticed", "GaugeCrossed", "HostAsked"})
-"""Events that no figure of tokens uses."""
 
 
 class Sum:
@@ -302,32 +304,111 @@ class ToolTally:
         return tuple(sorted(self._figures.values(), key=lambda tool: (-tool.result_tokens, -tool.calls, tool.name)))
 
 
-class LogTally:
-    """Growing counts of a log's lines. Mutable."""
+MOST_PARTS = 5_000
+"""Parts of files that are remembered per session; older ones are forgotten and count as no noise."""
+MOST_PATHS = 20_000
+"""Files of a session or a phase that are remembered by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Excerpt:
+    """A part of a file in the context."""
+
+    first: int
+    last: int
+    sha256: str
+    tokens: int
+    number: int
+    """Of its result."""
+
+
+class Results:
+    """The results that one session has in its context. Mutable.
+
+    A result is superseded by that of the same call made again, whatever it answers, and by one that shows the same part
+    of a file; the second page of a file supersedes nothing of the first. Of the rest, large results are unused until a
+    later call names a part of them.
+    """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, tuple[int, int]] = {}
+        self.superseded_tokens = 0
+        self.duplicates = 0
+        self.duplicate_tokens = 0
+        self.files: dict[str, int] = {}
+        """Files that the session was shown a part of, with the tokens of all parts."""
+        self.used: set[str] = set()
+        """Names of files, claims and preloads that a later call named or changed."""
+        self._parts: dict[str, list[_Excerpt]] = {}
+        self._count = 0
+        self._answers: dict[str, tuple[int, int]] = {}
+        """Number and tokens of the last result of each call."""
+        self._superseded: set[int] = set()
+        self._unused: dict[int, tuple[int, int]] = {}
+        """Tokens of each large result that no call has named, and the turn that first had it in its prompt."""
+        self._named: set[int] = set()
 
-    def add(self, kind: str, size_bytes: int) -> None:
-        """Count a line."""
-        lines, size = self._kinds.get(kind, (0, 0))
-        self._kinds[kind] = lines + 1, size + size_bytes
+    def find_unused_tokens(self, turn: int) -> int:
+        """Return the tokens of large results that were in a prompt before this turn's, and that no call has named."""
+        return sum(tokens for tokens, since in self._unused.values() if since < turn)
 
-    @property
-    def figures(self) -> LogFigures:
-        """The counts so far."""
-        kinds = [(kind, lines, size) for kind, (lines, size) in self._kinds.items()]
-        kinds.sort(key=lambda kind: (-kind[2], kind[0]))
-        return LogFigures(
-            lines=sum(lines for _, lines, _ in kinds),
-            size_bytes=sum(size for *_, size in kinds),
-            noise_bytes=sum(size for kind, _, size in kinds if kind in FOR_A_SCREEN),
-            kinds=tuple(kinds),
-        )
+    def place(self, number: int, tokens: int, turn: int) -> None:
+        """Add a result to the context."""
+        if tokens > LARGE_TOKENS and number not in self._named and len(self._unused) < MOST_PARTS:
+            self._unused[number] = tokens, turn
+
+    def name(self, number: int) -> None:
+        """Note that a later call names a part of a result."""
+        self._named.add(number)
+        self._unused.pop(number, None)
+
+    def show(self, number: int, shown: Shown, sha256: str, tokens: int) -> None:
+        """Add a part of a file."""
+        if shown.path in self.files or len(self.files) < MOST_PATHS:
+            self.files[shown.path] = self.files.get(shown.path, 0) + tokens
+        kept: list[_Excerpt] = []
+        for part in self._parts.get(shown.path, ()):
+            if not shown.first_line <= part.first <= part.last <= shown.last_line:
+                kept.append(part)
+                continue
+            self._supersede(part.number, part.tokens)
+            if (part.first, part.last, part.sha256) == (shown.first_line, shown.last_line, sha256):
+                self.duplicates += 1
+                self.duplicate_tokens += tokens
+        new = _Excerpt(first=shown.first_line, last=shown.last_line, sha256=sha256, tokens=tokens, number=number)
+        self._parts[shown.path] = [*kept, new]
+        self._count += 1
+        if self._count > MOST_PARTS:
+            self._forget()
+
+    def answer(self, number: int, signature: str, tokens: int, *, is_sure: bool) -> None:
+        """Put a result in the place of that of the same call before.
+
+        Args:
+            is_sure: Whether only the same call has this signature; if not, and it did not fail, a later one may differ.
+        """
+        if before := self._answers.pop(signature, None):
+            self._supersede(*before)
+        if is_sure and len(self._answers) < MOST_PARTS:
+            self._answers[signature] = number, tokens
+
+    def drop(self) -> None:
+        """Forget the context: it was compacted."""
+        self.superseded_tokens = 0
+        self._answers.clear()
+        self._unused.clear()
+        self._forget()
+
+    def _supersede(self, number: int, tokens: int) -> None:
+        if number not in self._superseded:
+            self._superseded.add(number)
+            self.superseded_tokens += tokens
+            self._unused.pop(number, None)
+
+    def _forget(self) -> None:
+        self._parts.clear()
+        self._count = 0
 
 
-MOST_PATHS = 20_000
-"""Files of a phase that are remembered."""
 RULES_FILES = frozenset({"AGENTS.md", "AGENTS.override.md", "CLAUDE.md"})
 _LEAST_STEM = 3
 """A declared file with a shorter name has no recognisable tests."""
@@ -341,7 +422,10 @@ class PhaseTally:
         self.title = ""
         self.items: dict[str, str] = {}
         """Text by id, as the plan was shown last."""
-        self.open_items: tuple[str, ...] = ()
+        self.open_items: frozenset[str] = frozenset()
+        """Ids of required items that no commit has ticked."""
+        self.claimed: frozenset[str] = frozenset()
+        """Ids that are claimed or ticked."""
         self.sum = Sum()
         self.legs = 0
         self.hand_offs = 0
@@ -360,7 +444,8 @@ class PhaseTally:
         """Update the phase from the plan."""
         self.title, items = phase["title"] or self.title, phase["items"]
         self.items = {item["id"]: item["text"] for item in items}
-        self.open_items = tuple(item["id"] for item in items if item["state"] in {"open", "claimed"})
+        self.open_items = frozenset(item["id"] for item in items if item["state"] in {"open", "claimed"})
+        self.claimed = frozenset(item["id"] for item in items if item["state"] in {"claimed", "done"})
         paths = (path for item in items for path in item.get("paths", ()))
         self._declared = tuple(dict.fromkeys(paths))
 

@@ -35,6 +35,42 @@ class BandRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UseRate:
+    """How much of what sessions were shown was of use, over all sessions whose logs say so."""
+
+    kind: str
+    """As `decay.Retrieved.kind`; ``history`` for the tokens behind the first message, of which the rest was superseded
+    or unused."""
+    shown: int
+    used: int
+    rate: Interval | None
+    """Used / shown; None for tokens, which are no sample."""
+    tokens: int
+
+
+def measure_use(found: Iterable[Figures]) -> tuple[UseRate, ...]:
+    """Return the use of each kind but the ledger, which `measure_ledger` has."""
+    decays = [leg.decay for figures in found for leg in figures.legs]
+    known = [one for decay in decays for one in decay.retrieved if one.used is not None and one.kind != "ledger"]
+    rates = [
+        UseRate(
+            kind=kind,
+            shown=(shown := sum(one.shown for one in known if one.kind == kind)),
+            used=(used := sum(one.used or 0 for one in known if one.kind == kind)),
+            rate=find_rate(used, shown),
+            tokens=sum(one.tokens for one in known if one.kind == kind),
+        )
+        for kind in dict.fromkeys(one.kind for one in known)
+    ]
+    measured = [decay for decay in decays if decay.signal is not None]
+    history = sum(decay.history_tokens or 0 for decay in measured)
+    noise = sum(decay.superseded_tokens + (decay.unused_tokens or 0) for decay in measured)
+    rest = max(0, history - noise)
+    of_history = UseRate(kind="history", shown=history, used=rest, rate=None, tokens=history)
+    return (*rates, *([of_history] if history else []))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmDifference:
     """One outcome of a trial under two lines; phases of the same plan are paired."""
 

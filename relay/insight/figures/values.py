@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from relay.base.values import dataclass
 from relay.insight.figures.claims import ClaimUse
+from relay.insight.figures.decay import Decay
 from relay.session.events import ChangedFile, ShownFinding
 from relay.session.gauge import Band
 from relay.session.usage import Spent
@@ -238,7 +239,7 @@ class Totals:
     carried_usd: float | None = 0.0
     """The same, at the price of a read from the cache; None when the price is unknown."""
     tax_tokens: int = 0
-    """Re-read tax: superseded tokens (`LegFigures.noise_tokens`) in each later prompt, summed over prompts.
+    """Re-read tax: superseded tokens (`Decay.superseded_tokens`) in each later prompt, summed over prompts.
     Source: re-read tax of *Session tokendynamics*; tokens x turns that they stay, counted and not forecast."""
     tax_usd: float | None = 0.0
     """The same, at the price of a read from the cache; None when the price is unknown."""
@@ -324,11 +325,6 @@ class TurnFigures:
     band: Band | None
     """Of the fill, relative to the soft line; None if that is unknown."""
     cost_usd: float | None
-    noise_tokens: int
-    """Superseded tokens in this prompt."""
-    signal: float | None
-    """1 - superseded / (prompt - first prompt), 0 to 1; None for the first prompt, and where nothing was added.
-    Epoch-scoped: above and below the line stand tokens of the same context. Source: ContextSpectre, corrected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,17 +432,7 @@ class LegFigures:
     window_tokens: int | None
     held: tuple[tuple[str, int], ...]
     """Its last context by source, most first; adds up to `last_tokens`."""
-    noise_tokens: int
-    """Superseded tokens in its last context: parts of files that were shown again or changed and shown again, results
-    of calls that failed and were made again. Source: stale reads and failed retries of ContextSpectre, by range and
-    content instead of by path."""
-    signal: float | None
-    """Of its last prompt, as `TurnFigures.signal`."""
-    growth_tokens: float | None
-    """Per turn: (last - first) / turns, so that the fixed prefix is no growth; None before the second turn and where it
-    shrank. Source: ContextSpectre, whose growth before the first compaction counts the prefix and is too large."""
-    turns_left: int | None
-    """Turns until the soft line, at that growth; 0 past it; None without growth."""
+    decay: Decay
     compactions: tuple[Compaction, ...]
     series: tuple[TurnFigures, ...]
     """Its turns, thinned to at most `LEG_POINTS`: of neighbours the fuller one is kept."""
@@ -480,21 +466,6 @@ class PhaseFigures:
     def is_done(self) -> bool:
         """Whether a commit closed it."""
         return self.work.is_done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFigures:
-    """The log on disk. It has figures of its own, since none of it is in a prompt because the log is long.
-
-    Source: ContextSpectre counts entries that are never sent as noise of the context; here the two never meet.
-    """
-
-    lines: int = 0
-    size_bytes: int = 0
-    noise_bytes: int = 0
-    """Size of events that no figure needs: words for a screen."""
-    kinds: tuple[tuple[str, int, int], ...] = ()
-    """Each event's name, lines and bytes; most bytes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -564,7 +535,6 @@ class Figures:
     hand_offs: tuple[FreshStart, ...]
     forecast: Forecast | None
     """None if no plan was shown."""
-    log: LogFigures
 
     @property
     def legs(self) -> tuple[LegFigures, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
+from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.insight.figures.decay import THRESHOLDS
 from relay.insight.figures.tallies import TokenSource, name_tool_source
 from relay.insight.figures.values import DRIFT_WARNING, HEALTHY_CACHE, Figures, FreshStart, LegFigures, PhaseFigures
 from relay.insight.report.blocks import (
@@ -28,6 +29,7 @@ from relay.insight.report.blocks import (
     render_time,
     render_turns,
 )
+from relay.session.recall import LARGE_TOKENS
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -70,8 +72,92 @@ def show_context(figures: Figures) -> Chapter:
     if left_out:
         lead += f" The sums also include {count(left_out, 'older session')}."
     plots = (plot_contexts(legs, "contexts"),) if legs else ()
-    tables = (_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()
-    return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
+    tables = (
+        _list_decay(legs),
+        _list_retrieved(legs),
+        *((_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()),
+    )
+    folds = (_explain_decay(),)
+    return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables, folds=folds)
+
+
+def _list_decay(legs: Sequence[LegFigures]) -> Table:
+    """List the state of each session's context at its last answer."""
+    columns = (
+        "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions, "
+        "#To go on, #Afresh"
+    )
+    rows = (
+        (
+            cut_id(leg.session_id),
+            _mark("history", leg.decay.history_share, render_share(leg.decay.history_share)),
+            _mark("distance", leg.decay.distance_tokens, render_tokens(leg.decay.distance_tokens)),
+            render_tokens(None if leg.decay.growth_tokens is None else round(leg.decay.growth_tokens)),
+            _mark("turns left", left := leg.decay.turns_left, NOTHING if left is None else render_number(left)),
+            render_tokens(leg.decay.superseded_tokens),
+            render_tokens(leg.decay.unused_tokens),
+            render_tokens(leg.decay.cut_tokens),
+            _mark("signal", leg.decay.signal, render_share(leg.decay.signal)),
+            NOTHING if (density := leg.totals.decision_density) is None else f"{density:.2f}",
+            *(
+                NOTHING if leg.decay.turns_to_go == 0 else render_usd(usd)
+                for usd in (leg.decay.go_on_usd, leg.decay.hand_over_usd)
+            ),
+        )
+        for leg in legs
+    )
+    return make_table("State of each context at its last answer", columns, rows)
+
+
+def _mark(name: str, figure: float | None, text: str) -> str:
+    return f"{text}{' !' * THRESHOLDS[name].is_crossed(figure)}"
+
+
+def _list_retrieved(legs: Sequence[LegFigures]) -> Table:
+    rows = []
+    for kind, words in _KINDS.items():
+        found = [one for leg in legs for one in leg.decay.retrieved if one.kind == kind]
+        shown, known = sum(one.shown for one in found), [one.used for one in found if one.used is not None]
+        if not found:
+            continue
+        used = sum(known) if len(known) == len(found) else None
+        rate = render_share(None if used is None or not shown else used / shown)
+        tokens = render_tokens(sum(one.tokens for one in found))
+        rows.append((words, render_number(shown), UNKNOWN if used is None else render_number(used), rate, tokens))
+    return make_table("What sessions were shown, and used", "What, #Shown, #Used, #Hit rate, #Tokens", rows)
+
+
+_KINDS = {
+    "file": "files read",
+    "ledger": "claims in the first message",
+    "preload": "files in the first message",
+}
+_DEFINITIONS = (
+    ("History", "answers, calls, results and relay's words, as part of the room from the first prompt to the line"),
+    ("Distance", "tokens from the end of role, tools and rules to the newest turn"),
+    ("Growth, turns left", "tokens of context per turn, and the turns until the line at that growth"),
+    ("Superseded", "results of calls made again, and parts of files shown again"),
+    ("Unused", f"results over {render_tokens(LARGE_TOKENS)} tokens of which no later call names a path or a line"),
+    ("Cut off", "output that the cap on results kept out"),
+    ("Signal", "the part of history that is neither superseded nor unused"),
+    ("Decisions", "ticks, records, amendments and commits per turn"),
+    ("To go on, afresh", "cost of the turns to the phase's likely end, in this context and in a fresh session"),
+    ("Used", "a later call names or changes it; of a file also a line of it, of a claim also the file that it cites"),
+)
+
+
+def _explain_decay() -> Details:
+    """Define the figures, and name the source of each mark."""
+    rows = (
+        (name, f"{'above' if line.is_most else 'below'} {_render_line(line.value)}", line.source)
+        for name, line in THRESHOLDS.items()
+    )
+    table = make_table("A mark (!) says: look closer. It stops nothing.", "Figure, Mark, Source", rows)
+    return Details(title="What these figures say", facts=_DEFINITIONS, tables=(table,))
+
+
+def _render_line(value: float) -> str:
+    return render_share(value) if value < 1 else render_tokens(round(value))
 
 
 def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
@@ -175,7 +261,7 @@ def _list_sessions(legs: Sequence[LegFigures]) -> Table:
             render_tokens(leg.first_tokens),
             render_tokens(leg.peak_tokens),
             render_usd(leg.totals.spent.cost_usd, estimated=leg.totals.spent.estimated),
-            render_share(leg.signal),
+            render_share(leg.decay.signal),
             leg.reason,
             f"{leg.result}: {leg.detail}" if leg.detail else leg.result or "cut off",
         )
@@ -328,7 +414,7 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
 
 
 def show_reads(figures: Figures) -> Chapter:
-    """Show repeated reads, the largest results, and the noise of context and log."""
+    """Show repeated reads and the largest results."""
     totals = figures.totals
     lead = (
         f"{count(totals.duplicate_reads, 'time')} a session saw the same part of an unchanged file again: "
@@ -346,23 +432,7 @@ def show_reads(figures: Figures) -> Chapter:
         title="Read again",
         lead=lead,
         tables=(results,) if costliest else (),
-        folds=(_fold_noise(figures),),
     )
-
-
-def _fold_noise(figures: Figures) -> Details:
-    log = figures.log
-    context = make_table(
-        "Noise of contexts: superseded tokens at the end of a session",
-        "`Session`, #Noise, #Signal",
-        ((cut_id(leg.session_id), render_tokens(leg.noise_tokens), render_share(leg.signal)) for leg in figures.legs),
-    )
-    kinds = make_table(
-        "The log on disk: none of it is ever in a prompt",
-        "Event, #Lines, #Bytes",
-        ((name, render_number(lines), render_number(size)) for name, lines, size in log.kinds),
-    )
-    return Details(title="Two kinds of noise: in the context, and in the log", tables=(context, kinds))
 
 
 _TOOLS_SHOWN = 3
@@ -375,7 +445,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         TokenSource.ENVIRONMENT,
         TokenSource.RELAY,
     ),
-    "plan, notes and ledger": (TokenSource.PLAN, TokenSource.BATON, TokenSource.LEDGER),
+    "plan, notes and ledger": (TokenSource.PLAN, TokenSource.BATON, TokenSource.LEDGER, TokenSource.PRELOAD),
     "answers and thinking": (TokenSource.ASSISTANT, TokenSource.THINKING),
 }
 _OTHER_TOOLS = "results of other tools"

@@ -9,12 +9,21 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 
 from relay.base.values import dataclass
 from relay.config.schema import describe_fields
-from relay.session.events import ChangedFile, CheckResult, Event, ShownFinding, ShownItem, ShownPhase, SizedPart
+from relay.session.events import (
+    ChangedFile,
+    CheckResult,
+    Event,
+    ShownClaim,
+    ShownFinding,
+    ShownItem,
+    ShownPhase,
+    SizedPart,
+)
 from relay.session.records import SCHEMA_VERSION, Scope
 from relay.session.usage import Usage
 from relay.session.values import Shown
 
-_VALUES = (Usage, Shown, ShownPhase, ShownItem, SizedPart, CheckResult, ChangedFile, ShownFinding)
+_VALUES = (Usage, Shown, ShownPhase, ShownItem, SizedPart, ShownClaim, CheckResult, ChangedFile, ShownFinding)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 

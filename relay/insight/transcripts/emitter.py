@@ -32,6 +32,7 @@ from relay.session.events import (
 )
 from relay.session.gauge import DEFAULT_RESET_AT, LARGEST_RESULT_TOKENS, parse_reset_at
 from relay.session.prices import cost_usd, find_limits, find_price
+from relay.session.recall import Recall, hash_call
 from relay.session.records import LoggedEvent, Recorder
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, Shown
@@ -185,6 +186,7 @@ class _Call:
     name: str
     summary: str
     command: str
+    given: Mapping[str, Any]
 
 
 class EventEmitter:
@@ -211,6 +213,7 @@ class EventEmitter:
         self._held: list[tuple[float, Event]] | None = None
         self._held_at: float | None = None
         self._calls: dict[str, _Call] = {}
+        self._recall = Recall()
         self._legs = self._turn = 0
         self._has_crossed = False
         self._spent: Spent | None = None
@@ -255,6 +258,7 @@ class EventEmitter:
         self.close(at)
         self._legs += 1
         self._turn, self._spent, self._calls, self._has_crossed = 0, Spent(), {}, False
+        self._recall = Recall()
         self._session = (f"{self._legs}/{self._run_id}", phase)
         self.last_at = max(self.last_at, at) if phase == MAIN else at
         session_id, phase_id = self._session
@@ -366,7 +370,7 @@ class EventEmitter:
     def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
         """Emit ToolStarted."""
         command = next((v for key in ("command", "cmd") if isinstance(v := given.get(key), str)), "")
-        call = _Call(at=at, name=name, summary=_summarize(given), command=command)
+        call = _Call(at=at, name=name, summary=_summarize(given), command=command, given=given)
         if len(self._calls) < MOST_CALLS:
             self._calls[call_id] = call
         self._held_at = at if self._held_at is None and self._held is not None else self._held_at
@@ -379,7 +383,9 @@ class EventEmitter:
             return
         data = answered.text.encode("utf-8", "replace")
         shown = answered.shown or _find_shown(call, answered)
-        waited = max(0.0, at - call.at)
+        waited, path = max(0.0, at - call.at), self.relate(shown.path) if shown else ""
+        uses = self._recall.find_uses(call.given, path=path)
+        self._recall.show(call_id, answered.text, path=path)
         self._say(
             at,
             ToolFinished(
@@ -390,9 +396,9 @@ class EventEmitter:
                 duration_s=waited if answered.duration_s is None else answered.duration_s,
                 changed_paths=None if answered.changed is None else tuple(map(self.relate, answered.changed)),
                 result_bytes=len(data) + answered.extra_bytes,
-                shown=Shown(path=self.relate(shown.path), first_line=shown.first_line, last_line=shown.last_line)
-                if shown
-                else None,
+                shown=Shown(path=path, first_line=shown.first_line, last_line=shown.last_line) if shown else None,
+                call_sha256=hash_call(call.name, call.given),
+                uses=uses,
             ),
         )
         if self._held is None:

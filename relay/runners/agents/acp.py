@@ -14,7 +14,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -23,7 +23,7 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.base.words import count
-from relay.runners.base import render_summary, show_tool_end, show_tool_start
+from relay.runners.base import ToolLog, render_summary
 from relay.sandbox.child import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
 from relay.sandbox.openings import listen
 from relay.session.events import Noticed, Observe, TextShown, ToolStarted
@@ -270,11 +270,13 @@ class AgentActivity:
         observe: Receives the events.
         root: The repository; paths of events are relative to it.
         own: Names of relay's own tools, which are shown when they run.
+        preloads: As in `SessionSpec`.
     """
 
-    def __init__(self, observe: Observe, root: Path, own: Iterable[str]) -> None:
+    def __init__(self, observe: Observe, root: Path, own: Iterable[str], preloads: Sequence[str] = ()) -> None:
         self._own = _compile(own)
         self._observe = observe
+        self._log = ToolLog(observe, preloads)
         self._root = root
         self._tools: dict[str, _Tool] = {}
         self._over: dict[str, None] = {}
@@ -349,8 +351,9 @@ class AgentActivity:
         call = ToolCall(id=told.id, name=told.name or "tool", input={"title": told.title, "input": told.input})
         if not tool.shown:
             self._observe(tool.started)
-        result = ToolResult(text=told.result, is_error=told.failed, changed_paths=self._find_changed(told))
-        show_tool_end(self._observe, call, result, duration_s=time.monotonic() - tool.begun)
+        changed = self._find_changed(told)
+        result = ToolResult(text=told.result, is_error=told.failed, changed_paths=changed, cut_bytes=None)
+        self._log.end(call, result, duration_s=time.monotonic() - tool.begun)
         return call, result
 
     def _find_changed(self, told: ToolUpdate) -> tuple[str, ...] | None:
@@ -380,9 +383,9 @@ class AgentActivity:
     def run_own(self, call: ToolCall, run: Any) -> ToolResult:
         """Run one of relay's tools, and show it."""
         begun = time.monotonic()
-        show_tool_start(self._observe, call)
+        self._log.start(call)
         result: ToolResult = run(call)
-        show_tool_end(self._observe, call, result, duration_s=time.monotonic() - begun)
+        self._log.end(call, result, duration_s=time.monotonic() - begun)
         return result
 
 

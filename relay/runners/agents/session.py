@@ -202,7 +202,7 @@ class AgentSession:
         self._account = account
         self._context = context
         own = [tool.name for tool in choose_offered(spec.tools)]
-        self._activity = AgentActivity(context.observe, context.root, own)
+        self._activity = AgentActivity(context.observe, context.root, own, spec.preloads)
         self._boundary = Boundary(spec, account, self._activity, context.observe, context.interrupts)
         self._started: AgentProcess | None = None
         self._session_id = ""

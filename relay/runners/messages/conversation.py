@@ -37,12 +37,11 @@ from relay.runners.base import (
     LoopDetector,
     ModelInfo,
     SessionSpec,
+    ToolLog,
     end_at_hard_line,
     end_by_turns,
     refuse_first_prompt,
     show_crossing,
-    show_tool_end,
-    show_tool_start,
 )
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, EndpointDialect, get_model, make_dialect
@@ -166,6 +165,7 @@ class Conversation:
         self._connection = connection
         self._context = ContextWindow(connection, spec, model, edited=edited)
         self._shorten = shorten
+        self._tool_log = ToolLog(connection.observe, spec.preloads)
         self.end: SessionEnd | None = None
         """How the last `advance` ended; None before the first."""
         self.go_on_for(spec)
@@ -340,10 +340,10 @@ class Conversation:
         return call, self._run_tool(call)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
-        observe, started = self._connection.observe, self._connection.clock()
-        show_tool_start(observe, call)
+        started = self._connection.clock()
+        self._tool_log.start(call)
         result = self._context.spec.callbacks.run_tool(call)
-        show_tool_end(observe, call, result, duration_s=self._connection.clock() - started)
+        self._tool_log.end(call, result, duration_s=self._connection.clock() - started)
         return result
 
     def _say(self, text: str) -> None:
