@@ -13,8 +13,7 @@ from relay.config import Settings
 from relay.plan.model import Phase, Violation
 from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.clouds import find_way
-from relay.runners.messages.endpoint import FAMILIES, Way, get_key_name
+from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Way, get_key_name
 from relay.session.events import Noticed
 
 
@@ -29,7 +28,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         environ=given.environ,
         interrupts=given.interrupts,
         idle_timeout_s=settings.idle_timeout_s,
-        way=find_way(settings, given.environ),
+        way=_find_way(settings, given.environ),
     ) as api:
         connection = ApiConnection(
             api=api,
@@ -41,8 +40,16 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
 
 
+def _find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
+    if settings.provider == ANTHROPIC.name and any(environ.get(name) for name in ANTHROPIC.keys):
+        return PLAIN
+    from relay.runners.messages.clouds import find_way
+
+    return find_way(settings, environ)
+
+
 def _get_own_key(settings: Settings, environ: Mapping[str, str]) -> str:
-    way = find_way(settings, environ)
+    way = _find_way(settings, environ)
     return way.credential.words if way.credential else get_key_name(environ, (way.family,))
 
 

@@ -22,12 +22,12 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.clouds import FRAMES, read_frames
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
     EDITING_BETA,
+    FRAMES,
     PLAIN,
     Family,
     StatusError,
@@ -404,6 +404,8 @@ class MessagesApi:
             wire.begin(response.status_code, response.headers)
             raw = response.iter_bytes()
             if response.headers.get("content-type", "").startswith(FRAMES):
+                from relay.runners.messages.clouds import read_frames
+
                 raw = read_frames(raw)
             chunks = stack.enter_context(closing(wire.listen(raw)))
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:

@@ -51,8 +51,6 @@ from relay.runners.messages.endpoint import (
 if TYPE_CHECKING:
     import httpx2
 
-FRAMES = "application/vnd.amazon.eventstream"
-"""Content type of an answer in frames."""
 _FAMILIES = {family.name: family for family in (ANTHROPIC, BEDROCK, VERTEX, FOUNDRY, AWS)}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9:._-]{0,98}[A-Za-z0-9])?")
 """A region, a resource or a project: it becomes part of an address."""

@@ -22,6 +22,8 @@ from relay.runners.messages.credentials import Credential
 if TYPE_CHECKING:
     import httpx2
 
+FRAMES = "application/vnd.amazon.eventstream"
+"""Content type of an answer in frames of AWS."""
 MAX_ERROR_BYTES = 64 * 1024
 """Most of an error's body that is read: its message is in the first few hundred bytes."""
 _LEAST_SECRET_CHARS = 4
