@@ -110,7 +110,6 @@ def test_git_is_spoken_in_two_rooms():
         if path.relative_to(ROOT).parts[1] not in {"git", "store"} and (found := rules.find_git_words(path.read_text()))
     }
     known = {
-        "relay/cli/pr.py": {"config"},  # asked which remote a branch has
         "relay/rehearsal/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
         "relay/run/commit/review.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own

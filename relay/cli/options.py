@@ -119,7 +119,7 @@ _OPTIONS = (
     sandbox_option,
     events_option,
 )
-_SETTINGS = ("runner", "model", "reset_at", "max_cost_usd", "max_legs", "context", "jobs", "network", "sandbox")
+_SETTINGS = ("runner", "model", "reset_at", "max_cost_usd", "max_legs", "context", "jobs", "pr", "network", "sandbox")
 _SESSION_OPTIONS = ("plan", "runner", "model", "reset_at", "max_cost_usd", "network", "sandbox", "as_json")
 
 

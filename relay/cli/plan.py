@@ -16,6 +16,7 @@ from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.run.planning.planner import PlanTask
+    from relay.run.review import ReviewFinding
     from relay.setup.context import RunContext, RunEnd
     from relay.setup.place import Place
 
@@ -121,6 +122,7 @@ def require_place(file: Path) -> None:
 )
 @click.option("--whole-plan", is_flag=True, help="Compare the finished plan with the repository instead.")
 @click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the findings as SARIF.")
+@click.option("--post", is_flag=True, help="Also post the findings to the branch's request, as one comment.")
 @session_options
 @click.option("--turned", is_flag=True, hidden=True, help="Show the changed files in the opposite order.")
 @parent_option
@@ -134,8 +136,8 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     phase to the plan and does not commit it: read it, then relay run. Otherwise the plan stays unchanged to the byte.
     """
     if whole_plan:
-        if what is not None or sarif is not None:
-            raise click.UsageError("--whole-plan takes no PHASE, RANGE or --sarif")
+        if what is not None or sarif is not None or options["post"]:
+            raise click.UsageError("--whole-plan takes no PHASE, RANGE, --sarif or --post")
         return _review_plan(options, as_json=as_json)
     return _review_range(what or "", sarif, options, as_json=as_json)
 
@@ -154,6 +156,7 @@ def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
 
 
 def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_json: bool) -> int:
+    from relay.cli.pr import prepare_post
     from relay.run.commit.review import get_range, review_range
     from relay.run.review import render_sarif
 
@@ -161,16 +164,23 @@ def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_j
     if sarif is not None:
         require_place(Path(sarif))
     chosen = get_range(request.files, what)
+    post = prepare_post(place, os.environ) if options["post"] else None
+    found: tuple[ReviewFinding, ...] | None = None
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
-        end, findings = review_range(ctx, chosen, turned=options["turned"])
-        if sarif is not None and findings is not None:
-            text = json.dumps(render_sarif(findings, version=__version__, name=chosen.name), indent=1)
+        nonlocal found
+        end, found = review_range(ctx, chosen, turned=options["turned"])
+        if sarif is not None and found is not None:
+            text = json.dumps(render_sarif(found, version=__version__, name=chosen.name), indent=1)
             Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         return end
 
     code = run_sessions(request, place.caller, act, as_json=as_json)
     if sarif is not None and not as_json and Path(sarif).exists():
         say(f"wrote {os.fspath(sarif)}")
+    if post is not None and found is not None:
+        words = post(chosen.name, found)
+        if not as_json:
+            say(words)
     return code

@@ -1,76 +1,41 @@
 """`relay pr`: a pull request with the plan, its checks and its cost."""
 
-import json
 import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN
-from relay.base.values import dataclass
 from relay.base.words import count, count_questions, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
+from relay.git.forge import PROGRAMS, Forge, ForgeError, find_forge
 from relay.git.message import disarm
 from relay.plan.text import find_code_spans
-from relay.setup.place import find_source
+from relay.session.events import Noticed
+from relay.setup.place import Place, find_source
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.plan.model import Phase
+    from relay.run.review import ReviewFinding
+    from relay.session.events import Observe
+    from relay.setup.context import RunContext, RunRequest
     from relay.store.history import RelayCommit
 
 MAX_BODY_CHARS = 60_000
 """GitHub takes 65,536."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
-    """The arguments of a forge's own program, with ``{title}``, ``{body}``, ``{branch}`` and ``{number}`` to fill in.
-
-    The program reads the text from standard input, or from an argument if it reads no other.
-    """
-
-    make: tuple[str, ...]
-    find: tuple[str, ...]
-    """Prints the branch's present request as JSON."""
-    branch_key: str
-    number_key: str
-    update: tuple[str, ...]
-    base: str
-    """The option for the target branch."""
-
-
-_PROGRAMS = {
-    "gh": _Program(
-        make=("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
-        find=("pr", "view", "{branch}", "--json", "number,state,headRefName"),
-        branch_key="headRefName",
-        number_key="number",
-        update=("pr", "edit", "{number}", "--body-file", "-"),
-        base="--base",
-    ),
-    "glab": _Program(
-        make=(
-            *("mr", "create", "--draft", "--yes", "--title", "{title}"),
-            *("--description", "{body}", "--source-branch", "{branch}"),
-        ),
-        find=("mr", "view", "{branch}", "--output", "json"),
-        branch_key="source_branch",
-        number_key="iid",
-        update=("mr", "update", "{number}", "--description", "{body}"),
-        base="--target-branch",
-    ),
-}
 _PRINTED = "relay pr --text prints the text"
 _PUSHED = "relay pr --push pushes it, forward only"
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
@@ -80,7 +45,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 @click.command("pr", short_help="Create a draft pull request from the plan.")
 @plan_option
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; create nothing.")
-@click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="Program; default: the first installed.")
+@click.option("--with", "program", type=click.Choice(PROGRAMS), help="Program; default: the first installed.")
 @click.option("--push", is_flag=True, help="Push this branch first, forward only.")
 @click.option("--base", metavar="BRANCH", help="Target branch; default: the forge's choice.")
 def command(plan: str | None, *, only_text: bool, program: str | None, push: bool, base: str | None) -> None:
@@ -100,12 +65,15 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     if only_text:
         _print(title, body)
         return
-    found = program or next((name for name in _PROGRAMS if _find_program(place.repo, name)), None)
-    _bring(place.repo, os.environ, push=push)
-    if found is None:
+    branch = _get_branch(place.repo)
+    if words := bring(place.repo, branch, os.environ, push=push):
+        say(words)
+    found = find_forge(place.repo, os.environ, program or "")
+    if found is None and program is None:
         _print(title, body)
-        raise RelayError(f"relay created no request: {' and '.join(_PROGRAMS)} are not installed", hint=_PRINTED)
-    _ask(place.repo, found, title, body, base=base)
+    words = require_installed(found, program).put_request(branch, title, body, base=base)
+    if words:
+        say(words)
 
 
 def _print(title: str, body: str) -> None:
@@ -114,20 +82,20 @@ def _print(title: str, body: str) -> None:
     say(body)
 
 
-def _bring(repo: "Repo", environ: Mapping[str, str], *, push: bool) -> None:
-    """Require that the remote has this branch's tip; with `push`, push it there, forward only.
+def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) -> str:
+    """Require that the remote has a branch's tip; with `push`, push it there, forward only. Return what was done.
 
     git asks nobody for a password.
 
     Raises:
         RelayError: The remote cannot be reached, has another tip, or refuses the push.
     """
-    from relay.git.remote import PushEnd, RefUpdate, Remote
+    from relay.git.refs import find_ref
+    from relay.git.remote import PushEnd, RefUpdate, Remote, find_remote
 
-    branch = _get_branch(repo)
-    remote = Remote(repo=repo, name=_find_remote(repo, branch) or "origin", environ=environ)
+    remote = Remote(repo=repo, name=find_remote(repo, branch), environ=environ)
     ref = f"refs/heads/{branch}"
-    old, new = remote.list_refs(ref).get(ref), repo.head()
+    old, new = remote.list_refs(ref).get(ref), find_ref(repo, ref)
     if old != new and not push:
         words = f"is at another commit on {remote.name}" if old else f"is not on {remote.name}"
         raise RepoError(f"{branch} {words}: push it before you ask for it", hint=_PUSHED)
@@ -135,8 +103,7 @@ def _bring(repo: "Repo", environ: Mapping[str, str], *, push: bool) -> None:
     if pushed is not None and pushed.end is not PushEnd.DONE:
         words = f": {pushed.words}" if pushed.words else ""
         raise RepoError(f"{remote.name} refused {branch} ({pushed.end}){words}", hint=f"git fetch {remote.name}")
-    if push:
-        say(f"{remote.name} has {branch}")
+    return f"{remote.name} has {branch}" if push else ""
 
 
 def _get_branch(repo: "Repo") -> str:
@@ -146,57 +113,111 @@ def _get_branch(repo: "Repo") -> str:
     return branch
 
 
-def _find_remote(repo: "Repo", branch: str) -> str:
-    return os.fsdecode(repo.git.ask("config", "--get", f"branch.{branch}.remote") or b"")
-
-
-def _find_program(repo: "Repo", name: str) -> str | None:
-    """Return the path of a program on PATH; a program inside the repository is not the user's and does not count."""
-    entries = [entry for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/")]
-    return shutil.which(
-        name, path=":".join(e for e in entries if not Path(e).resolve().is_relative_to(repo.root.resolve()))
-    )
-
-
-def _ask(repo: "Repo", name: str, title: str, body: str, *, base: str | None) -> None:
-    """Create a draft, or replace the text of the open request, by the user's own program and login.
+def require_installed(forge: Forge | None, program: str | None) -> Forge:
+    """Return the forge.
 
     Raises:
-        RelayError: The program is not installed, or failed.
+        ForgeError: Its program is not installed.
     """
-    program, branch = _PROGRAMS[name], _get_branch(repo)
-    place = _find_program(repo, name)
-    if place is None:
-        raise RelayError(f"{name} is not installed", hint=_PRINTED)
-    given = {"title": title, "branch": branch, "body": body}
+    if forge is None:
+        words = f"{program} is" if program else f"relay created no request: {' and '.join(PROGRAMS)} are"
+        raise ForgeError(f"{words} not installed", hint=_PRINTED)
+    return forge
 
-    def start(words: tuple[str, ...], *, heard: bool = False) -> "subprocess.CompletedProcess[str]":
-        filled = [word.format_map(given) if word.startswith("{") else word for word in words]
+
+class Draft:
+    """Keeps a branch's request up to date during a run. Mutable: it remembers what it said last.
+
+    Args:
+        branch: The branch of the run; nothing else is pushed.
+    """
+
+    def __init__(self, place: Place, forge: Forge, branch: str, observe: "Observe") -> None:
+        self._place, self._forge, self._branch, self._observe = place, forge, branch, observe
+        self._last: Noticed | None = None
+
+    def update(self) -> None:
+        """Push the branch, forward only, and create the request or replace its text. A failure is a warning."""
+        before = self._last
         try:
-            return subprocess.run(
-                (place, *filled), cwd=repo.root, input=body, text=True, check=False, capture_output=heard
-            )
-        except OSError as error:  # the program cannot start, or the text is too long for an argument
-            raise RelayError(f"{name} could not be started: {error.strerror}", hint=_PRINTED) from None
+            bring(self._place.repo, self._branch, self._forge.environ, push=True)
+            done = self._put()
+            self._last = Noticed(text=f"the request of {self._branch} is up to date: {done}")
+        except RelayError as error:
+            self._last = Noticed(text=f"the request of {self._branch} is not up to date: {error}", warning=True)
+        if self._last != before:
+            self._observe(self._last)
 
-    there = start(program.find, heard=True)
-    given["number"] = "" if there.returncode else _read_number(program, there.stdout, branch)
-    words = program.update if given["number"] else program.make
-    done = start((*words, *((program.base, base) if base else ())))
-    if done.returncode:
-        raise RelayError(f"{name} ended with {done.returncode}", hint=_PRINTED)
-    if given["number"]:
-        say(f"replaced the text of {given['number']}")
+    def _put(self) -> str:
+        from relay.store.history import read_plan_commits
+
+        place = self._place
+        summary = summarize_plan(find_source(place), place.repo)
+        body = render_body(summary, read_plan_commits(place.repo, place.plan_name))
+        return self._forge.put_request(self._branch, render_title(summary), body)
+
+    def tell_end(self) -> None:
+        """Say once more how it stands, if a phase was committed."""
+        if self._last:
+            again = "; relay pr --push tries again" if self._last.warning else ""
+            self._observe(replace(self._last, text=f"{self._last.text}{again}"))
 
 
-def _read_number(program: _Program, text: str, branch: str) -> str:
-    """Return the number of the branch's open request; empty if there is none. A branch may be called 42."""
+Keep = Callable[["RunContext"], AbstractContextManager["RunContext"]]
+"""Opens a context whose run keeps the branch's request up to date."""
+
+
+def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -> Keep:
+    """Check, before a run sends anything, that the requests of its phases can be made; return how it keeps them.
+
+    Args:
+        makes_branch: Whether the run makes its branch first.
+
+    Raises:
+        RelayError: The user typed --pr, and there is no program, no remote, or the branch is the remote's default.
+    """
+    repo = place.repo
     try:
-        found = json.loads(text)
-        is_open = found[program.branch_key] == branch and str(found["state"]).casefold() in {"open", "opened"}
-        return str(int(found[program.number_key])) if is_open else ""
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
+        _require_way(repo, None if makes_branch else _get_branch(repo))
+        forge = require_installed(find_forge(repo, request.environ), None)
+    except RelayError as error:
+        if request.settings.origins.get("pr", "").startswith("--"):
+            raise
+        return partial(_go_without, str(error))
+    return partial(_keep_draft, place, forge)
+
+
+@contextmanager
+def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> "Iterator[RunContext]":
+    draft = Draft(place, forge, _get_branch(ctx.repo), ctx.observe)
+    try:
+        yield replace(ctx, after_phase=draft.update)
+    finally:
+        draft.tell_end()
+
+
+@contextmanager
+def _go_without(reason: str, ctx: "RunContext") -> "Iterator[RunContext]":
+    ctx.observe(Noticed(text=f"no request is made (pr): {reason}", warning=True))
+    yield ctx
+
+
+def _require_way(repo: "Repo", branch: str | None) -> None:
+    """Refuse a branch that no request can be made of; None: relay will make it.
+
+    Raises:
+        RepoError: There is no remote, or it is the remote's default branch, as far as this clone knows.
+    """
+    from relay.git.remote import find_remote, is_default, list_remotes
+
+    name = find_remote(repo, branch)
+    if name not in list_remotes(repo):
+        raise RepoError(f"{name} is no remote of this repository", hint="git remote add origin ADDRESS")
+    if branch is not None and is_default(repo, name, branch):
+        raise RepoError(
+            f"{branch} is the default branch of {name}: a request needs a branch of its own",
+            hint="relay run --branch makes one, or git switch -c NAME",
+        )
 
 
 def render_title(summary: PlanSummary) -> str:
@@ -240,6 +261,45 @@ def _render_phase(phase: "Phase", known: PhaseSummary, commits: "list[RelayCommi
         lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({_clean('; '.join(facts) or commit.status)})")
     lines += [f"\n**Doubt:** {_clean(words)}" for words in known.doubts]
     return "\n".join(lines)
+
+
+def prepare_post(place: Place, environ: Mapping[str, str]) -> "Callable[[str, Sequence[ReviewFinding]], str]":
+    """Return a function that posts a review, given its name and its findings, and says what it did.
+
+    Raises:
+        RelayError: No program is installed, or the branch has no open request.
+    """
+    from relay.git.forge import RequestState
+
+    branch, forge = _get_branch(place.repo), require_installed(find_forge(place.repo, environ), None)
+    there = forge.find_request(branch)
+    if there is None or there.state is not RequestState.OPEN:
+        raise ForgeError(f"{forge.name} shows no open request of {branch}", hint="relay pr --push makes one")
+    return lambda name, findings: _post(forge, there.number, name, findings)
+
+
+def _post(forge: Forge, number: str, name: str, findings: "Sequence[ReviewFinding]") -> str:
+    from hashlib import sha256
+
+    from relay.base.redaction import redact_for_strangers
+
+    mark = f"<!-- relay review {sha256(name.encode(errors='replace')).hexdigest()[:12]} -->"
+    text = redact_for_strangers(render_review(name, findings), forge.environ)
+    return forge.put_comment(number, f"{mark}\n{text}", mark=mark)
+
+
+def render_review(name: str, findings: "Sequence[ReviewFinding]") -> str:
+    """Return a review as Markdown, without what was refuted. It mentions nobody and closes nothing."""
+    from relay.run.review import ReviewVerdict
+
+    shown = [finding for finding in findings if finding.verdict is not ReviewVerdict.REFUTED]
+    lines = [f"**relay review** of {_clean(name)}: {count(len(shown), 'finding')}", ""]
+    for finding in shown:
+        place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+        words = f"- **{_clean(place)}** ({finding.verdict.value}, {finding.category.value}): {_clean(finding.summary)}"
+        lines += [words, f"  - what goes wrong: {_clean(finding.failure_scenario)}"]
+        lines += [f"  - confirmed because: {_clean(finding.reason)}"] if finding.reason else []
+    return disarm("\n".join(lines), given="")[:MAX_BODY_CHARS]
 
 
 def find_evidence(body: str) -> dict[str, str]:

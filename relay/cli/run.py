@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -33,6 +34,7 @@ from relay.store.refs import has_seen_claims
 from relay.store.resume import find_blocked_by
 
 if TYPE_CHECKING:
+    from relay.cli.pr import Keep
     from relay.config import Settings
     from relay.run.selection import Hours, Selection
     from relay.setup.context import RunContext, RunRequest
@@ -89,7 +91,12 @@ def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Seque
 
 
 def run_with_jobs(  # one caller
-    request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours", sizes: tuple[str, ...]
+    request: "RunRequest",
+    place: Place,
+    options: Mapping[str, Any],
+    hours: "Hours",
+    sizes: tuple[str, ...],
+    keep: "Keep",
 ) -> int:
     """Work through the plan with several phases at once."""
     from relay.cli.views.shapes import make_view
@@ -106,7 +113,8 @@ def run_with_jobs(  # one caller
 
     def act(ctx: "RunContext") -> "RunEnd":
         _warn(ctx, sizes)
-        return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(ctx, order, view.tell))
+        with keep(ctx) as kept:
+            return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(kept, order, view.tell))
 
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
 
@@ -221,6 +229,7 @@ _SECTIONS = {
 @click.option("--approve", is_flag=True, help="Ask before each further phase: yes, skip, edit, stop.")
 @click.option("--jobs", type=int, metavar="N", help="Work on N phases at once, each in its own work tree.")
 @click.option("--branch", is_flag=True, help="Create the branch relay/<plan title> and work there.")
+@click.option("--pr/--no-pr", default=None, help="Push the branch and update its draft request after each phase.")
 @session_options
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
@@ -270,7 +279,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request(SessionKind.RUN, options)
     selection = replace(parse_selection(phase), unchecked=options["unchecked"])
-    jobs = get_job_count(options, phase, request.settings.jobs)
+    jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)
     if options["dry_run"]:
         return show_dry_run(request, place, selection, jobs=jobs)
     plan_state = ask(find_source(place), request.repo)
@@ -290,16 +299,26 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     plan = plan_state.plan
     sizes = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
-        return run_with_jobs(request, place, options, hours, sizes)
+        return run_with_jobs(request, place, options, hours, sizes, keep)
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
             choice = describe_choice(plan, selection.phase_id)
             _warn(ctx, (*([choice] if choice else []), *sizes))
-        return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection)))
+        with keep(ctx) as kept:
+            return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(kept, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
+
+
+def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, Any]) -> "Keep":
+    """Return how the run keeps the branch's request up to date; only the run that the user typed does."""
+    if not request.settings.pr or options["job_of"]:
+        return nullcontext
+    from relay.cli.pr import prepare_drafts
+
+    return prepare_drafts(request, place, makes_branch=options["branch"])
 
 
 def parse_selection(phase: str) -> "Selection":

@@ -241,6 +241,7 @@ KEYS: Mapping[str, Key] = {
     "verify": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "setup": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "jobs": Key(read=make_number(1, MOST_JOBS, whole=True), widens=lambda jobs: jobs > 1),
+    "pr": Key(read=SWITCH, widens=bool),
     "copy": Key(read=make_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
     "command_timeout_s": Key(read=make_number(1, _DAY_S)),
     "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),

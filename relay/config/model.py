@@ -178,6 +178,9 @@ class Settings:
     jobs: int = 1
     """Number of phases that run side by side, each in its own work tree beside the repository; `relay check` shows
     which phases can."""
+    pr: bool = False
+    """Whether `relay run` pushes the branch, forward only, after each phase's commit and keeps the branch's draft
+    request up to date, by your own `gh` or `glab`. Yours alone."""
     copy: tuple[str, ...] = ()
     """Ignored files and folders that a build needs; relay copies them into each new work tree of a job."""
     command_timeout_s: float = 120

@@ -14,6 +14,7 @@ from relay.base.errors import ConfigError, FlagError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten
+from relay.config.forms import SWITCH
 from relay.config.keys import KEYS
 from relay.config.model import ModelSettings, Settings
 from relay.session.prices import Rates, parse_price
@@ -111,9 +112,11 @@ def _decode(name: str, value: Any) -> Any:
     text = value.strip()
     if key.split:
         return [part.strip() for part in re.split(key.split, text) if part.strip()]
+    words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
     if name == "network":
-        words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
         return words.get(text.lower(), {"hosts": [host.strip() for host in text.split(",")]})
+    if key.read is SWITCH:
+        return words.get(text.lower(), text)
     if name == "notify" and text == "off":
         return []
     if name in {"plan", "model", "reset_at"}:

@@ -322,6 +322,7 @@ class _Parent:
         self._say(job.phase_id, "landed", landing.own)
         plan = settle(self._ctx).plan
         self._ctx.observe(render_plan(plan, committed=plan))
+        self._ctx.after_phase()
 
     def _start_ready(self, plan: Plan, *, landings: int) -> None:
         """Start the phases that can begin; leave a share of the cap for `landings`."""

@@ -404,6 +404,23 @@ class Remote:
         return RemoteError(f"git {what} {self.name}: {words}", hint=hint)
 
 
+def find_remote(repo: Repo, branch: str | None) -> str:
+    """Return the name of the remote that a branch follows, else ``origin``."""
+    found = repo.git.ask("config", "--get", f"branch.{branch}.remote") if branch else None
+    return os.fsdecode(found or b"origin")
+
+
+def list_remotes(repo: Repo) -> tuple[str, ...]:
+    """Return the names of a repository's remotes."""
+    return tuple(os.fsdecode(repo.git.run("remote")).splitlines())
+
+
+def is_default(repo: Repo, name: str, branch: str) -> bool:
+    """Return whether a branch is the default one of a remote, as far as this clone knows."""
+    default = repo.git.ask("symbolic-ref", "--quiet", f"refs/remotes/{name}/HEAD") or b""
+    return os.fsdecode(default) == f"refs/remotes/{name}/{branch}"
+
+
 def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:
     """Make a repository for fetched objects, without hooks and on a branch that nobody uses."""
     get_git(environ, folder, None).run("init", "--quiet", "--initial-branch=relay-none", "--template=", name)

@@ -237,6 +237,7 @@ def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | N
 
 
 def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | None:
+    ctx.after_phase()
     if selection.all and not selection.phase_id:
         return None
     if plan := find_done_plan(ctx.files):

@@ -125,6 +125,8 @@ class RunContext:
     """The user's environment; its secrets go only to receivers that the settings name."""
     ask: Ask | None = None
     """Asks the person at the terminal; None without one, or if the person does not want questions."""
+    after_phase: Callable[[], None] = lambda: None
+    """Called after each phase's commit on the run's branch; raises nothing."""
     unchecked: bool = False
     """The user typed that phases without a check may be ticked."""
     memory: GateMemory = field(default_factory=GateMemory, compare=False)

@@ -108,6 +108,8 @@ Verify: `grep -q world world.txt`
 Verify: `grep -q moon moon.txt`
 - [ ] Say moon — moon.txt
 """
+AWAY = "git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main"
+FORGE = r"""case "$*" in "pr view"*number*) echo "{\"number\":7,\"state\":\"OPEN\",\"headRefName\":\"$3\"}" ;; esac"""
 STORIES = {
     "README.md": Story(plan=""),
     "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
@@ -153,12 +155,17 @@ STORIES = {
         plan=find_example("docs/how-to/rehearse.md", "markdown"),
         sessions=tuple(yaml.safe_load(find_example("docs/how-to/rehearse.md", "yaml"))["sessions"]),
     ),
+    "docs/how-to/request.md": Story(
+        # A forge that has a request and says nothing else.
+        before=f"{AWAY}; printf '#!/bin/sh\\n%s' {shlex.quote(FORGE)} > ../bin/gh; chmod +x ../bin/gh",
+        sessions=(HELLO, WORLD, {"turns": [act("report_findings", findings=[])]}),
+    ),
     "docs/how-to/review.md": Story(
         before="relay run --phase 1", sessions=(HELLO, {"turns": [act("report_findings", findings=[])]})
     ),
     "docs/how-to/services.md": Story(codes={"relay gate": (ExitCode.STOPPED, 0)}),
     "docs/how-to/several-machines.md": Story(
-        before="git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main",
+        before=AWAY,
         sessions=(HELLO, WORLD),
     ),
     "docs/how-to/several-phases.md": Story(sessions=(HELLO, WORLD)),

@@ -1,0 +1,290 @@
+"""Requests of a forge (GitHub, GitLab), by the user's own `gh` or `glab` with its own login; relay sees no token.
+
+The programs ask nobody, and relay reads a bounded part of what they print. All of it is others' text.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+from relay.base.errors import RelayError
+from relay.base.values import dataclass
+from relay.git.remote import find_remote
+from relay.git.repository import Repo
+
+_MAX_BYTES = 8 * 1024 * 1024
+_LIMIT_S = 120.0
+_FIELD = re.compile(r"\{(title|body|branch|base|number|comment)\}")
+_COMMENT_URL = re.compile(r"#issuecomment-([0-9]{1,20})$")
+_LINE_CHARS = 300
+_QUIET = {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1", "GH_NO_UPDATE_NOTIFIER": "1"}
+
+
+class ForgeError(RelayError):
+    """The program is missing, failed, or printed what relay cannot read."""
+
+
+class RequestState(StrEnum):
+    """Where a request stands."""
+
+    OPEN = "open"
+    MERGED = "merged"
+    CLOSED = "closed"
+
+
+_STATES = {
+    "open": RequestState.OPEN,
+    "opened": RequestState.OPEN,
+    "locked": RequestState.OPEN,
+    "merged": RequestState.MERGED,
+    "closed": RequestState.CLOSED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A branch's newest request."""
+
+    number: str
+    state: RequestState
+    url: str
+    """Empty where the program does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """The arguments of a forge's own program, with fields to fill in.
+
+    The program reads the text from standard input, or from an argument if it reads no other.
+    """
+
+    make: tuple[str, ...]
+    find: tuple[str, ...]
+    """Prints the branch's present request as JSON."""
+    branch_key: str
+    number_key: str
+    url_key: str
+    update: tuple[str, ...]
+    base: tuple[str, ...]
+    comments: tuple[str, ...]
+    """Prints the request's comments as JSON."""
+    comment: tuple[str, ...]
+    change: tuple[str, ...]
+    """Replaces the text of a comment."""
+
+
+_GH_API, _GLAB_API = "repos/{owner}/{repo}/issues", "projects/:fullpath/merge_requests/{number}"
+_PROGRAMS = {
+    "gh": _Program(
+        make=("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
+        find=("pr", "view", "{branch}", "--json", "number,state,headRefName,url"),
+        branch_key="headRefName",
+        number_key="number",
+        url_key="url",
+        update=("pr", "edit", "{number}", "--body-file", "-"),
+        base=("--base", "{base}"),
+        comments=("pr", "view", "{number}", "--json", "comments"),
+        comment=("api", "--method", "POST", f"{_GH_API}/{{number}}/comments", "-F", "body=@-"),
+        change=("api", "--method", "PATCH", f"{_GH_API}/comments/{{comment}}", "-F", "body=@-"),
+    ),
+    "glab": _Program(
+        make=(
+            *("mr", "create", "--draft", "--yes", "--title", "{title}"),
+            *("--description", "{body}", "--source-branch", "{branch}"),
+        ),
+        find=("mr", "view", "{branch}", "--output", "json"),
+        branch_key="source_branch",
+        number_key="iid",
+        url_key="web_url",
+        update=("mr", "update", "{number}", "--description", "{body}"),
+        base=("--target-branch", "{base}"),
+        comments=("api", "--paginate", f"{_GLAB_API}/notes?per_page=100&sort=asc"),
+        comment=("api", "--method", "POST", f"{_GLAB_API}/notes", "--field", "body=@-"),
+        change=("api", "--method", "PUT", f"{_GLAB_API}/notes/{{comment}}", "--field", "body=@-"),
+    ),
+}
+PROGRAMS = tuple(_PROGRAMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forge:
+    """A forge, by one of `PROGRAMS`."""
+
+    repo: Repo
+    name: str
+    path: str
+    """The program."""
+    environ: Mapping[str, str]
+
+    def find_request(self, branch: str) -> Request | None:
+        """Return the newest request of a branch; None without one. A branch may be called 42, as a request is."""
+        program = _PROGRAMS[self.name]
+        for found in _parse(self._ask(program.find, branch=branch) or ""):
+            try:
+                state = _STATES[str(found["state"]).casefold()]
+                number, url = str(int(found[program.number_key])), str(found.get(program.url_key) or "")
+                if found[program.branch_key] == branch:
+                    return Request(number=number, state=state, url=url)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+        return None
+
+    def put_request(self, branch: str, title: str, body: str, *, base: str | None = None) -> str:
+        """Make a draft, or replace the text of the branch's open request; return what happened, in words.
+
+        Raises:
+            ForgeError: The program failed.
+        """
+        program, there = _PROGRAMS[self.name], self.find_request(branch)
+        target = program.base if base else ()
+        given = {"title": title, "body": body, "branch": branch, "base": base or ""}
+        if there is not None and there.state is RequestState.OPEN:
+            self._start((*program.update, *target), body, number=there.number, **given)
+            return f"replaced the text of {there.number}"
+        return _find_last_line(self._start((*program.make, *target), body, **given))
+
+    def put_comment(self, number: str, text: str, *, mark: str) -> str:
+        """Comment on a request, or replace the text of this user's own comment with the mark; return what happened.
+
+        Args:
+            mark: In `text` too. A comment of anybody else that has it stays as it is.
+
+        Raises:
+            ForgeError: The program failed.
+        """
+        program = _PROGRAMS[self.name]
+        own = self._find_own(number, mark)
+        if own:
+            self._start(program.change, text, number=number, comment=own)
+            return f"replaced the comment on {number}"
+        self._start(program.comment, text, number=number)
+        return f"commented on {number}"
+
+    def _find_own(self, number: str, mark: str) -> str:
+        """Return the id of the comment with the mark; empty without one."""
+        rows = _parse(self._start(_PROGRAMS[self.name].comments, number=number))
+        if self.name == "gh":
+            listed = [row for found in rows for row in find_rows(found, "comments") if row.get("viewerDidAuthor")]
+            found = [
+                match[1]
+                for row in listed
+                if mark in str(row.get("body")) and (match := _COMMENT_URL.search(str(row.get("url"))))
+            ]
+        else:
+            user = next(_parse(self._start(("api", "user"))), {}).get("id")
+            marked = (row for row in rows if mark in str(row.get("body")))
+            found = [str(row["id"]) for row in marked if user and find_at(row, "author", "id") == user and _is_id(row)]
+        return found[0] if found else ""
+
+    def _ask(self, words: Sequence[str], **given: str) -> str | None:
+        try:
+            return self._start(words, **given)
+        except ForgeError:
+            return None
+
+    def _start(self, words: Sequence[str], text: str = "", **given: str) -> str:
+        """Run the program and return its output.
+
+        Args:
+            text: Its standard input.
+            given: The fields of `words`.
+
+        Raises:
+            ForgeError: It cannot start, failed, took too long, or printed too much.
+        """
+        filled = [_FIELD.sub(lambda found: given[found[1]], word) for word in words]
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+            stdin.write(text.encode(errors="replace"))
+            stdin.seek(0)
+            code, out = self._run(filled, stdin, stderr)
+            stderr.seek(0)
+            said = _find_last_line(stderr.read(_MAX_BYTES).decode(errors="replace"))
+        if len(out) > _MAX_BYTES:
+            raise ForgeError(f"{self.name} printed more than {_MAX_BYTES // 2**20} MiB")
+        if code:
+            raise ForgeError(f"{self.name} ended with {code}{f': {said}' if said else ''}")
+        return out.decode(errors="replace")
+
+    def _run(self, words: Sequence[str], stdin: IO[bytes], stderr: IO[bytes]) -> tuple[int, bytes]:
+        """Run the program; return its exit code and its output, at most a byte over the limit."""
+        try:
+            process = subprocess.Popen(
+                (self.path, *words),
+                cwd=self.repo.root,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**self.environ, **_QUIET},
+            )
+        except OSError as error:  # it cannot start, or the text is too long for an argument
+            raise ForgeError(f"{self.name} could not be started: {error.strerror}") from None
+        alarm = threading.Timer(_LIMIT_S, process.kill)
+        alarm.start()
+        try:
+            out = process.stdout.read(_MAX_BYTES + 1) if process.stdout else b""
+            if len(out) > _MAX_BYTES:
+                process.kill()
+            return process.wait(), out
+        finally:
+            alarm.cancel()
+            process.kill()
+            if process.stdout:
+                process.stdout.close()
+
+
+def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge | None:
+    """Return the forge of a name, else of the first installed program; None if it is not installed.
+
+    A program inside the repository is not the user's and does not count. Where the remote's address says GitLab,
+    `glab` comes first.
+    """
+    address = os.fsdecode(repo.git.ask("config", "--get", f"remote.{find_remote(repo, repo.branch)}.url") or b"")
+    names = sorted(_PROGRAMS, key=lambda one: (one == "glab") != ("gitlab" in address.casefold()))
+    root = repo.root.resolve()
+    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    path = ":".join(entry for entry in entries if not Path(entry).resolve().is_relative_to(root))
+    for one in [name] if name else names:
+        if place := shutil.which(one, path=path):
+            return Forge(repo=repo, name=one, path=place, environ=environ)
+    return None
+
+
+def find_at(value: Any, *keys: str) -> Any:
+    """Return what stands in nested JSON objects under the keys; None where there is nothing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def find_rows(value: Any, *keys: str) -> list[dict[str, Any]]:
+    """Return the objects of a list in nested JSON objects."""
+    found = find_at(value, *keys)
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+
+
+def _is_id(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("id"), int)
+
+
+def _parse(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a program's JSON: one, or those of lists, of which each page prints its own."""
+    decoder, at = json.JSONDecoder(), 0
+    try:
+        while text[at:].strip():
+            at += len(text[at:]) - len(text[at:].lstrip())
+            value, at = decoder.raw_decode(text, at)
+            yield from (row for row in (value if isinstance(value, list) else [value]) if isinstance(row, dict))
+    except (ValueError, RecursionError):
+        return
+
+
+def _find_last_line(text: str) -> str:
+    return next((line.strip()[:_LINE_CHARS] for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,0 +1,227 @@
+"""The way home: a run, a review and what came back, by the user's own gh or glab; the forge is a script."""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.base.errors import ExitCode
+from tests.conftest import PLAN
+from tests.scripts import HELLO, serving
+
+TWO = (
+    HELLO
+    + """
+  - name: world
+    turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\nworld\\n"}}]
+      - tools:
+        - {name: tick, input: {item: "2.1", evidence: "it is there"}}
+        - {name: tick, input: {item: "2.2", evidence: "twice"}}
+      - text: "Commit: Say world"
+"""
+)
+TOOLS = ["gh", "glab"]
+
+
+class Forge:
+    """A remote, a branch with the plan, and the forge's program on PATH."""
+
+    def __init__(self, stage, tool):
+        self.stage, self.tool = stage, tool
+        top = stage.root.parent
+        self.away, self.file, programs = top / "origin.git", top / "forge.json", top / "bin"
+        programs.mkdir()
+        script = Path(__file__).with_name("forge.py")
+        (programs / tool).write_text(f'#!/bin/sh\nexec {sys.executable} -IS {script} "$@"\n')
+        (programs / tool).chmod(stat.S_IRWXU)
+        self.environ = {"FORGE_STATE": str(self.file)}
+        self.path = f"{programs}:{os.environ['PATH']}"
+        stage.git("init", "-q", "--bare", str(self.away))
+        stage.git("remote", "add", "origin", str(self.away))
+        stage.git("push", "-q", "origin", "HEAD")
+        stage.git("switch", "-q", "-c", "greetings")
+
+    def relay(self, *args, script="", **environ):
+        if not script:
+            return self.stage.relay(*args, path=self.path, environ=self.environ | environ)
+        with serving(script) as (server, access):
+            done = self.stage.relay(*args, path=self.path, environ={**self.environ, **access, **environ})
+            assert server.errors == []
+            return done
+
+    @property
+    def state(self):
+        return json.loads(self.file.read_text()) if self.file.exists() else {}
+
+    def put(self, **state):
+        self.file.write_text(json.dumps(self.state | state))
+
+    def list_calls(self, *words):
+        calls = [call["words"] for call in self.state.get("calls", ())]
+        return [call for call in calls if set(words) <= set(call)]
+
+    def find_tip(self, branch):
+        return self.stage.git("--git-dir", str(self.away), "rev-parse", branch).strip()
+
+
+@pytest.fixture(params=TOOLS)
+def forge(request, stage):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    return Forge(stage, request.param)
+
+
+def test_after_each_phase_the_branch_is_pushed_and_its_draft_is_made_and_kept(forge):
+    done = forge.relay("run", "--pr", script=TWO)
+
+    assert done.returncode == ExitCode.DONE, done
+    assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
+    (made,) = forge.list_calls("create")
+    assert "--draft" in made
+    update = forge.list_calls("edit" if forge.tool == "gh" else "update")
+    assert len(update) == 1
+    text = forge.state["calls"][-1]["input"] or update[0][-1]
+    assert "- [x] Say it twice" in text
+    assert "2 of 2 phases done" in text
+    said = [line for line in done.stdout.splitlines() if "the request of greetings is up to date" in line]
+    assert [line.rpartition(": ")[2] for line in said][-2:] == ["replaced the text of 7"] * 2  # and at the end
+
+
+def test_what_the_forge_refuses_is_a_warning_and_the_run_goes_on(forge):
+    forge.put(fails=["create"])
+
+    done = forge.relay("run", "--pr", script=TWO)
+
+    assert done.returncode == ExitCode.DONE, done
+    said = [line for line in done.stdout.splitlines() if "is not up to date" in line]
+    assert len(said) == 2  # once in its course and once at its end, though two phases were refused
+    assert f"{forge.tool} ended with 1: no: protected" in said[0]
+    assert said[-1].endswith("relay pr --push tries again")
+    assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
+
+
+def test_somebodys_commit_on_the_remote_branch_is_neither_overwritten_nor_the_end_of_the_run(forge):
+    forge.stage.git("push", "-q", "origin", "greetings")
+    forge.stage.git("switch", "-q", "--detach")
+    forge.stage.commit("theirs")
+    forge.stage.git("push", "-q", "origin", "HEAD:refs/heads/greetings")
+    forge.stage.git("switch", "-q", "greetings")
+    theirs = forge.find_tip("greetings")
+
+    done = forge.relay("run", "--pr", "--phase", "1", script=HELLO)
+
+    assert (done.returncode, "would not go forward" in done.stdout) == (ExitCode.DONE, True), done
+    assert forge.find_tip("greetings") == theirs
+    assert not forge.list_calls("create")
+
+
+@pytest.mark.parametrize("why", ["default", "detached", "no program", "no remote"])
+def test_what_can_make_no_request_is_refused_before_anything_is_sent(forge, why):
+    git = forge.stage.git
+    if why == "default":
+        git("update-ref", "refs/remotes/origin/greetings", "HEAD")
+        git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/greetings")
+    elif why == "detached":
+        git("switch", "-q", "--detach")
+    elif why == "no remote":
+        git("remote", "remove", "origin")
+    else:
+        (Path(forge.path.partition(":")[0]) / forge.tool).unlink()
+    words = {
+        "default": "greetings is the default branch of origin",
+        "detached": "HEAD is detached",
+        "no program": "gh and glab are not installed",
+        "no remote": "origin is no remote of this repository",
+    }[why]
+
+    for more in ((), ("--dry-run",)):
+        done = forge.relay("run", "--pr", *more, ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL="http://127.0.0.1:9")
+        assert (done.returncode, words in done.stderr) == (ExitCode.USER, True), done
+
+
+def test_the_setting_is_the_users_own_and_does_not_stop_a_repository_that_has_no_remote(forge):
+    forge.stage.git("remote", "remove", "origin")
+    done = forge.relay("run", "--phase", "1", script=HELLO, RELAY_PR="true")
+    assert (done.returncode, "no request is made (pr): origin is no remote" in done.stdout) == (ExitCode.DONE, True), (
+        done
+    )
+
+    forge.stage.write("relay.toml", "pr = true\n")
+    forge.stage.commit("settings")
+    refused = forge.relay("run")
+    assert refused.returncode == ExitCode.USER
+    assert "pr" in refused.stderr
+
+
+def test_with_jobs_only_the_run_that_was_typed_asks(forge):
+    plan = PLAN.replace("## Phase 2 — World\n", "## Phase 2 — World\nAfter: none\n")
+    forge.stage.write("PLAN.md", plan)
+    forge.stage.commit("beside")
+
+    done = forge.relay(
+        "run",
+        "--pr",
+        "--jobs",
+        "2",
+        script=TWO.replace("- name: hello", "- name: hello\n    when: {first_message_contains: hello.txt}"),
+    )
+
+    assert done.returncode == ExitCode.DONE, done
+    assert len(forge.list_calls("create")) == 1
+    assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
+    refs = forge.stage.git("--git-dir", str(forge.away), "for-each-ref", "--format=%(refname)").split()
+    assert refs == ["refs/heads/greetings", "refs/heads/main"]  # no job's branch
+
+
+FINDING = {
+    "file": "hello.txt", "line": 1, "summary": "It greets @everyone, closes #3", "failure_scenario": "somebody <b>",
+    "category": "missing", "severity": "important",
+}  # fmt: skip
+
+
+def review(confirmed):
+    """A review of one finding each, all of them looked at again."""
+    findings = [FINDING | {"line": number} for number in range(1, len(confirmed) + 1)]
+    verdicts = [{"number": n, "confirmed": is_so, "reason": "seen"} for n, is_so in enumerate(confirmed, 1)]
+    turns = [[{"name": "report_findings", "input": {"findings": findings}}]]
+    turns += [[{"name": "judge_findings", "input": {"verdicts": verdicts}}]] if confirmed else []
+    return json.dumps({"sessions": [{"turns": [{"tools": tools}]} for tools in turns]})
+
+
+def test_a_review_is_one_comment_of_the_request_and_the_next_one_replaces_it(forge):
+    assert forge.relay("run", "--pr", "--phase", "1", script=HELLO).returncode == ExitCode.DONE
+    forge.put(comments=[{"id": 1, "own": True, "body": "mine"}])
+
+    first = forge.relay("review", "--post", script=review([True, False]))
+
+    assert (first.returncode, first.stdout.splitlines()[-1]) == (ExitCode.STOPPED, "commented on 7"), first
+    _mine, own = forge.state["comments"]
+    mark = own["body"].partition("\n")[0]
+    assert own["body"].count("hello.txt:") == 1  # the other one was refuted
+    assert "- **hello.txt:1** (confirmed, missing): It greets @<!-- -->everyone, see #3" in own["body"]
+    assert "somebody \\<b\\>" in own["body"]
+
+    forge.put(comments=[{"id": 2, "own": False, "body": f"{mark} not yours"}, *forge.state["comments"]])
+    second = forge.relay("review", "--post", script=review([]))
+
+    assert (second.returncode, second.stdout.splitlines()[-1]) == (ExitCode.DONE, "replaced the comment on 7"), second
+    bodies = [one["body"] for one in forge.state["comments"]]
+    assert bodies == [f"{mark} not yours", "mine", f"{mark}\n**relay review** of phase 1: 0 findings\n"]
+
+
+def test_a_review_that_could_not_be_posted_is_not_begun(forge):
+    assert forge.relay("run", "--phase", "1", script=HELLO).returncode == ExitCode.DONE
+    away = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+
+    none = forge.relay("review", "--post", **away)
+    whole = forge.relay("review", "--post", "--whole-plan", **away)
+    forge.put(requests={"greetings": {"number": 7, "state": "merged"}})
+    merged = forge.relay("review", "--post", **away)
+
+    assert [one.returncode for one in (none, whole, merged)] == [ExitCode.USER, 2, ExitCode.USER]
+    assert f"{forge.tool} shows no open request of greetings" in none.stderr == merged.stderr
+    assert "--whole-plan takes no" in whole.stderr
