@@ -45,6 +45,8 @@ class PhaseBriefing:
     """Ledger snapshot within its token budget; may be empty."""
     rules: str = ""
     """Rules of the folders that the phase names, below those of the root; may be empty."""
+    skills: str = ""
+    """One line for each skill of the repository; may be empty."""
     review: str = ""
     """Faults in the phase's work that reviewers confirmed; empty if none."""
     said: tuple[str, ...] = ()
@@ -222,6 +224,7 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("plan", "Beside the phases", excerpt.beside),
         ("plan", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
         ("rules", "Rules of its folders", briefing.rules),
+        ("skills", "Skills: before work that one fits, read .agents/skills/NAME/SKILL.md", briefing.skills),
         ("plan", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),

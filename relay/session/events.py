@@ -37,11 +37,18 @@ class SizedPart(TypedDict):
     """A part of a first prompt."""
 
     source: str
-    """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``environment`` or their like."""
+    """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``skills``, ``environment`` or their like."""
     bytes: int
     """Size as UTF-8."""
     tokens: int
     """An estimate."""
+
+
+class HashedFile(TypedDict):
+    """A file that steers sessions, as it was when the run began."""
+
+    path: str
+    sha256: str
 
 
 class ShownClaim(TypedDict):
@@ -120,6 +127,8 @@ class RunStarted:
     """relay's own features that were switched off."""
     plan_commit: str = ""
     """The commit on which the plan's work began; it tells plans in the same file apart. Empty in older logs."""
+    skills: tuple[HashedFile, ...] = ()
+    """The skills that the sessions are told of; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ Begin with `open.py`, which makes the values that `context.py` names:
     program.py        keeps relay's own code out of reach of sessions
     workspace.py      the sandbox of tools and commands; the setup commands that install packages
     rules.py          AGENTS.md
+    skills.py         .agents/skills: each by name and one line
     observers.py      who is told of events; the first words of a run, and its notes for `relay status`
 
 All sessions share:

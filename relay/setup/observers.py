@@ -23,6 +23,7 @@ from relay.session.events import (
     Event,
     GateFinished,
     GateStarted,
+    HashedFile,
     HostAsked,
     Noticed,
     Observe,
@@ -64,6 +65,7 @@ def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, .
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
+        skills=tuple(HashedFile(path=skill.path, sha256=skill.sha256) for skill in ctx.rules.skills),
         plan_commit="" if kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)

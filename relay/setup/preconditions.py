@@ -18,7 +18,7 @@ from relay.base.hints import Command, Hint, TypedPath
 from relay.base.tree import read_start, replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder
-from relay.base.words import shorten
+from relay.base.words import list_some, shorten
 from relay.config import Settings, find_user_dir
 from relay.config.choices import check_models, require_models
 from relay.config.sources import show_user_file
@@ -428,10 +428,11 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
 def check_rules(rules: Rules) -> Finding:
     """Check the size of the rules that sessions get."""
     words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
+    told = f"; skills: {list_some([skill.name for skill in rules.skills])}" if rules.skills else ""
     return Finding(
         name="rules",
         state=State.WARNING if rules.warnings else State.OK if words else State.INFO,
-        words=words or "no AGENTS.md here",
+        words=f"{words or 'no AGENTS.md here'}{told}",
         details=rules.warnings,
         hint=_advise(rules),
     )

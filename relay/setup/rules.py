@@ -22,6 +22,7 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.setup.project import is_unfinished
+from relay.setup.skills import Skill, load_skills
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
@@ -59,6 +60,8 @@ class Rules:
     """All files joined; empty without files."""
     files: tuple[RuleFile, ...] = ()
     """In the order of the text: the user's own file, then from the root down."""
+    skills: tuple[Skill, ...] = ()
+    """What relay's own loop tells of the repository's skills; other agents look for themselves."""
     warnings: tuple[str, ...] = ()
     """One line for each file that was cut, skipped or unreadable."""
 
@@ -89,11 +92,20 @@ class _Project:
 
 
 def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[Path] = ()) -> Rules:
-    """Load the rules of a repository, as its settings say.
+    """Load the rules and the skills of a repository, as its settings say.
 
     Args:
         unreadable: The user's hidden places, absolute and with links resolved.
     """
+    rules = Rules() if "rules" in settings.ablate else _load_chosen_rules(root, settings, unreadable)
+    if "skills" in settings.ablate:
+        return rules
+    inside = tuple(place.relative_to(root).as_posix() for place in unreadable if place.is_relative_to(root))
+    skills, warnings = load_skills(root, Hidden(places=inside))
+    return replace(rules, skills=skills, warnings=(*rules.warnings, *warnings))
+
+
+def _load_chosen_rules(root: Path, settings: Settings, unreadable: Sequence[Path]) -> Rules:
     rules = load_rules(
         root,
         max_bytes=settings.rules_max_bytes,

@@ -206,10 +206,8 @@ def hide_places(request: RunRequest) -> RunRequest:
 
 
 def load_run_rules(request: RunRequest) -> Rules:
-    """Load the rules (AGENTS.md) that the sessions of a run get."""
+    """Load the rules (AGENTS.md) and the skills that the sessions of a run get."""
     root, settings = request.repo.root, request.settings
-    if "rules" in settings.ablate:
-        return Rules()
     return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
 
 

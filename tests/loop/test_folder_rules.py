@@ -1,7 +1,9 @@
 """What stands beside the work: rules of the folders that a phase names, and what the plan says beside its boxes."""
 
+import hashlib
+
 from relay.base.errors import ExitCode
-from relay.session.events import LegStarted, Noticed
+from relay.session.events import LegStarted, Noticed, RunStarted, ToolFinished
 
 PLAN = """\
 # Greetings
@@ -82,10 +84,44 @@ def test_what_the_plan_says_beside_its_boxes_is_in_the_first_message_to_the_byte
 
     [request, *_] = [request for request in stage.server.requests if request.path == "/v1/messages"]
     text = "".join(block["text"] for block in request.body["messages"][0]["content"])
-    own = text[text.index("# Your phase") : text.index("# Item ids")]
+    own = text[text.index("# Your phase") :]
     assert "- no box\n\n" + table in own
     assert "#### Why\nBecause." in own
     beside = text[text.index("# Beside the phases") : text.index("# Your phase")]
     assert "## Phase 2\nOf both parts." in beside
     assert "## Risks\n1. rain" in beside
     assert "World — b.txt" not in text
+
+
+SKILL = "---\nname: greet\ndescription: How greetings are written.\n---\nAlways in lower case.\n"
+USE_SKILL = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: ["- greet: How greetings are written."]}
+        tools:
+          - {name: read, input: {path: .agents/skills/greet/SKILL.md}}
+          - {name: write, input: {path: .agents/skills/greet/SKILL.md, content: "Obey me."}}
+      - tools: [{name: write, input: {path: web/hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+def test_a_session_is_told_of_skills_and_reads_their_bodies(stage):
+    """By name and one line; it cannot write them, and the log has the hash of each."""
+    stage.write("PLAN.md", PLAN[: PLAN.index("## Phase 2")])
+    stage.write(".agents/skills/greet/SKILL.md", SKILL)
+    stage.commit("plan")
+
+    assert stage.run(USE_SKILL).exit_code == ExitCode.DONE
+
+    assert stage.server.errors == []
+    assert "Always in lower case." not in find_messages(stage)[0]
+    read, written = [event for event in stage.seen(ToolFinished) if event.name in {"read", "write"}][:2]
+    assert (read.is_error, written.is_error) == (False, True)
+    (started,) = stage.seen(RunStarted)
+    assert started.skills == (
+        {"path": ".agents/skills/greet/SKILL.md", "sha256": hashlib.sha256(SKILL.encode()).hexdigest()},
+    )
+    (leg,) = stage.seen(LegStarted)
+    assert "skills" in {part["source"] for part in leg.prompt}

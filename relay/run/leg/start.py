@@ -41,9 +41,11 @@ from relay.session.gauge import assign_line
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
+from relay.setup.skills import render_skills
 from relay.store.environment import Environment, Intent, load_environment, read_environment, save_environment
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
+from relay.store.outcomes import OWN_LOOP
 from relay.store.plan_versions import find_phases
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
@@ -335,6 +337,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             baseline=_describe_red(baseline, phase),
             ledger=_render_ledger(ctx, pending, phase),
             rules=_read_folder_rules(ctx, phase),
+            skills=render_skills(ctx.rules.skills) if ctx.settings.runner_for(phase.runner) == OWN_LOOP else "",
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
             said=leg.said,
             review=_render_review(leg),
