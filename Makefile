@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not read_in_time
 
-.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures fuzz docs site site-browser package audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -60,6 +60,9 @@ templates: $(VENV)/.run  ## what relay fleet template and relay init --ci print,
 report-browser: $(VENV)/.dev  ## the page of relay report in headless Chromium, as a desktop and as a telephone, in light and dark
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
 	$(BIN)/python -m tests.report.browser
+
+compare-kit: $(VENV)/.run  ## the tasks of examples/compare: references pass the held-out tests, wrong solutions fail; no model
+	@$(BIN)/python examples/compare/kit.py check
 
 pictures: $(VENV)/.dev  ## draw the pictures of README and docs/ anew, from a demo; needs Chromium
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python

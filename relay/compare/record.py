@@ -57,7 +57,7 @@ def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResu
     firsts: dict[str, TrialResult] = {}
     for result in results:
         firsts.setdefault(result.arm, result)
-    runs = {arm: _read_runs(place, result) for arm, result in firsts.items()}
+    runs = {arm: _read_runs(place, firsts[arm]) for arm in experiment.arms if arm in firsts}
     models = dict.fromkeys(leg.model for legs in runs.values() for leg in legs if leg.model)
     left = len(experiment.arms) * experiment.repeats - over
     facts = (

@@ -1,0 +1,14 @@
+"""Open invoices: one line for each entry, with tax."""
+
+from reports import common
+
+LAYOUT = common.Layout(
+    title="Open invoices",
+    width=24,
+    rate=19,
+    sort=common.by_name,
+)
+
+
+def render(rows):
+    return common.render(rows, LAYOUT)

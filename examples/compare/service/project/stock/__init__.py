@@ -1,0 +1,5 @@
+"""The stock of a shop; see docs/SPEC.md."""
+
+
+class StockError(Exception):
+    """What a client asks for cannot be."""
