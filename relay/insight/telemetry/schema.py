@@ -13,6 +13,7 @@ from relay.session.events import (
     ChangedFile,
     CheckResult,
     Event,
+    HashedFile,
     ShownClaim,
     ShownFinding,
     ShownItem,
@@ -23,7 +24,9 @@ from relay.session.records import SCHEMA_VERSION, Scope
 from relay.session.usage import Usage
 from relay.session.values import Shown
 
-_VALUES = (Usage, Shown, ShownPhase, ShownItem, SizedPart, ShownClaim, CheckResult, ChangedFile, ShownFinding)
+_VALUES = (
+    Usage, Shown, ShownPhase, ShownItem, SizedPart, HashedFile, ShownClaim, CheckResult, ChangedFile, ShownFinding
+)  # fmt: skip
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
