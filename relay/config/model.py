@@ -17,7 +17,7 @@ CONTEXTS = ("reset", "none", "compact", "prune", "edit")
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""
 PROVIDERS = ("anthropic", "bedrock", "vertex", "foundry", "aws")
-FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate", "explore", "skills")
+FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate", "explore", "skills", "preload")
 """Features that can be switched off, one by one. Without the feature:
 
 reset    sessions do not hand over at the reset line; the run is one continuous session, as with ``none``
@@ -28,6 +28,7 @@ spill    the part cut out of a long tool result is lost, not kept in a file that
 consolidate  sessions are not told, at 65 % of the reset line, to finish and to record what is done
 explore  no session can have a fresh one find something out for it
 skills   sessions are not told of ``.agents/skills``
+preload  the first message holds no files that the phase names; a session reads them
 """
 
 

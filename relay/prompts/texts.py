@@ -43,6 +43,8 @@ class PhaseBriefing:
     """Verify commands that were red before the phase; empty if none were."""
     ledger: str
     """Ledger snapshot within its token budget; may be empty."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Small files that the phase names, with their names (`relay.run.leg.preload`)."""
     rules: str = ""
     """Rules of the folders that the phase names, below those of the root; may be empty."""
     skills: str = ""
@@ -222,6 +224,7 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("environment", "Environment", "\n".join(briefing.environment)),
         ("plan", f"The plan, {briefing.plan_path}", _render_outline(plan, phase, excerpt.goal)),
         ("plan", "Beside the phases", excerpt.beside),
+        *(("preload", f"{name}, read for you just now", text) for name, text in briefing.files),
         ("plan", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
         ("rules", "Rules of its folders", briefing.rules),
         ("skills", "Skills: before work that one fits, read .agents/skills/NAME/SKILL.md", briefing.skills),

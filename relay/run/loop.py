@@ -339,6 +339,7 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
         phase=handover.briefing.phase,
         ledger=handover.pending.ledger,
         find_beside=partial(list_beside, ctx.repo),
+        seen=dict(handover.seen),
     )
 
     def keep(path: str) -> bool:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from relay.base.secrecy import is_covered
-from relay.base.tree import make_look
+from relay.base.tree import Look, make_look
 from relay.base.values import dataclass
 from relay.base.words import render_output
 from relay.sandbox.command import CommandResult
@@ -99,6 +99,36 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
         return _answer_empty(place.path, size, offset, window.last)
     shown = Shown(path=place.path, first_line=offset, last_line=window.last)
     return ToolAnswer(text="\n".join([*window.lines, *_remarks(window, offset)]), shown=shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeFile:
+    """A text file as `read` shows it, from its first line to its last."""
+
+    path: str
+    """Without links."""
+    text: str
+    look: Look
+
+
+def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | None:
+    """Return a file of at most `most_bytes` that `read` would show whole; None for any other, and for an empty one."""
+    try:
+        with locate(workspace.root, path, follow=True) as place:
+            if place.status is None or not stat.S_ISREG(place.status.st_mode):
+                return None
+            require_readable(workspace, place.path)
+            stream = os.fdopen(open_regular(place), "rb")
+    except (RefusedError, OSError):
+        return None
+    with stream:
+        found = os.fstat(stream.fileno())
+        if not 0 < found.st_size <= most_bytes or find_binary_kind(place.path, stream):
+            return None
+        window = _read_window(stream, 1, MAX_READ_LINES, clean=False)
+    if window.more or window.invalid or any(len(line) > MAX_LINE_CHARS for line in window.lines):
+        return None
+    return WholeFile(path=place.path, text="\n".join(window.lines), look=make_look(found))
 
 
 def find_binary_kind(path: str, stream: BinaryIO) -> str | None:

@@ -59,11 +59,12 @@ def find_features(stage):
         "spill": "full output: .relay/outputs/" in long,
         "consolidate": any("planned for this session" in json.dumps(body["messages"]) for body in bodies),
         "skills": "- greet: How greetings are written." in json.dumps(bodies[0]["messages"]),
+        "preload": "# hello.txt, read for you just now\\n```\\nbonjour\\n```" in json.dumps(bodies[0]["messages"]),
     }
     return [name for name, works in found.items() if works]
 
 
-ALL = ["reset", "rules", "ledger", "cache", "spill", "consolidate", "skills"]
+ALL = ["reset", "rules", "ledger", "cache", "spill", "consolidate", "skills", "preload"]
 SOME = [[name] for name in ALL] if THOROUGH else [ALL[::2], ALL[1::2]]
 """Each without the others; by default those that come next to each other in turn."""
 
@@ -73,6 +74,7 @@ def test_what_is_switched_off_is_off_and_nothing_else(stage, off):
     """Commits are the same; the log and the view say what was missing."""
     stage.write("long.txt", LONG * 1_000)
     stage.write(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: How greetings are written.\n---\n")
+    stage.write("hello.txt", "bonjour\n")
     stage.commit()
 
     ended = stage.run(SCRIPT, ablate=",".join(off) or None, reset_at="20k")

@@ -110,6 +110,7 @@ def make_handover() -> Handover:
         baseline="", ledger="",
     )  # fmt: skip
     return Handover(
+        seen={},
         leg=leg, phase_id="1", number=1, no_progress=0, attempt=1, reason="", commands=(), baseline=None,
         briefing=briefing,
         pending=PendingPlan(head=PLAN, plan=PLAN, ledger=Ledger()),

@@ -4,8 +4,10 @@ A phase has at most one open leg ref, from its first session (or its last commit
 between share its base, so that the commit holds their work together, and nothing of the user's.
 """
 
+from collections.abc import Mapping
 from itertools import takewhile
 
+from relay.base.tree import Look
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
@@ -34,6 +36,7 @@ from relay.run.commit.readiness import (
 )
 from relay.run.commit.review import read_rounds
 from relay.run.commit.step import BATON_TITLE
+from relay.run.leg.preload import Preload, read_preload, reads_first
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import BoxState, Noticed, Observe, PlanShown, ShownItem, ShownPhase
@@ -116,6 +119,8 @@ class Handover:
     baseline: GateResult | None
     """The gate before the phase; None if unknown."""
     briefing: PhaseBriefing
+    seen: Mapping[str, Look]
+    """State of the files in the first message, by path."""
 
 
 def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
@@ -315,8 +320,10 @@ def _make_handover(  # noqa: PLR0913  # two private callers
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
+    preload = _read_files(ctx, phase)
     return Handover(
         leg=leg,
+        seen=preload.seen,
         phase_id=leg.phase_id,
         number=read_number(leg),
         attempt=parse_count(found.get(ATTEMPT, ""), 1),
@@ -332,6 +339,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             plan_path=ctx.plan_path,
             environment=_describe_environment(leg.branch, ctx.workspace.sandbox, ctx.settings),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
+            files=preload.files,
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline, phase),
@@ -366,6 +374,13 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
         ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
     topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
     return render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)
+
+
+def _read_files(ctx: RunContext, phase: Phase) -> Preload:
+    """Return the small files that a phase names, for a runner that can use them."""
+    if "preload" in ctx.settings.ablate or reads_first(ctx.settings.runner_for(phase.runner)):
+        return Preload()
+    return read_preload(ctx.workspace, ctx.repo, phase.open_paths, (*ctx.secret_values, *ctx.sessions.handed))
 
 
 def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:

@@ -87,6 +87,8 @@ class Profile:
     """Hosts of the vendor, for the login."""
     takes_server: bool = True
     """Whether session/new passes relay's tools; else the agent's files or arguments do."""
+    reads_first: bool = False
+    """Whether it edits no file that it has not read by its own tool, so that relay has to show it none."""
     names_sessions: bool = False
     """Whether the session needs a title, so that the agent does not ask another model for one."""
 
