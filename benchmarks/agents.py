@@ -53,6 +53,8 @@ PROMPT_CHARS = 120_000
 """About 30,000 tokens."""
 PORT = 47_114
 MARK = "relay-session benchmark"
+PROMPTS = "BENCHMARK_PROMPTS"
+"""Variable with the prompts of a bare job as a JSON list; `peers.py` sets it."""
 CLASSES = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
@@ -212,12 +214,12 @@ def leave_tools_out(profile: Profile) -> Profile:
     return replace(profile, arguments=tuple(words), files=files)
 
 
-def work_bare(agent: Agent, root: Path) -> None:
-    """Hold a session for each phase, each in a process of its own, with nothing between the agent and its endpoint."""
+def work_bare(agent: Agent, root: Path, prompts: list[str]) -> None:
+    """Hold a session for each prompt, each in a process of its own, with nothing between the agent and its endpoint."""
     known = PROFILES[agent.name]
     profile, way = leave_tools_out(known), next(way for way in known.setups if way.family == agent.family.lower())
     installed = get_installed(profile, os.environ)
-    for n in range(1, PHASES + 1):
+    for prompt in prompts:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             home = Path(place, "home")
             words = {"base": os.environ["BENCHMARK_BASE"], "model": agent.model or MODEL, "home": str(home)}
@@ -231,10 +233,10 @@ def work_bare(agent: Agent, root: Path) -> None:
                 cwd=root, env={**environ, **env, "HOME": str(home), "PATH": installed.path},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            talk(process, root, profile, n)
+            talk(process, root, profile, prompt)
 
 
-def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, n: int) -> None:
+def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, prompt: str) -> None:
     """Have the agent do one phase, and end it."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     wire = Wire(cast("Any", _Child(process=process)), inbox.put)
@@ -255,7 +257,7 @@ def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, n: in
     session = str(opened["sessionId"])
     if profile.mode and has_mode(opened, profile.mode):
         ask("session/set_mode", {"sessionId": session, "modeId": profile.mode})
-    ask("session/prompt", make_prompt(session, f"Write part {n} into part{n}.txt."))
+    ask("session/prompt", make_prompt(session, prompt))
     os.killpg(process.pid, signal.SIGKILL)  # what it has started is in its group
     process.wait()
 
@@ -383,7 +385,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["claude", "opencode"])
     asked = parser.parse_args()
     if asked.bare is not None:
-        work_bare(AGENTS[asked.bare], Path.cwd())
+        usual = [f"Write part {n} into part{n}.txt." for n in range(1, PHASES + 1)]
+        work_bare(AGENTS[asked.bare], Path.cwd(), json.loads(os.environ.get(PROMPTS, "null")) or usual)
         return
     agents = [agent for agent in AGENTS if agent.name in asked.names]
     path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)

@@ -1,0 +1,241 @@
+"""What one job costs with relay and with its peers: the same turns, the same work, tokens and money.
+
+    python benchmarks/peers.py [--place DIR] [--out DIR] [AGENT …]
+
+A rehearsal server plays the model: three phases of 13 turns, of which 12 call one tool. Everybody gets the same calls
+of their shell: a file is looked at, another written, a check is run, the code changed, the check run again. The 12th
+call ends the phase: under relay it is ``tick``, a peer ticks the box and commits by ``git``. A peer is given the text
+of the phase, as its user would paste it, in a fresh session; relay gives what it always gives.
+
+relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``). In *as it is* the
+file that the phase names stands in the first message, and the model leaves out the turn that looks at it: the work is
+the same, the turns are 12.
+
+Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agents import PHASES, PROMPTS, make_client_environ, run_metered
+from processes import git, make_environ, make_repository
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.session.prices import PRICES_SEEN, Price, cost_usd, find_price
+from relay.session.usage import Usage
+from rigs.agents.real import AGENTS, Agent, install
+
+HERE = Path(__file__).resolve().parent
+RELAY = Agent("relay", (), "bash", "")
+MODELS = ("claude-opus-5-5", "claude-opus-5")
+"""Whose prices the table has: of the first a read from the cache costs a twentieth of input, of the second a tenth."""
+REFERENCE = "pi"
+DESCRIBED = frozenset({"claude", "opencode"})
+"""Agents whose shell requires a description beside the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one client used."""
+
+    usages: tuple[Usage, ...]
+    """Of each request."""
+
+    @property
+    def usage(self) -> Usage:
+        """The sum."""
+        return sum(self.usages, Usage())
+
+    @property
+    def hit(self) -> float:
+        """The share of the prompts that was read from the cache."""
+        return self.usage.cache_read_tokens / self.usage.prompt_tokens
+
+
+def make_source(n: int) -> str:
+    """Return a module of about 60 lines."""
+    functions = "\n\n".join(
+        f"def part{n}_{k}(rows, limit={k}):\n"
+        f'    """Return the rows of part {n} that pass check {k}."""\n'
+        f"    return [row for row in rows if row and len(row) > limit]\n"
+        for k in range(12)
+    )
+    return f'"""Part {n} of the shop."""\n\n\n{functions}'
+
+
+def make_phase(n: int) -> str:
+    """Return a phase of the plan."""
+    return (
+        f"## Phase {n} — Totals of part {n}\n"
+        f"Verify: `python3 tests/check{n}.py`\n"
+        f"- [ ] Add a total over the rows that pass, and a check of it — src/part{n}.py, tests/check{n}.py\n"
+    )
+
+
+def make_files() -> dict[str, str]:
+    """Return the repository's files."""
+    plan = "# Totals for the shop\nEach part of the shop gets a total.\n\n" + "\n".join(
+        map(make_phase, range(1, PHASES + 1))
+    )
+    rules = "# Rules\n- Plain functions, no classes.\n- A docstring for each.\n- Checks print ok.\n"
+    sources = {f"src/part{n}.py": make_source(n) for n in range(1, PHASES + 1)}
+    return {"PLAN.md": plan, "AGENTS.md": rules, "README.md": "# Shop\n", **sources}
+
+
+def list_commands(n: int) -> list[str]:
+    """Return what the model runs in a phase, up to the tick."""
+    total = f'\n\ndef total{n}(rows):\n    """Return the number of cells."""\n    return sum(map(len, rows))\n'
+    check = (
+        f'"""Checks of part {n}."""\n\nimport sys\n\nsys.path.insert(0, "src")\n'
+        f"from part{n} import part{n}_1, total{n}\n\n"
+        f"assert total{n}([[1, 2], [3]]) == 3\nassert part{n}_1([[1, 2], [3]]) == [[1, 2]]\nprint('ok')\n"
+    )
+    return [
+        f"cat src/part{n}.py",
+        "git log --oneline | head -5; ls src tests 2>/dev/null | head -50",
+        f"grep -rn 'part{n}_1' src | head -20",
+        f"mkdir -p tests && cat > tests/check{n}.py <<'EOF'\n{check}EOF",
+        f"python3 tests/check{n}.py 2>&1 | tail -3",
+        f"cat >> src/part{n}.py <<'EOF'{total}EOF",
+        f"tail -8 src/part{n}.py",
+        f"python3 tests/check{n}.py",
+        f"printf '\\n## Part {n}\\n`total{n}` adds up the cells.\\n' >> README.md",
+        "git diff --stat; git status --short",
+        f"python3 -m compileall -q src && python3 tests/check{n}.py",
+    ]
+
+
+def make_turns(agent: Agent, n: int, *, reads: bool) -> Iterator[dict[str, Any]]:
+    """Yield the model's turns in a phase."""
+
+    def bash(command: str) -> dict[str, Any]:
+        given = {agent.command: [command] if agent.command == "commands" else command}
+        more = {"description": "Work on it"} if agent.name in DESCRIBED else {}
+        return {"name": agent.bash, "input": {**given, **more}}
+
+    commands = list_commands(n)[0 if reads else 1 :]
+    done = f"Add the total of part {n}"
+    box = f"sed -i 's/^- \\[ \\] \\(.*part{n}.py\\)/- [x] \\1/' PLAN.md"
+    end = {"name": "tick", "input": {"item": f"{n}.1", "evidence": f"python3 tests/check{n}.py: ok"}}
+    if agent is not RELAY:
+        end = bash(f"{box} && git add -A && git commit -qm '{done}'")
+    for tool in (*map(bash, commands), end):
+        yield {"tools": [tool]}
+    yield {"text": f"Commit: {done}"}
+
+
+def make_script(agent: Agent, *, reads: bool) -> str:
+    """Return a session for each phase, and an answer for titles."""
+    title = {"name": "title", "aside": True, "when": {"first_message_contains": "itle"}, "turns": [{"text": "x"}]}
+    sessions = [
+        {"when": {"tools_include": [agent.bash]}, "turns": list(make_turns(agent, n, reads=reads))}
+        for n in range(1, PHASES + 1)
+    ]
+    return json.dumps({"thinking": "scripted", "sessions": [*([title] if agent.makes_titles else []), *sessions]})
+
+
+def run_job(agent: Agent, path: str, *, reads: bool = True) -> Job:
+    """Play the job once."""
+    script = parse_script(make_script(agent, reads=reads))
+    with make_repository(make_files()) as root, serve(script) as server, tempfile.TemporaryDirectory() as place:
+        if agent is RELAY:
+            argv = [sys.executable, "-P", "-m", "relay", "run"]
+            environ = make_environ(
+                server.base_url,
+                XDG_CONFIG_HOME=place,
+                PYTHONPATH=str(HERE.parent),
+                RELAY_ABLATE="preload" if reads else "",
+            )
+        else:
+            argv = [sys.executable, str(HERE / "agents.py"), "--bare", str(AGENTS.index(agent))]
+            asked = "Do this phase of the plan in PLAN.md, tick its box and commit."
+            prompts = [f"{asked}\n\n{make_phase(n)}" for n in range(1, PHASES + 1)]
+            environ = make_client_environ(agent, server.base_url, path, Path(place))
+            environ |= {PROMPTS: json.dumps(prompts), "PYTHONPATH": str(HERE.parent)}
+        _, status, output = run_metered(argv, root, environ)
+        commits, plan = int(git(root, "rev-list", "--count", "HEAD")), git(root, "show", "HEAD:PLAN.md")
+        if status or server.errors or server.unplayed or commits != PHASES + 1 or plan.count("- [x]") != PHASES:
+            faults = f"{server.errors}{server.unplayed}"
+            raise RuntimeError(f"{agent.name}: exit {status}, {commits} commits\n{output}\n{faults}\n{plan}")
+        used = [read_usage(dict(request.usage)) for request in server.requests if request.usage]
+    return Job(usages=tuple(used))
+
+
+def read_usage(found: Mapping[str, Any]) -> Usage:
+    """Return the usage of an answer."""
+    written = found.get("cache_creation") or {}
+    hour = int(written.get("ephemeral_1h_input_tokens") or 0)
+    return Usage(
+        input_tokens=int(found.get("input_tokens") or 0),
+        cache_read_tokens=int(found.get("cache_read_input_tokens") or 0),
+        cache_write_5m_tokens=int(found.get("cache_creation_input_tokens") or 0) - hour,
+        cache_write_1h_tokens=hour,
+        output_tokens=int(found.get("output_tokens") or 0),
+    )
+
+
+def render_report(jobs: Mapping[str, Job]) -> str:
+    """Return the report as Markdown."""
+    today = datetime.now(UTC).date()
+    prices = [price for model in MODELS if (price := find_price(model, at=today))]
+    heads = ["client", "requests", "first prompt", "uncached", "written", "read", "hit", "output"]
+    heads += [f"{model}, USD | × {REFERENCE}" for model in MODELS]
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) + len(MODELS) - 1)]
+    reference = [_cost(jobs[REFERENCE], price) for price in prices]
+    for name, job in jobs.items():
+        usage, cells = job.usage, list[str]()
+        for price, other in zip(prices, reference, strict=True):
+            cells += [f"{_cost(job, price):.4f}", f"{_cost(job, price) / other:.2f}"]
+        counts = (job.usages[0].prompt_tokens, usage.input_tokens, usage.cache_write_tokens, usage.cache_read_tokens)
+        words = [name, str(len(job.usages)), *(f"{count:,}" for count in counts)]
+        lines.append(f"| {' | '.join([*words, f'{job.hit:.1%}', f'{usage.output_tokens:,}', *cells])} |")
+    table, commit = "\n".join(lines), git(HERE, "rev-parse", "--short", "HEAD")
+    return f"""# The same job with relay and with its peers
+
+`python benchmarks/peers.py` — {today}, at {commit}. Three phases of 13 turns on a rehearsed model: the same calls of
+the shell, a plan, a check and a commit for each phase. Tokens as the rehearsal server counts and caches them, at the
+prices of {PRICES_SEEN}. Written by the benchmark; every figure is the same on every machine.
+
+{table}
+
+*relay, same turns* is `RELAY_ABLATE=preload`. In *relay, as it is* the file that a phase names stands in the
+first message, and the model leaves out the turn that looks at it: the same work in 12 turns a phase. A peer is given
+the phase's text and commits by `git` where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and
+its user starts each phase. The model is a script, so this says nothing about the quality of the work.
+"""
+
+
+def _cost(job: Job, price: Price) -> float:
+    return sum(cost_usd(usage, price) for usage in job.usages)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--place", type=Path, help="directory for the agents' packages")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
+    parser.add_argument("names", nargs="*", default=["pi", "claude", "opencode", "goose", "copilot"])
+    options = parser.parse_args()
+    asked = {REFERENCE, *options.names}
+    agents = [agent for agent in AGENTS if agent.name in asked and agent.api == "Messages"]
+    path = install((options.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
+    jobs = {"relay, as it is": run_job(RELAY, path, reads=False), "relay, same turns": run_job(RELAY, path)}
+    for agent in sorted(agents, key=lambda agent: agent.name != REFERENCE):
+        jobs[agent.name] = run_job(agent, path)
+        print(agent.name, jobs[agent.name].usage, flush=True)
+    report = render_report(jobs)
+    print(report)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "peers.md").write_text(report, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
