@@ -7,9 +7,9 @@ of their shell: a file is looked at, another written, a check is run, the code c
 call ends the phase: under relay it is ``tick``, a peer ticks the box and commits by ``git``. A peer is given the text
 of the phase, as its user would paste it, in a fresh session; relay gives what it always gives.
 
-relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``). In *as it is* the
-file that the phase names stands in the first message, and the model leaves out the turn that looks at it: the work is
-the same, the turns are 12.
+relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``). In *as it is*
+the file that the phase names stands in the first message, and the model leaves out the turn that looks at it: the work
+is the same, the turns are 12.
 
 Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
 """
