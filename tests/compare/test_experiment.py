@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 from functools import partial
@@ -44,11 +45,11 @@ def write_script(**of_session):
         {"text": "Commit: Greet the world"},
     ]
     # What a session can see of the experiment: nothing.
-    spy = {"command": "git for-each-ref; git log --all --format=%s; ls -a .. ../..; env"}
+    spy = {"command": "git for-each-ref; git log --all --format=%s; ls -a .. ../..; env; cat ../../../hidden/*"}
     hello = [
         act("bash", **spy),
         {
-            "expect": {"last_result_lacks": ["compare", "Commit: Greet", "hidden"]},
+            "expect": {"last_result_lacks": ["compare", "Commit: Greet", "RELAY_HIDDEN", "test_world"]},
             **act("write", path="greet.py", content=text.format("hello")),
         },
         act("tick", item="1.1", evidence="grep finds hello"),
@@ -228,3 +229,39 @@ def test_another_cap_for_the_same_experiment_is_refused(lab):
     assert lab.compare(*words, "--max-cost", "0.3").returncode == 0
     done = lab.compare(*words, "--max-cost", "9")
     assert (done.returncode, "began with --max-cost 0.3" in done.stderr) == (ExitCode.USER, True)
+
+
+def start(lab, *words):
+    argv = [*lab.stage.find_program(), "compare", *words]
+    return subprocess.Popen(
+        argv, cwd=lab.stage.root, env=lab.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+ONE = ("--arms", "reset,none", "--repeats", "1", "--max-cost", "4", "--no-review", "--yes")
+
+
+def test_ctrl_c_hands_over_and_says_how_to_go_on(lab):
+    one = start(lab, *ONE)
+    wait_until(lambda: len(lab.server.requests) >= 2, by=one)
+    one.send_signal(signal.SIGINT)
+    shown, said = one.communicate()
+    assert one.returncode == ExitCode.INTERRUPTED
+    assert "interrupted in trial 1" in said
+    again = said.partition("next: relay ")[2].split()
+    found = lab.read(*again[1:])
+    assert (shown.count("turn 1:"), len(found["trials"])) == (1, 2)
+    assert add_up(found["trials"]) == lab.billed
+
+
+def test_a_trial_whose_clone_is_gone_counts_with_its_whole_share(lab):
+    """Nobody knows any more what it has spent, and it must not be paid for again."""
+    one = start(lab, *ONE)
+    wait_until(lambda: len(lab.server.requests) >= 2, by=one)
+    one.send_signal(signal.SIGINT)
+    one.communicate()
+    shutil.rmtree(lab.stage.root.with_name(f"{lab.stage.root.name}.relay"))
+    done = lab.compare(*ONE)
+    assert done.returncode == 0
+    assert "its clone was removed" in done.stdout
+    assert "$2.00 of it for runs that were lost" in done.stdout
