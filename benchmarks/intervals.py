@@ -81,16 +81,14 @@ def main() -> None:
         "",
         f"`python benchmarks/intervals.py --draws {draws}`",
         "",
-        "Each" + (__doc__ or "").partition("Each")[2].strip(),
+        (__doc__ or "").partition("intervals.md\n\n")[2].strip(),
         "",
         "One comparison; with several the intervals are wider, so that all hold at once.",
     ]
-    for title, which in (("holds", 0), ("shown", 1)):
+    found = {name: [measure(one, other, truth, n, draws) for n in REPEATS] for name, one, other, truth in CASES}
+    for which, title in enumerate(("holds", "shown")):
         lines += ["", f"## {title}", "", f"| | {head} |", f"|---|{'---|' * len(REPEATS)}"]
-        for name, one, other, truth in CASES:
-            found = [measure(one, other, truth, n, draws)[which] for n in REPEATS]
-            lines.append(f"| {name} | {' | '.join(f'{share:.0%}' for share in found)} |")
-            print(lines[-1], flush=True)
+        lines += [f"| {name} | {' | '.join(f'{one[which]:.0%}' for one in row)} |" for name, row in found.items()]
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

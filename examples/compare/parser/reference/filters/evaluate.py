@@ -1,4 +1,4 @@
-"""Whether a filter is true of a record: § 3 of the specification."""
+"""Whether a filter is true of a record: part 3 of the specification."""
 
 import operator
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""From tokens to a tree: § 2 of the specification."""
+"""From tokens to a tree: part 2 of the specification."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From a tree to text: § 5 of the specification."""
+"""From a tree to text: part 5 of the specification."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From text to tokens: § 1 of the specification."""
+"""From text to tokens: part 1 of the specification."""
 
 import re
 from typing import Any, NamedTuple
