@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.base.errors import RelayError, RepoError
-from relay.base.hints import RUN
+from relay.base.hints import RUN, Command
 from relay.base.words import count, count_questions, render_usd
-from relay.cli.boundary import note_place
+from relay.cli.boundary import note_place, note_plan
 from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.forge import PROGRAMS, Forge, ForgeError, find_forge
 from relay.git.message import disarm
 from relay.plan.text import find_code_spans
 from relay.session.events import Noticed
-from relay.setup.place import Place, find_source
+from relay.setup.place import Place, find_settings, find_source, load_plan
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.plan.model import Phase
     from relay.run.review import ReviewFinding
-    from relay.session.events import Observe
+    from relay.session.events import Event, Observe
     from relay.setup.context import RunContext, RunRequest
     from relay.store.history import RelayCommit
 
@@ -47,13 +47,24 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; create nothing.")
 @click.option("--with", "program", type=click.Choice(PROGRAMS), help="Program; default: the first installed.")
 @click.option("--push", is_flag=True, help="Push this branch first, forward only.")
+@click.option("--follow", "follows", is_flag=True, help="Make a phase of failed checks and review comments.")
 @click.option("--base", metavar="BRANCH", help="Target branch; default: the forge's choice.")
-def command(plan: str | None, *, only_text: bool, program: str | None, push: bool, base: str | None) -> None:
+def command(
+    plan: str | None, *, only_text: bool, program: str | None, push: bool, follows: bool, base: str | None
+) -> None:
     """Create a draft pull request with gh or glab: plan, ticks, checks, reviews, cost.
 
     If the branch has an open request, relay replaces its text. Both programs use their own login; relay sees no token.
     relay pushes nothing unless you type --push.
+
+    With --follow the failed checks and unresolved review comments of the open request become one phase of the plan,
+    which relay commits. It answers, approves and merges nothing.
     """
+    if follows:
+        if only_text or push or base:
+            raise click.UsageError("--follow takes no --text, --push or --base")
+        _follow(note_plan(plan), program)
+        return
     place = note_place(plan)
     summary = summarize_plan(find_source(place), place.repo)
     from relay.store.history import read_plan_commits
@@ -74,6 +85,77 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     words = require_installed(found, program).put_request(branch, title, body, base=base)
     if words:
         say(words)
+
+
+def _follow(place: Place, program: str | None) -> None:
+    from relay.base.redaction import find_secret_values, redact
+    from relay.git.lock_journal import clear_stale_locks
+    from relay.git.notes import lock_worktree
+    from relay.run.follow import follow
+    from relay.session.values import SessionKind
+    from relay.setup.context import RunRequest
+    from relay.store.completion import finish_pending
+
+    branch, forge = (
+        _get_branch(place.repo),
+        require_installed(find_forge(place.repo, os.environ, program or ""), program),
+    )
+    _require_known(place.repo, branch)
+    number = _get_open(forge, branch)
+    remarks = forge.list_remarks(number)
+    request = RunRequest(
+        kind=SessionKind.REWIND,  # it writes without a session, too
+        repo=place.repo,
+        settings=find_settings({}, os.environ, place.root, plan=load_plan(place), plan_name=place.plan_name),
+        plan_path=place.plan_name,
+        allow_dirty=True,
+        environ=os.environ,
+    )
+    values = find_secret_values(os.environ)
+    with lock_worktree(place.repo):
+        if locks := clear_stale_locks(place.repo):
+            raise RepoError("; ".join(locks))
+        for words in finish_pending(place.repo):
+            say(words, style="yellow")
+        done = follow(request, number, remarks, partial(redact, environ_values=values), _tell)
+    say(done or f"nothing new on request {number}")
+    if done:
+        say(f"next   {place.caller.write(Command(words=('run', '--pr')))}")
+
+
+def _tell(event: "Event") -> None:
+    if isinstance(event, Noticed):
+        say(event.text, style="yellow" if event.warning else "")
+
+
+def _require_known(repo: "Repo", branch: str) -> None:
+    """Refuse a branch that lacks commits of its remote: the plan there may have more.
+
+    Raises:
+        RelayError: It does, or the remote cannot be reached.
+    """
+    from relay.git.objects import is_ancestor
+    from relay.git.remote import Remote, find_remote
+
+    remote, ref = Remote(repo=repo, name=find_remote(repo, branch), environ=os.environ), f"refs/heads/{branch}"
+    there, head = remote.list_refs(ref).get(ref), repo.head()
+    if there and head and not (repo.find_commit(there) and is_ancestor(repo, there, head)):
+        words = f"{remote.name} has commits of {branch} that are not here"
+        raise RepoError(words, hint=f"git pull --rebase {remote.name} {branch}")
+
+
+def _get_open(forge: Forge, branch: str) -> str:
+    """Return the number of a branch's open request.
+
+    Raises:
+        ForgeError: There is none.
+    """
+    from relay.git.forge import RequestState
+
+    there = forge.find_request(branch)
+    if there is None or there.state is not RequestState.OPEN:
+        raise ForgeError(f"{forge.name} shows no open request of {branch}", hint="relay pr --push makes one")
+    return there.number
 
 
 def _print(title: str, body: str) -> None:
@@ -269,13 +351,9 @@ def prepare_post(place: Place, environ: Mapping[str, str]) -> "Callable[[str, Se
     Raises:
         RelayError: No program is installed, or the branch has no open request.
     """
-    from relay.git.forge import RequestState
-
-    branch, forge = _get_branch(place.repo), require_installed(find_forge(place.repo, environ), None)
-    there = forge.find_request(branch)
-    if there is None or there.state is not RequestState.OPEN:
-        raise ForgeError(f"{forge.name} shows no open request of {branch}", hint="relay pr --push makes one")
-    return lambda name, findings: _post(forge, there.number, name, findings)
+    forge = require_installed(find_forge(place.repo, environ), None)
+    number = _get_open(forge, _get_branch(place.repo))
+    return lambda name, findings: _post(forge, number, name, findings)
 
 
 def _post(forge: Forge, number: str, name: str, findings: "Sequence[ReviewFinding]") -> str:

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
@@ -57,6 +58,28 @@ class Request:
     state: RequestState
     url: str
     """Empty where the program does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A comment of a reviewer, or what a failed check prints; any text."""
+
+    key: str
+    """Names it for good, such as ``comment 12``; plain words."""
+    by: str
+    """The author's login, or the check's name."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A thread of a review that nobody has resolved, a review's text, or a failed check of the newest commit."""
+
+    is_check: bool
+    said: tuple[Said, ...]
+    path: str = ""
+    """Any text; empty where it names no file."""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +135,16 @@ _PROGRAMS = {
     ),
 }
 PROGRAMS = tuple(_PROGRAMS)
+_QUERY = (
+    "query($owner:String!,$name:String!,$number:Int!){repository(owner:$owner,name:$name){pullRequest(number:$number){"
+    "reviews(last:100){nodes{databaseId state body author{login}}}"
+    "reviewThreads(last:100){nodes{isResolved path line comments(last:20){nodes{databaseId body author{login}}}}}"
+    "commits(last:1){nodes{commit{statusCheckRollup{contexts(last:100){nodes{__typename"
+    " ...on CheckRun{databaseId name conclusion title annotations(first:5){nodes{path message location{start{line}}}}}"
+    " ...on StatusContext{id context state description}}}}}}}}}}"
+)
+_FAILED = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
+_ID = re.compile(r"[A-Za-z0-9_=-]{1,120}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +200,23 @@ class Forge:
             return f"replaced the comment on {number}"
         self._start(program.comment, text, number=number)
         return f"commented on {number}"
+
+    def list_remarks(self, number: str) -> tuple[Remark, ...]:
+        """Return the failed checks of a request, and what its reviewers want.
+
+        Raises:
+            ForgeError: The program failed.
+        """
+        if self.name == "gh":
+            words = ("api", "graphql", "-F", "owner={owner}", "-F", "name={repo}", "-F", "number={number}")
+            answer = next(_parse(self._start((*words, "-f", f"query={_QUERY}"), number=number)), {})
+            return tuple(_read_github(find_at(answer, "data", "repository", "pullRequest")))
+        threads = _parse(self._start(("api", "--paginate", f"{_GLAB_API}/discussions?per_page=100"), number=number))
+        newest = next(_parse(self._start(("api", f"{_GLAB_API}/pipelines?per_page=1"), number=number)), {}).get("id")
+        jobs: Iterator[dict[str, Any]] = iter(())
+        if isinstance(newest, int):
+            jobs = _parse(self._start(("api", f"projects/:fullpath/pipelines/{newest}/jobs?scope=failed&per_page=100")))
+        return tuple(_read_gitlab(threads, jobs))
 
     def _find_own(self, number: str, mark: str) -> str:
         """Return the id of the comment with the mark; empty without one."""
@@ -255,6 +305,66 @@ def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge 
         if place := shutil.which(one, path=path):
             return Forge(repo=repo, name=one, path=place, environ=environ)
     return None
+
+
+def _read_github(pull: Any) -> Iterator[Remark]:
+    """Yield what GitHub's answer to `_QUERY` says; what has another shape is left out."""
+    for row in find_rows(pull, "reviews", "nodes"):
+        if row.get("state") in {"CHANGES_REQUESTED", "COMMENTED"} and (said := _read_said("review", row)):
+            yield Remark(is_check=False, said=(said,))
+    for row in find_rows(pull, "reviewThreads", "nodes"):
+        if row.get("isResolved") is False:
+            yield from _make_thread(find_rows(row, "comments", "nodes"), row.get("path"), row.get("line"))
+    for commit in find_rows(pull, "commits", "nodes"):
+        for row in find_rows(commit, "commit", "statusCheckRollup", "contexts", "nodes"):
+            if not {row.get("conclusion"), row.get("state")}.isdisjoint(_FAILED):
+                yield from _make_check(row)
+
+
+def _make_check(row: dict[str, Any]) -> Iterator[Remark]:
+    notes = find_rows(row, "annotations", "nodes")
+    texts = [
+        row.get("title"),
+        row.get("description"),
+        row.get("failure_reason"),
+        *(one.get("message") for one in notes),
+    ]
+    place = next((one for one in notes if find_at(one, "location", "start", "line")), {})
+    key = str(row.get("databaseId") or row.get("id"))
+    if _ID.fullmatch(key):
+        name = str(row.get("name") or row.get("context") or "")
+        said = Said(key=f"check {key}", by=name, text=" ".join(str(text) for text in texts if text))
+        yield _place(
+            Remark(is_check=True, said=(said,)), place.get("path"), find_at(place, "location", "start", "line")
+        )
+
+
+def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any]]) -> Iterator[Remark]:
+    for thread in threads:
+        notes = [note for note in find_rows(thread, "notes") if not note.get("system")]
+        if any(note.get("resolvable") and note.get("resolved") is False for note in notes):
+            place = find_at(notes[0], "position") or {}
+            yield from _make_thread(notes, find_at(place, "new_path"), find_at(place, "new_line"))
+    for job in jobs:
+        if not job.get("allow_failure"):
+            yield from _make_check(job)
+
+
+def _make_thread(rows: Sequence[dict[str, Any]], path: Any, line: Any) -> Iterator[Remark]:
+    if said := tuple(one for row in rows if (one := _read_said("comment", row))):
+        yield _place(Remark(is_check=False, said=said), path, line)
+
+
+def _read_said(kind: str, row: dict[str, Any]) -> Said | None:
+    text, key = str(row.get("body") or "").strip(), row.get("databaseId") or row.get("id")
+    by = str(find_at(row, "author", "login") or find_at(row, "author", "username") or "")
+    return Said(key=f"{kind} {key}", by=by, text=text) if text and isinstance(key, int) else None
+
+
+def _place(remark: Remark, path: Any, line: Any) -> Remark:
+    return replace(
+        remark, path=path if isinstance(path, str) else "", line=line if isinstance(line, int) and line > 0 else 0
+    )
 
 
 def find_at(value: Any, *keys: str) -> Any:

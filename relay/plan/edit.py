@@ -6,7 +6,7 @@ something else is refused, never done by halves. `Plan.tick` and `Plan.untick` c
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import count, pairwise, product
 from string import ascii_lowercase
 
 from relay.base.errors import PlanError
@@ -36,6 +36,9 @@ NO_HEADING = "is an item of a list: number its parts as items of their own, such
 """Why a phase that has no heading cannot be written anew by itself."""
 _UNIT = re.compile(r"(?:phase|task|step|iteration)\s+\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)", re.IGNORECASE)
 _HEADING = re.compile(r" {0,3}(?:#{1,6}[ \t]+)?")
+_MARK = re.compile(r"#{1,6}(?=[ \t])")
+_MOST_COMMANDS = 20
+"""The newest verify commands that an appended phase takes over."""
 _LINES = frozenset({EntryKind.PROSE, EntryKind.BULLET})
 _ASKED, _ASSUMED = "question: ", " (assumed: "
 _MAX_LEVEL = 6
@@ -119,6 +122,43 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
         if longer and _list_meant(longer) == _list_meant(plan):
             return longer
     raise PlanError("what stands above the first phase does not end there; write its heading with #", line=place.line)
+
+
+def append_phase(plan: Plan, title: str, *, said: Sequence[str], items: Sequence[str]) -> Plan:
+    """Append a phase with the verify commands of all phases behind the others.
+
+    Args:
+        plan: The plan; its line ending is kept.
+        said: Any text: each becomes a quoted line of the phase.
+        items: Texts of its items.
+
+    Raises:
+        PlanError: The phase would not be read as this one, or another would change its meaning.
+    """
+    commands = dict.fromkeys(command for phase in plan.phases for command in phase.own_verify)
+    gate = [f"`` {one} ``" if "`" in one else f"`{one}`" for one in commands if "\n" not in one]
+    number = next(n for n in count(len(plan.phases) + 1) if plan.find_phase(str(n)) is None)
+    mark = _MARK.match(plan.text, plan.phases[-1].start)
+    above = plan.outline.lines
+    lines = [
+        *([""] if above.count and above.at(above.count - 1).strip() else []),
+        f"{mark[0] if mark else '##'} Phase {number} — {title}",
+        *([f"Verify: {' '.join(gate[-_MOST_COMMANDS:])}"] if gate else []),
+        "",
+        *(part for text in said for part in (f"> {_render_inert(_clean(text))}", ">")),
+        "",
+        *(f"- [ ] {item}" for item in items),
+    ]
+    longer = find_plan_in(above.insert((above.count, lines)))
+    if longer is not None and len(longer.phases) == len(plan.phases) + 1:
+        new, meant = longer.phases[-1], _list_meant(longer)[:-1]
+        is_so = (new.title, [item.text for item in new.items], new.wishes, new.tool_lines) == (title, [*items], (), ())
+        if is_so and meant == _list_meant(plan):
+            return longer
+    raise PlanError(
+        "a phase at the end of the plan would not be read as one; close the code fence or HTML that it ends with",
+        line=plan.phases[-1].line,
+    )
 
 
 def _list_meant(plan: Plan) -> list[tuple[object, ...]]:

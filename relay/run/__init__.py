@@ -12,7 +12,8 @@ Read `loop.py` first. It calls the others in this order:
     explore.py    a session's question, answered by a session inside it
     reader.py     what the sessions that only read have in common
 
-One module is a command of its own:
+Two modules are commands of their own:
 
     rewind.py     `relay rewind`: back to the green tree before a phase
+    follow.py     `relay pr --follow`: what came back on a request becomes a phase
 """

@@ -5,6 +5,7 @@ These are a new plan before the first phase, and people's own edits between legs
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from relay.base.errors import LedgerError, PlanError, RepoError, within
 from relay.base.hints import TypedPath
@@ -12,8 +13,10 @@ from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.config import Settings
+from relay.gate.model import GateMemory
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
+from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.git.trees import FILE
 from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
@@ -24,7 +27,7 @@ from relay.plan.text import decode_text, encode_text, require_utf8
 from relay.plan.transitions import has_same_words
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hooks import explain_hook
-from relay.session.events import Committed, Noticed
+from relay.session.events import Committed, Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
@@ -36,6 +39,7 @@ from relay.store.plan_versions import EditKind, find_edit, put_ticks
 from relay.store.refs import get_branch
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.spend import PlanningRecord, drop_plan_usage, read_plan_usage
+from relay.tools.workspace import Workspace
 
 SUBJECT_CHARS = 72
 """Longest subject of a session. Source: git's convention, a log stays below 80 columns."""
@@ -66,7 +70,24 @@ class FileCommit:
     """The cost of writing it."""
 
 
-def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> bytes:
+class Committer(Protocol):
+    """What a commit of a file needs; a run's context has it."""
+
+    @property
+    def repo(self) -> Repo: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def workspace(self) -> Workspace: ...
+    @property
+    def plan_path(self) -> str: ...
+    @property
+    def observe(self) -> Observe: ...
+    @property
+    def memory(self) -> GateMemory: ...
+
+
+def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> bytes:
     """Commit a file with the user's hooks, which may format it; return its committed content.
 
     Args:
