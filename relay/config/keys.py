@@ -175,6 +175,7 @@ COMPAT_KEYS: Mapping[str, Form] = {
     "thinking_display": SWITCH,
     "unsigned_thinking": SWITCH,
     "system_messages": SWITCH,
+    "pictures": SWITCH,
 }
 _COMPAT = make_record(COMPAT_KEYS, Compat, "in compat")
 _PRICE = make_object({name: {"type": "number", "minimum": 0} for name in PRICE_KEYS}, "input", "output")

@@ -51,6 +51,8 @@ class Compat:
     """Whether relay may send back thinking without a signature; if not, it leaves it out."""
     system_messages: bool | None = None
     """Whether a system message may stand in mid-conversation; user text always may."""
+    pictures: bool | None = None
+    """Whether the model takes pictures (PNG, JPEG, WebP) that `read` shows."""
 
 
 AS_KNOWN = Compat()

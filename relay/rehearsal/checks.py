@@ -7,7 +7,9 @@ One rule is stricter than the API, which merges consecutive assistant messages: 
 ``pause_turn``, because no tool loop means them. Consecutive user messages are accepted, as by the API.
 """
 
+import base64
 import re
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +25,7 @@ from relay.rehearsal.prompt import (
     read_cache_mark,
 )
 from relay.rehearsal.wire import ApiError, ModelCard, refuse
+from relay.session.pictures import PICTURE_TYPES, read_picture
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ROLES = {"user", "assistant", "system"}
@@ -79,6 +82,9 @@ def _check_contents(messages: Messages) -> Iterator[ApiError]:
             yield refuse(f"messages.{index}: all messages must have non-empty content")
         for place, block in enumerate(list_blocks(content)):
             yield from _check_block(f"messages.{index}.content.{place}", message.get("role"), block)
+            pictures = (part for part in list_blocks(block.get("content")) if part.get("type") == "image")
+            if not all(map(_is_picture, pictures)):
+                yield refuse(f"messages.{index}.content.{place}: Could not process image")
 
 
 def _sets_output(message: Mapping[str, Any]) -> bool:
@@ -102,6 +108,20 @@ def _check_block(where: str, role: Any, block: Block) -> Iterator[ApiError]:
         yield refuse(f"{where}: tool_result blocks are only permitted in user messages")
     if kind == "tool_use":
         yield from _check_call(where, block)
+
+
+def _is_picture(block: Block) -> bool:
+    """Return whether an ``image`` block holds a picture of its type; of a PNG, the header's checksum counts too."""
+    source = block.get("source")
+    if not isinstance(source, Mapping) or source.get("media_type") not in PICTURE_TYPES:
+        return True  # an address, a GIF
+    try:
+        data = base64.b64decode(source["data"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        return False
+    found = read_picture(data)
+    is_sound = not data.startswith(b"\x89PNG") or zlib.crc32(data[12:29]) == int.from_bytes(data[29:33], "big")
+    return found is not None and is_sound and source["media_type"] == found.media_type
 
 
 def _check_call(where: str, block: Block) -> Iterator[ApiError]:

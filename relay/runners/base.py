@@ -28,7 +28,7 @@ from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.recall import Recall, hash_call
 from relay.session.tape import Keep
-from relay.session.usage import Spent
+from relay.session.usage import BYTES_PER_TOKEN, Spent
 from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
@@ -232,6 +232,7 @@ class ToolLog:
     def end(self, call: ToolCall, result: ToolResult, *, duration_s: float) -> None:
         """Emit ToolFinished; the wait for a person does not count as the tool's time."""
         data = result.text.encode("utf-8", "surrogatepass")
+        shown = result.picture.data.encode() if result.picture else b""
         path = result.shown.path if result.shown else ""
         uses = self._recall.find_uses(call.input, path=path)
         self._recall.show(call.id, result.text, path=path)
@@ -240,8 +241,8 @@ class ToolLog:
                 call_id=call.id,
                 name=call.name,
                 is_error=result.is_error,
-                result_bytes=len(data),
-                result_sha256=hashlib.sha256(data).hexdigest(),
+                result_bytes=len(data) + (result.picture.tokens * BYTES_PER_TOKEN if result.picture else 0),
+                result_sha256=hashlib.sha256(data + shown).hexdigest(),
                 duration_s=duration_s - result.waited_s,
                 changed_paths=result.changed_paths,
                 shown=result.shown,

@@ -280,12 +280,12 @@ class ToolFinished:
     name: str
     is_error: bool
     result_sha256: str
-    """Of the result's UTF-8: the same part of a file, shown twice, has the same hash."""
+    """Of the result's UTF-8 and its picture: the same part of a file, shown twice, has the same hash."""
     duration_s: float
     changed_paths: tuple[str, ...] | None
     """None if unknown (a shell command)."""
     result_bytes: int | None = None
-    """Size of the result as UTF-8; None in older logs."""
+    """Size of the result as UTF-8, a picture as 4 bytes a token; None in older logs."""
     shown: Shown | None = None
     """The part of a file that the result shows; None for other results, and in older logs."""
     problem: str = ""

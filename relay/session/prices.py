@@ -279,6 +279,8 @@ class ModelLimits:
     """Whether ``{"role": "system"}`` is accepted in the middle of a conversation; user text always is."""
     adaptive_thinking: bool = True
     """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
+    pictures: bool = True
+    """Whether it takes pictures."""
     default_effort: str | None = None
     """The model's effort if none is sent; None if not documented."""
 
@@ -293,6 +295,7 @@ def list_limits() -> Mapping[str, ModelLimits]:
             min_cacheable_tokens=table["min_cacheable"],
             system_messages=table.get("system_messages", False),
             adaptive_thinking=table.get("adaptive_thinking", True),
+            pictures=table.get("pictures", True),
             default_effort=table.get("effort"),
         )
         for model, table in _load_table().items()

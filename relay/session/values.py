@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from relay.base.values import dataclass
+from relay.session.pictures import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class ToolResult:
     """Repository-relative paths that the tool wrote; None if unknown (a shell command)."""
     shown: Shown | None = None
     """The part of a file that the text shows; None for other texts."""
+    picture: Picture | None = None
+    """What the model is shown besides the text, if it takes pictures."""
     waited_s: float = 0.0
     """Time spent waiting for a person; it does not count as the tool's time."""
     cut_bytes: int | None = 0

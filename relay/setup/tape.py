@@ -15,6 +15,7 @@ from relay.base.values import dataclass
 from relay.runners.base import Callbacks, ModelInfo, Session, SessionSpec
 from relay.session.events import Observe
 from relay.session.gauge import parse_reset_at
+from relay.session.pictures import Picture
 from relay.session.tape import VERSION, Keep, Note, TapedSession, find_difference, render_wire, seal_content
 from relay.session.values import SessionEnd, SessionOutcome, Shown, ToolCall, ToolResult, ToolSpec
 
@@ -258,11 +259,12 @@ def _find_result(tools: Mapping[str, Mapping[str, Any]], call: ToolCall) -> Tool
     found = tools.get(call.id)
     if found is None:
         return ToolResult(text=f"relay: the tape has no result of the call {call.id}", is_error=True)
-    shown = found.get("shown")
+    shown, picture = found.get("shown"), found.get("picture")
     return ToolResult(
         text=str(found.get("text", "")),
         is_error=bool(found.get("is_error")),
         ends_session=bool(found.get("ends_session")),
         changed_paths=tuple(found["changed_paths"]) if found.get("changed_paths") is not None else None,
         shown=Shown(**shown) if shown else None,
+        picture=Picture(**picture) if picture else None,
     )

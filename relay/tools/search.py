@@ -1,4 +1,4 @@
-"""The tools that only look: `read` shows lines of a text file, `search` greps, `list` names files and directories.
+"""The tools that only look: `read` shows a picture or lines of a text, `search` greps, `list` names files and folders.
 
 `read` shows no line numbers: `edit` goes by text, numbers cost about a tenth more tokens and end up in `old`. The model
 knows from `search` and from the offset where a line stands. `read` leaves out carriage returns and a byte-order mark;
@@ -29,6 +29,7 @@ from relay.base.values import dataclass
 from relay.base.words import render_output
 from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import MIB
+from relay.session.pictures import MAX_PICTURE_BYTES, MAX_SIDE_PIXELS, read_picture
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown
 from relay.tools.claims import LegNotes
@@ -57,6 +58,7 @@ _LINE_BYTES = 4 * MAX_LINE_CHARS + 4
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
+    (b"RIFF", "WebP image"),
     (b"GIF8", "GIF image"),
     (b"%PDF-", "PDF document"),
     (b"PK\x03\x04", "ZIP archive"),
@@ -66,6 +68,9 @@ _MAGIC = (
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
 )
+
+
+_PICTURES = frozenset({"PNG image", "JPEG image", "WebP image"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +95,8 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
             raise RefusedError(f"{place.path} has {size:,} bytes; look at parts of it with sed -n or tail in bash.")
         spilled = is_covered(place.path, (workspace.render_handle(workspace.outputs_dir),))
         if not spilled and (kind := find_binary_kind(place.path, stream)):
+            if kind in _PICTURES:
+                return _show_picture(place.path, stream.read(MAX_PICTURE_BYTES + 1), size)
             raise RefusedError(f"{place.path} is binary: {size:,} bytes, {kind}.")
         offset = given.get("offset", 1)
         window = _read_window(stream, offset, min(given.get("limit", MAX_READ_LINES), MAX_READ_LINES), clean=spilled)
@@ -131,6 +138,18 @@ def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | 
     return WholeFile(path=place.path, text="\n".join(window.lines), look=make_look(found))
 
 
+def _show_picture(path: str, data: bytes, size: int) -> ToolAnswer:
+    if len(data) > MAX_PICTURE_BYTES:
+        raise RefusedError(f"{path} has {size:,} bytes; a picture may have {MAX_PICTURE_BYTES:,}. Make a smaller copy.")
+    picture = read_picture(data)
+    if picture is None:
+        raise RefusedError(f"{path} is no whole picture: its header or its end is missing.")
+    words = f"{path}: {picture.media_type}, {picture.width:,} x {picture.height:,} pixels."
+    if max(picture.width, picture.height) > MAX_SIDE_PIXELS:
+        raise RefusedError(f"{words} A side may have {MAX_SIDE_PIXELS:,}. Make a smaller copy.")
+    return ToolAnswer(text=words, picture=picture)
+
+
 def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
     """Return the kind of a binary file, None for text; rewind the stream."""
     start = stream.read(_SNIFF_BYTES)
@@ -138,6 +157,8 @@ def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
     if b"\0" not in start:
         return None
     kind = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
+    if kind == "WebP image" and start[8:12] != b"WEBP":  # another RIFF file: sound, film
+        kind = None
     return kind or mimetypes.guess_type(path)[0] or "unknown kind"
 
 

@@ -65,7 +65,7 @@ def _text(description: str) -> dict[str, Any]:
 
 READ = _spec(
     "read",
-    f"Show a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call. "
+    f"Show a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call, or a picture. "
     "Paths are relative to the repository root.",
     {"path": _TEXT},
     {"offset": {**_COUNT, "description": "first line"}, "limit": {**_COUNT, "description": "lines"}},

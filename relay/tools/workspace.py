@@ -19,6 +19,7 @@ from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
 from relay.sandbox.command import keep_output
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
+from relay.session.pictures import Picture
 from relay.session.usage import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 
@@ -174,6 +175,8 @@ class ToolAnswer:
     """As in `ToolResult`."""
     shown: Shown | None = None
     """As in `ToolResult`."""
+    picture: Picture | None = None
+    """As in `ToolResult`."""
     waited_s: float = 0.0
     """As in `ToolResult`."""
     spool: Path | None = None
@@ -205,6 +208,7 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         ends_session=answer.ends_session,
         changed_paths=answer.changed_paths,
         shown=answer.shown,
+        picture=answer.picture,
         waited_s=answer.waited_s,
         cut_bytes=cut_bytes,
     )

@@ -1,5 +1,6 @@
 """`relay replay`: a session is kept as it went over the wire, and played again to the byte."""
 
+import base64
 import json
 import os
 
@@ -7,9 +8,12 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.base.redaction import redact
+from relay.config import Settings
 from relay.insight.telemetry import tape
 from relay.insight.telemetry.log import sweep
 from relay.insight.telemetry.tape import list_tapes, open_tape, read_tape
+from relay.session.events import Noticed, ToolFinished
+from tests.pictures import make_png
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
 
@@ -228,3 +232,39 @@ def test_a_tape_that_is_of_no_session_is_the_users_to_remove(stage):
     assert (done.returncode, "nothing can be read" in done.stderr) == (1, True)
     done = stage.relay("replay", "x")
     assert (done.returncode, "no one session with a history is called 'x'" in done.stderr) == (1, True)
+
+
+def test_pictures_are_shown_counted_and_played_again_to_the_byte(stage):
+    """One that the endpoint refuses is left out, and the session goes on; so it is in the replay."""
+    for name, data in (("a.png", make_png(640, 480)), ("bad.png", make_png(640, 480, broken=True))):
+        (stage.root / name).write_bytes(data)
+    stage.commit()
+    turns = [call("read", path="a.png"), call("read", path="bad.png"), *EVENTFUL[2:]]
+
+    assert play(stage, turns).exit_code == ExitCode.DONE
+
+    posted = [request.body["messages"] for request in stage.server.requests if request.path == "/v1/messages"]
+    text, picture = posted[1][-1]["content"][0]["content"]
+    assert text["text"] == "a.png: image/png, 640 x 480 pixels."
+    assert base64.b64decode(picture["source"]["data"]) == make_png(640, 480)
+    assert posted[3][-1]["content"][0]["content"] == (
+        "bad.png: image/png, 640 x 480 pixels. Not shown: the endpoint refuses it."
+    )
+    assert posted[3][2] == posted[1][-1]
+    assert "the endpoint refuses a picture" in " ".join(event.text for event in stage.seen(Noticed))
+    assert stage.seen(ToolFinished)[0].result_bytes == len(text["text"]) + 4 * 414
+    done = stage.relay("replay")
+    assert done.stdout.splitlines()[-1] == "byte for byte what it was; ended: finished"
+
+
+def test_a_model_that_is_not_known_to_take_pictures_is_told_so(stage):
+    (stage.root / "a.png").write_bytes(make_png(640, 480))
+    stage.commit()
+
+    turns = [call("read", path="a.png"), *EVENTFUL[2:]]
+    own = {Settings().model: {"compat": {"pictures": False}}}
+    assert play(stage, turns, models=own).exit_code == ExitCode.DONE
+
+    (event,) = [event for event in stage.seen(ToolFinished) if event.name == "read"]
+    assert event.is_error
+    assert event.problem.endswith(f"Not shown: relay does not know that {Settings().model} takes pictures.")

@@ -1,13 +1,16 @@
 """`read` shows text as `edit` needs it, in windows."""
 
+import base64
 import os
 import re
 
 import pytest
 
+from relay.session.pictures import MAX_PICTURE_BYTES
 from relay.session.usage import estimate_tokens
 from relay.tools.toolbox import READ
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
+from tests.pictures import make_png
 
 
 def test_text_comes_as_it_is_without_numbers(bench):
@@ -78,7 +81,9 @@ def test_a_window_never_needs_the_cap(bench):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0", "10 bytes, PNG image"),
+        (b"GIF89a\0\0\0\0", "10 bytes, GIF image"),
+        (b"RIFF\0\0\0\0WAVE", "12 bytes, unknown kind"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "no whole picture"),
         (b"\x7fELF\0", "ELF program"),
         (b"\xff\xfeh\0i\0", "UTF-16 text"),
         (b"a\0b", "unknown kind"),
@@ -87,6 +92,20 @@ def test_a_window_never_needs_the_cap(bench):
 def test_binary_files_are_said_to_be_binary(bench, data, words):
     (bench.root / "f").write_bytes(data)
     assert words in bench.refused("read", path="f")
+
+
+def test_a_picture_is_shown_within_its_limits(bench):
+    """By its bytes, whatever its name; not one that is hidden, too large, or an output that was kept."""
+    (bench.root / "shot.txt").write_bytes(make_png(640, 480))
+    result = bench.call("read", path="shot.txt")
+    assert (result.text, result.is_error) == ("shot.txt: image/png, 640 x 480 pixels.", False)
+    assert base64.b64decode(result.picture.data) == make_png(640, 480)
+    (bench.root / "wide.png").write_bytes(make_png(8_001, 1))
+    assert "A side may have 8,000." in bench.refused("read", path="wide.png")
+    (bench.root / "large.png").write_bytes(make_png(1, 1, body=b"x" * MAX_PICTURE_BYTES))
+    assert "a picture may have 1,000,000. Make a smaller copy." in bench.refused("read", path="large.png")
+    (bench.root / ".env").write_bytes(make_png(1, 1))
+    assert "may hold secrets" in bench.refused("read", path=".env")
 
 
 def test_other_encodings_are_said(bench):

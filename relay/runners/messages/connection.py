@@ -397,6 +397,11 @@ class EndpointDialect:
         said = known if known is not None else limits is not None and limits.system_messages
         return said and self.takes(RequestPart.SYSTEM_MESSAGE)
 
+    def takes_pictures(self, model: str) -> bool:
+        """Return whether the model is known to take pictures."""
+        limits, known = find_limits(model), self.compat.pictures
+        return known if known is not None else limits is not None and limits.pictures
+
     def choose_thinking(self, model: str, max_tokens: int) -> dict[str, Any]:
         """Return the ``thinking`` field of a request; empty if the field is left out."""
         limits = find_limits(model)

@@ -21,6 +21,7 @@ from relay.runners.messages.api import describe_result
 from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RequestPart, RetryPolicy
 from relay.session.events import CacheBroken, Noticed, RequestStarted, TextShown
 from relay.session.gauge import Gauge, open_gauge
+from relay.session.pictures import count_picture_tokens
 from relay.session.prices import Price, charge_request, normalize_model
 from relay.session.usage import Spent, Usage, estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
@@ -203,11 +204,20 @@ class History:
     def add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         """Append the results of all calls of the last answer, in call order, in one message."""
         blocks = [
-            {"type": "tool_result", "tool_use_id": call_id, "content": _make_sendable(result.text)}
+            {"type": "tool_result", "tool_use_id": call_id, "content": _make_content(result)}
             | ({"is_error": True} if result.is_error else {})
             for call_id, result in results
         ]
         self._messages.append({"role": "user", "content": blocks})
+
+    def drop_pictures(self) -> bool:
+        """Put a text in the place of each picture that no model has seen yet; return False if there is none."""
+        begin = len(self._messages)
+        while begin and self._messages[begin - 1]["role"] != "assistant":
+            begin -= 1
+        new = self._messages[begin:]
+        self._messages[begin:] = [{**one, "content": [*map(_drop_picture, one["content"])]} for one in new]
+        return self._messages[begin:] != new
 
     def render(self, ttl: Mapping[str, str], *, marks_last: bool = False) -> list[Message]:
         """Return the messages for a request.
@@ -241,7 +251,22 @@ def estimate_block(block: Block) -> int:
     text = block.get("text") or block.get("content")
     if isinstance(text, str):
         return estimate_tokens(text)
+    if isinstance(text, list) and block.get("type") == "tool_result":
+        words, picture = text
+        return estimate_tokens(words["text"]) + count_picture_tokens(picture)
     return estimate_tokens(json.dumps(block, default=str), json=True)
+
+
+def _drop_picture(block: Block) -> Block:
+    content = block.get("content")
+    if block.get("type") != "tool_result" or not isinstance(content, list):
+        return block
+    return {**block, "content": f"{content[0]['text']} Not shown: the endpoint refuses it."}
+
+
+def _make_content(result: ToolResult) -> str | list[Block]:
+    words = _make_sendable(result.text)
+    return [{"type": "text", "text": words}, result.picture.block] if result.picture else words
 
 
 def _make_sendable(text: str) -> str:
@@ -325,9 +350,17 @@ class ContextWindow:
     def append(self, *texts: str) -> None:
         """Count text that was appended to the history."""
         for text in texts:
-            tokens = estimate_tokens(text)
-            self._own_tokens += tokens
-            self.gauge = self.gauge.append(tokens)
+            self._append(estimate_tokens(text))
+
+    def append_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
+        """Append the results of all calls of the last answer to the history, and count them."""
+        self.history.add_results(results)
+        for _, result in results:
+            self._append(estimate_tokens(result.text) + (result.picture.tokens if result.picture else 0))
+
+    def _append(self, tokens: int) -> None:
+        self._own_tokens += tokens
+        self.gauge = self.gauge.append(tokens)
 
     def raise_output_limit(self) -> bool:
         """Allow answers as long as the model can give; return False if that was allowed already."""
@@ -384,6 +417,9 @@ class ContextWindow:
 
     def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
         """Leave out a part that the endpoint refuses and relay can do without; return False if there is none."""
+        if "image" in fault.message.lower() and self.history.drop_pictures():
+            self._connection.observe(Noticed(text=f"the endpoint refuses a picture: left out ({fault.message})"))
+            return True
         part = self._connection.dialect.learn(fault, request)
         if part is None:
             return False

@@ -55,6 +55,7 @@ from relay.runners.messages.context_window import (
 )
 from relay.session.events import Noticed, RelaySpoke
 from relay.session.gauge import Zone, parse_reset_at
+from relay.session.pictures import MAX_PICTURES, MAX_SESSION_BYTES, Picture
 from relay.session.usage import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
@@ -176,6 +177,7 @@ class Conversation:
         self._context.history.begin_task()
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
+        self._pictures: list[Picture] = []
         self._notices = LineNotices()
         self._first_turn = self._context.turn
 
@@ -342,9 +344,26 @@ class Conversation:
     def _run_tool(self, call: ToolCall) -> ToolResult:
         started = self._connection.clock()
         self._tool_log.start(call)
-        result = self._context.spec.callbacks.run_tool(call)
+        result = self._fit_picture(self._context.spec.callbacks.run_tool(call))
         self._tool_log.end(call, result, duration_s=self._connection.clock() - started)
         return result
+
+    def _fit_picture(self, result: ToolResult) -> ToolResult:
+        """Return a result without its picture, and why, if the model or the request cannot take it."""
+        picture, model = result.picture, self._context.spec.model
+        if picture is None:
+            return result
+        if not self._connection.dialect.takes_pictures(model):
+            why = f"relay does not know that {model} takes pictures"
+        elif len(self._pictures) >= MAX_PICTURES or self._pictures_full(picture):
+            why = "this session has seen as many as a request can hold"
+        else:
+            self._pictures.append(picture)
+            return result
+        return replace(result, text=f"{result.text} Not shown: {why}.", is_error=True, picture=None)
+
+    def _pictures_full(self, picture: Picture) -> bool:
+        return sum(len(one.data) for one in (*self._pictures, picture)) * 3 // 4 > MAX_SESSION_BYTES
 
     def _say(self, text: str) -> None:
         self._context.history.say(text)
@@ -359,8 +378,7 @@ class Conversation:
         self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
-        self._context.history.add_results(results)
-        self._context.append(*(result.text for _, result in results))
+        self._context.append_results(results)
 
     def _look_at_gauge(self) -> SessionOutcome | None:
         """Stop at the hard line; tell the model once in the consolidate band, and once at the soft line."""
