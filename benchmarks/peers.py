@@ -7,9 +7,9 @@ of their shell: a file is looked at, another written, a check is run, the code c
 call ends the phase: under relay it is ``tick``, a peer ticks the box and commits by ``git``. A peer is given the text
 of the phase, as its user would paste it, in a fresh session; relay gives what it always gives.
 
-relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``). In *as it is*
-the file that the phase names stands in the first message, and the model leaves out the turn that looks at it: the work
-is the same, the turns are 12.
+relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``), and the model
+says a last word behind its tick. In *as it is* the model leaves out both turns that relay makes unnecessary: the look
+at the file that the phase names, which stands in the first message, and the last word: the tick names the commit.
 
 Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
 """
@@ -124,12 +124,15 @@ def make_turns(agent: Agent, n: int, *, reads: bool) -> Iterator[dict[str, Any]]
     commands = list_commands(n)[0 if reads else 1 :]
     done = f"Add the total of part {n}"
     box = f"sed -i 's/^- \\[ \\] \\(.*part{n}.py\\)/- [x] \\1/' PLAN.md"
-    end = {"name": "tick", "input": {"item": f"{n}.1", "evidence": f"python3 tests/check{n}.py: ok"}}
+    end: dict[str, Any] = {"name": "tick", "input": {"item": f"{n}.1", "evidence": f"python3 tests/check{n}.py: ok"}}
     if agent is not RELAY:
         end = bash(f"{box} && git add -A && git commit -qm '{done}'")
+    if not reads:
+        end["input"]["commit"] = done
     for tool in (*map(bash, commands), end):
         yield {"tools": [tool]}
-    yield {"text": f"Commit: {done}"}
+    if reads:
+        yield {"text": f"Commit: {done}"}
 
 
 def make_script(agent: Agent, *, reads: bool) -> str:
@@ -206,10 +209,11 @@ prices of {PRICES_SEEN}. Written by the benchmark; every figure is the same on e
 
 {table}
 
-*relay, same turns* is `RELAY_ABLATE=preload`. In *relay, as it is* the file that a phase names stands in the
-first message, and the model leaves out the turn that looks at it: the same work in 12 turns a phase. A peer is given
-the phase's text and commits by `git` where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and
-its user starts each phase. The model is a script, so this says nothing about the quality of the work.
+*relay, same turns* is `RELAY_ABLATE=preload`, with a last word of the model behind its tick. In *relay, as it is* the
+model leaves out two turns a phase: the look at the file that the phase names, which stands in the first message, and
+the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by `git`
+where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and its user starts each phase. The model
+is a script, so this says nothing about the quality of the work.
 """
 
 

@@ -37,7 +37,8 @@ class SizedPart(TypedDict):
     """A part of a first prompt."""
 
     source: str
-    """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``preload``, ``skills`` or their like."""
+    """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``preload``, ``environment``, ``skills`` or
+    their like."""
     bytes: int
     """Size as UTF-8."""
     tokens: int

@@ -49,6 +49,8 @@ class ToolResult:
     is_error: bool = False
     ends_session: bool = False
     """The session stops at this tool boundary (hand_off, block, an accepted plan)."""
+    ends_turn: bool = False
+    """The turn is finished as if the model had said so, which saves the request that asks it; agents go on."""
     changed_paths: tuple[str, ...] | None = ()
     """Repository-relative paths that the tool wrote; None if unknown (a shell command)."""
     shown: Shown | None = None

@@ -264,6 +264,7 @@ def _find_result(tools: Mapping[str, Mapping[str, Any]], call: ToolCall) -> Tool
         text=str(found.get("text", "")),
         is_error=bool(found.get("is_error")),
         ends_session=bool(found.get("ends_session")),
+        ends_turn=bool(found.get("ends_turn")),
         changed_paths=tuple(found["changed_paths"]) if found.get("changed_paths") is not None else None,
         shown=Shown(**shown) if shown else None,
         picture=Picture(**picture) if picture else None,

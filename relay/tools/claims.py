@@ -100,6 +100,8 @@ class LegNotes:
     questions: list[QuestionAsked] = field(default_factory=list)
     """Questions left to the user; each stands in the plan's notes."""
     hand_off: HandOff | None = None
+    subject: str = ""
+    """The commit's subject that came with a tick; empty without one."""
     blocked: str | None = None
     """The reason given to `block`; None if it was not called."""
     seen: dict[str, Look] = field(default_factory=dict)
@@ -135,19 +137,28 @@ _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Note the claim that an open item of the phase is finished; the answer names the item."""
+    """Note the claim that an open item of the phase is finished; the answer names the item.
+
+    The last item's tick with the commit's subject ends the turn.
+    """
     evidence = _get_text(given, "evidence")
     asked = given["item"].strip().strip(_AROUND_ID)
     item = _find_item(notes.phase, asked)
     if item is None:
         raise RefusedError(_say_unknown_item(notes, asked))
     named = shorten(name_item(item.id, item.text), _SHOWN_CHARS)
-    if item.done or item.id in notes.claims:
-        return ToolAnswer(text=f"Already {'ticked' if item.done else 'claimed'}: {named}. Nothing changed.")
-    notes.claims[item.id] = evidence
-    left = notes.open_ids()
-    rest = f"Still open: {', '.join(left)}." if left else "Nothing is open: stop, and relay runs the checks."
-    return ToolAnswer(text=f"Claimed: {named}\n{rest}")
+    known = item.done or item.id in notes.claims
+    said = (
+        f"Already {'ticked' if item.done else 'claimed'}: {named}. Nothing changed." if known else f"Claimed: {named}"
+    )
+    if not known:
+        notes.claims[item.id] = evidence
+    notes.subject = given.get("commit", "").strip().removeprefix("Commit:") or notes.subject
+    if left := notes.open_ids():
+        return ToolAnswer(text=f"{said}\nStill open: {', '.join(left)}.")
+    if notes.subject:
+        return ToolAnswer(text=f"{said}\nrelay runs the checks.", ends_turn=True)
+    return ToolAnswer(text=f"{said}\nNothing is open: stop, and relay runs the checks.")
 
 
 def _find_item(phase: Phase, asked: str) -> Item | None:

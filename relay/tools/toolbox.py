@@ -100,6 +100,7 @@ TICK = _spec(
     "tick",
     "Claim that an item of your phase is finished.",
     {"item": _text("its id"), "evidence": _text("what you ran and saw")},
+    {"commit": _text("with the last one: what changed, imperative, at most 72 characters")},
 )
 RECORD = _spec(
     "record",

@@ -171,6 +171,7 @@ class ToolAnswer:
     text: str
     is_error: bool = False
     ends_session: bool = False
+    ends_turn: bool = False
     changed_paths: tuple[str, ...] | None = ()
     """As in `ToolResult`."""
     shown: Shown | None = None
@@ -206,6 +207,7 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         text=text,
         is_error=answer.is_error,
         ends_session=answer.ends_session,
+        ends_turn=answer.ends_turn,
         changed_paths=answer.changed_paths,
         shown=answer.shown,
         picture=answer.picture,

@@ -21,8 +21,12 @@ def test_the_last_tick_says_what_comes_next(bench):
 
 def test_ticking_again_changes_nothing(bench):
     bench.ok("tick", item="2.2", evidence="first")
-    assert bench.ok("tick", item="2.2", evidence="second") == "Already claimed: 2.2 do 2.2. Nothing changed."
-    assert bench.ok("tick", item="2.1", evidence="e") == "Already ticked: 2.1 do 2.1. Nothing changed."
+    assert bench.ok("tick", item="2.2", evidence="second") == (
+        "Already claimed: 2.2 do 2.2. Nothing changed.\nStill open: 2.3."
+    )
+    assert (
+        bench.ok("tick", item="2.1", evidence="e") == "Already ticked: 2.1 do 2.1. Nothing changed.\nStill open: 2.3."
+    )
     assert bench.notes.claims == {"2.2": "first"}
 
 

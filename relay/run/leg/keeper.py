@@ -288,7 +288,8 @@ class Keeper:
             self._ctx.observe(asked)
         self._asked = len(self._notes.questions)
         text = "\n\n".join(filter(None, (recorded or result.text, doubted, outdated)))
-        return replace(result, text=text) if recorded or doubted or outdated else result
+        ends_turn = result.ends_turn and not (doubted or outdated)  # which the session has to answer
+        return replace(result, text=text, ends_turn=ends_turn) if recorded or doubted or outdated else result
 
     def keep_findings(self, records: Sequence[Record]) -> tuple[Claim, ...]:
         """Add what an explorer of the session found to the ledger; return the claim of each."""

@@ -201,7 +201,7 @@ class Leg:
         if made.for_review:
             return self._propose(outcome, made.for_user)
         # The work is proposed all the same: the next run first tries to commit it, whoever repaired it.
-        ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(_find_subject(outcome.text)))
+        ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(self._find_subject(outcome)))
         return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
@@ -247,10 +247,10 @@ class Leg:
 
     def _propose(self, outcome: SessionOutcome, words: str) -> LegResult:
         self._last_error, self._gate_words = ("", ""), ""
-        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(_find_subject(outcome.text)))
+        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
-        subject = _find_subject(outcome.text)
+        subject = self._find_subject(outcome)
         made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user
@@ -281,6 +281,10 @@ class Leg:
         self._parts.keeper.save_end(notes, self._gate_words, hurried=self._interrupts.stop_now)
         return self._end(kind, outcome, detail)
 
+    def _find_subject(self, outcome: SessionOutcome) -> str:
+        """Return the commit subject that the session's last words propose, else that of its last tick."""
+        return _read_subject(outcome.text) or _read_subject(f"Commit: {self._notes.subject}")
+
     def _run_tool(self, call: ToolCall) -> ToolResult:
         result = self._parts.toolbox.run(call)
         # An error counts as overcome once the same tool succeeds.
@@ -296,7 +300,7 @@ class Leg:
         self._parts.keeper.take_call(call, ToolResult(text="", changed_paths=None))
 
 
-def _find_subject(text: str) -> str:
+def _read_subject(text: str) -> str:
     """Return the last commit subject that a session proposes; empty without one."""
     return next(filter(None, (_strip_marks(found) for found in reversed(_SUBJECT.findall(text)))), "")
 

@@ -328,6 +328,8 @@ class Conversation:
         self._add_results([(call.id, result) for call, result in pairs])
         if any(result.ends_session for _, result in pairs):
             return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
+        if pairs[-1][1].ends_turn:
+            return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
         outcome = self._look_at_gauge() or self._look_for_loop(pairs)
         if outcome is None and (words := self._context.spec.callbacks.hear()):
             self._notify(words)
