@@ -2,13 +2,16 @@
 
 import json
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from relay import __version__
 from relay.base.errors import ExitCode, RelayError
+from relay.base.words import render_output
 from relay.cli.options import SectionedCommand, offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, obey_parent, parent_option, run_sessions, show_end
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("plan", cls=SectionedCommand, short_help="Write PLAN.md in a session that can only read.")
-@click.argument("feature", required=False, help="What to build, in one or more sentences.")
+@click.argument("feature", required=False, help="What to build, in one or more sentences; - reads it from a pipe.")
 @click.option("--revise", metavar="TEXT", help="Change the existing plan as TEXT says; ticked items stay.")
 @click.option("--split", metavar="N", help="Split the open phase N into smaller ones.")
 @click.option("--force", is_flag=True, help="Replace an unfinished plan by a new one.")
@@ -47,7 +50,9 @@ def command(  # one parameter for each option of its own
     """
     from relay.run.planning.planner import plan_feature, read_existing, split_at_file
 
-    task = make_task(feature, revise=revise, split=split, force=force)
+    is_piped = feature == "-"
+    feature = read_task(sys.stdin) if is_piped else feature
+    task = replace(make_task(feature, revise=revise, split=split, force=force), is_piped=is_piped)
     request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
     before = read_existing(place.root, place.plan_name, task)
     if end := split_at_file(request.repo, place.plan_name, task):
@@ -61,6 +66,34 @@ def command(  # one parameter for each option of its own
     if code == ExitCode.DONE and not as_json:
         show_plan(place, before.text if before else "")
     return code
+
+
+MAX_TASK_BYTES = 256 * 1024
+"""The longest issue of GitHub has a quarter of it."""
+
+
+def read_task(stream: TextIO) -> str:
+    """Return the task that somebody pipes into the command.
+
+    Raises:
+        click.UsageError: Nothing is piped in.
+        RelayError: The text is too long, or no text.
+    """
+    if stream.isatty():
+        raise click.UsageError("relay plan - reads the task from a pipe: gh issue view 12 | relay plan -")
+    data = stream.buffer.read(MAX_TASK_BYTES + 1)
+    if len(data) > MAX_TASK_BYTES:
+        raise RelayError(
+            f"the task has more than {MAX_TASK_BYTES:,} bytes", hint="put the rest into a file, and name it"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RelayError(f"the task is no UTF-8 text: byte {error.start:,} is wrong") from None
+    text = render_output(text.encode()).strip()
+    if not text:
+        raise click.UsageError("relay plan - got no text from the pipe")
+    return text
 
 
 def make_task(feature: str | None, *, revise: str | None, split: str | None, force: bool) -> "PlanTask":

@@ -203,6 +203,7 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=make_text("a model id", MODEL_NAME)),
     "effort": Key(read=make_choice(*EFFORTS, optional=True)),
     "plan_model": Key(read=_MODEL),
+    "plan_critic": Key(read=SWITCH),
     "escalate": Key(read=make_texts(_CHANGES, _CHANGE), split=_COMMA),
     "fallback_model": Key(read=_MODEL),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),

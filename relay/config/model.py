@@ -97,6 +97,9 @@ class Settings:
     """
     plan_model: str | None = None
     """The model of planning sessions; ``none``: `model`."""
+    plan_critic: bool = False
+    """Whether two fresh sessions look at a new or revised plan: one for faults, one to refute them. The planner
+    corrects once what both confirm. `review_model`, `review_runner` and `review_max_cost_usd` hold for them, too."""
     escalate: tuple[str, ...] = ()
     """Changes for a phase whose sessions do not finish it, before the run stops with exit status 4: ``effort=high``,
     ``model=claude-opus-5-5``. Each counts once, in order, until the phase is done; its commit names them."""

@@ -98,7 +98,9 @@ def _indent(line: str) -> str:
 
 
 def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
-    """Append ``- text`` lines to a section above the phases; a missing section is made below the plan's title.
+    """Append ``- text`` lines to a section above the phases, where they are not there yet.
+
+    A missing section is made below the plan's title.
 
     Args:
         plan: The plan; its line ending is kept.
@@ -107,7 +109,8 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     Raises:
         PlanError: The phases would change their meaning.
     """
-    entries = [f"- {words}" for text in texts if (words := _render_inert(_clean(text)))]
+    there = set(plan.preamble.splitlines())
+    entries = [line for text in texts if (words := _render_inert(_clean(text))) and (line := f"- {words}") not in there]
     if not entries:
         return plan
     outline = plan.outline

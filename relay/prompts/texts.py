@@ -120,9 +120,24 @@ def render_reviewer_system(rules: str) -> str:
     return _with_rules(Template(_load("reviewer")).substitute(), rules)
 
 
-def render_refuter_system(rules: str) -> str:
-    """Return the role of the session that tries to refute faults, and the repository's rules."""
-    return _with_rules(Template(_load("refuter")).substitute(), rules)
+def render_critic_system(rules: str) -> str:
+    """Return the role of the session that looks for faults in a plan, and the repository's rules."""
+    return _with_rules(_load("critic"), rules)
+
+
+def render_critic_message(request: str, plan_text: str) -> str:
+    """Return the first message of the session that looks for faults in a plan."""
+    return f"# What was asked for\n{request.strip()}\n\n{_number_plan(plan_text)}\n\nJudge the plan now."
+
+
+def _number_plan(plan_text: str) -> str:
+    lines = "\n".join(f"{number}\t{line}" for number, line in enumerate(plan_text.splitlines(), 1))
+    return f"# The plan, with line numbers\n{lines}"
+
+
+def render_refuter_system(rules: str, *, what: str = "change") -> str:
+    """Return the role of the session that tries to refute faults in a change or a plan, and the repository's rules."""
+    return _with_rules(Template(_load("refuter")).substitute(what=what), rules)
 
 
 def render_reviewer_message(briefing: ReviewBriefing) -> str:
@@ -137,9 +152,10 @@ def render_reviewer_message(briefing: ReviewBriefing) -> str:
     return f"{body}\n\nThe work tree has the change in it. Review it now."
 
 
-def render_refuter_message(findings: str) -> str:
-    """Return the first message of the session that tries to refute faults."""
-    return f"# Faults\n{findings}\n\nThe work tree has the change in it. Refute them now, or confirm them."
+def render_refuter_message(findings: str, plan_text: str = "") -> str:
+    """Return the first message of the session that tries to refute faults; `plan_text` if they are a plan's."""
+    where = _number_plan(plan_text) if plan_text else "The work tree has the change in it."
+    return f"# Faults\n{findings}\n\n{where}\n\nRefute them now, or confirm them."
 
 
 def render_review_report(findings: str) -> str:
@@ -251,6 +267,13 @@ def render_feature_message(feature: str) -> str:
 def render_revise_message(request: str, plan_text: str) -> str:
     """Return the planner's first message for a change to a plan."""
     return Template(_load("revise")).substitute(request=request.strip(), plan=plan_text.strip())
+
+
+def render_correction_message(findings: str, plan_text: str) -> str:
+    """Return the planner's first message for a plan with faults that two sessions confirmed."""
+    return render_revise_message(
+        f"Two fresh sessions have confirmed these faults. Correct them:\n{findings}", plan_text
+    )
 
 
 def render_split_message(plan: Plan, phase: Phase) -> str:

@@ -14,6 +14,8 @@ from urllib.parse import quote
 from relay.base.values import dataclass
 from relay.prompts.texts import (
     ReviewBriefing,
+    render_critic_message,
+    render_critic_system,
     render_refuter_message,
     render_refuter_system,
     render_reviewer_message,
@@ -239,11 +241,7 @@ def _render_result(finding: ReviewFinding) -> dict[str, Any]:
 
 
 def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, ...] | Incomplete:
-    """Have a change reviewed, and the findings refuted if possible.
-
-    Returns:
-        The findings with their verdicts, in the order of the report.
-    """
+    """Have a change reviewed, and the findings refuted if possible; return the findings in the report's order."""
     errand = Errand(
         title="review",
         reason="A fresh session looks for faults in the change.",
@@ -251,6 +249,22 @@ def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, .
         message=render_reviewer_message(briefing),
         tool=REPORT_FINDINGS,
     )
+    return _find_and_refute(readers, errand)
+
+
+def criticize(readers: Readers, request: str, plan_text: str) -> tuple[ReviewFinding, ...] | Incomplete:
+    """Have a plan reviewed in the same way; `request` is what the user asked the planner for."""
+    errand = Errand(
+        title="critic",
+        reason="A fresh session looks for faults in the plan.",
+        system=render_critic_system(readers.rules),
+        message=render_critic_message(request, plan_text),
+        tool=REPORT_FINDINGS,
+    )
+    return _find_and_refute(readers, errand, plan_text)
+
+
+def _find_and_refute(readers: Readers, errand: Errand, plan_text: str = "") -> tuple[ReviewFinding, ...] | Incomplete:
     found = _ask(readers, errand, lambda given: read_findings(given["findings"]))
     if isinstance(found, Incomplete):
         return found
@@ -260,8 +274,8 @@ def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, .
     errand = Errand(
         title="refutation",
         reason="Another fresh session tries to refute the findings.",
-        system=render_refuter_system(readers.rules),
-        message=render_refuter_message(render_numbered(asked)),
+        system=render_refuter_system(readers.rules, what="plan" if plan_text else "change"),
+        message=render_refuter_message(render_numbered(asked), plan_text),
         tool=JUDGE_FINDINGS,
     )
     verdicts = _ask(readers, errand, lambda given: tuple(given["verdicts"]))

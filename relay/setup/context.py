@@ -47,8 +47,9 @@ class RunRequest:
 
     @property
     def is_reviewed(self) -> bool:
-        """Whether a reviewer's sessions look at each phase."""
-        return self.kind.commits_phases and self.settings.review != "off"
+        """Whether a reviewer's sessions look at each phase, or at the plan."""
+        criticized = self.kind.replaces_plan and self.settings.plan_critic
+        return criticized or (self.kind.commits_phases and self.settings.review != "off")
 
     @property
     def needs_clean(self) -> bool:

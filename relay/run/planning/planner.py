@@ -4,7 +4,8 @@ The session returns the plan as the input of a tool. relay checks the plan, send
 times, and writes the file itself. A fingerprint of the repository before and after rejects the plan on a difference.
 """
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from relay.base.hints import DOCTOR, RUN, STATUS, Command
 from relay.base.redaction import redact
 from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
-from relay.base.words import count, count_questions
+from relay.base.words import count, count_questions, list_some
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.git.trees import FILE
@@ -27,6 +28,7 @@ from relay.plan.text import STATE_DIR, decode_text, encode_text, require_utf8
 from relay.prompts.package_data import is_example
 from relay.prompts.texts import (
     render_converge_message,
+    render_correction_message,
     render_feature_message,
     render_no_plan_reminder,
     render_planner_notice,
@@ -35,6 +37,7 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
+from relay.run.commit.review import find_reviewers
 from relay.run.explore import find_explorer
 from relay.run.leg.keeper import ClaimWatch
 from relay.run.planning.submission import (
@@ -49,8 +52,10 @@ from relay.run.planning.submission import (
     knowing_models,
     measure_phases,
 )
+from relay.run.reader import Incomplete
+from relay.run.review import criticize, list_confirmed, render_finding, render_numbered, show_findings
 from relay.runners.base import Callbacks, Session
-from relay.session.events import Noticed
+from relay.session.events import Noticed, ReviewFinished
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
@@ -64,6 +69,8 @@ from relay.store.steering_files import note_own
 from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import Findings
 from relay.tools.toolbox import ASK, SUBMIT_PLAN, OwnTool, build_reader_tools, refuse_secrets
+
+_SHOWN_FAULTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +87,13 @@ class PlanTask:
     """Compare the finished plan with the repository."""
     force: bool = False
     """Overwrite an unfinished plan."""
+    is_piped: bool = False
+    """The feature came from the standard input."""
+
+    @property
+    def issue(self) -> str:
+        """The issue that the feature names in its first line, or as gh and glab print it; empty for none."""
+        return find_issue(self.feature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +115,18 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, judge = _prepare(ctx, task, before)
     findings = Findings(ledger=_read_ledger(ctx))
-    interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values))
+    interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values), issue=task.issue)
     judge = knowing_models(judge, ctx.settings)
-    submissions = Submissions(judge=judge if task.converge else interview.noting(judge))
-    leave_out, session_id = (STATE_DIR,), ctx.new_id()
-    begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
+    judge = judge if task.converge else interview.noting(judge)
+    leave_out, sitting = (STATE_DIR,), Sitting(ctx)
+    session_id = sitting.open()
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
-    asked = None if task.converge else interview
+    asked, submissions = None if task.converge else interview, Submissions(judge=judge)
     ended = run_planning_session(ctx, session_id, message, submissions, asked, findings)
+    if ctx.settings.plan_critic and submissions.accepted and (task.feature or task.revise):
+        correct = partial(run_planning_session, ctx, interview=interview, findings=findings)
+        submissions = _criticize(ctx, sitting, task, submissions, correct)
+    begun = sitting.begun
     changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     reject = partial(_reject, ctx, begun, task, submissions.last)
     if changed:
@@ -132,6 +150,49 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     return _finish(ctx, submissions.accepted, interview.assumed, findings)
 
 
+class Sitting:
+    """The sessions of one command that plans. Mutable: each is noted as it begins, so that a kill loses no cost."""
+
+    def __init__(self, ctx: RunContext) -> None:
+        self._ctx = ctx
+        self.begun = PlanningRecord(plan_path=ctx.plan_path, session_id="", spend=Spent())
+        """The newest session, with the cost of those before it."""
+
+    def open(self) -> str:
+        """Note that a session begins; return its id."""
+        session_id = self._ctx.new_id()
+        self.begun = begin_planning(self._ctx.repo, self._ctx.plan_path, session_id)
+        return session_id
+
+
+def _criticize(
+    ctx: RunContext,
+    sitting: Sitting,
+    task: PlanTask,
+    submissions: Submissions,
+    correct: Callable[[str, str, Submissions], PlanningEnd],
+) -> Submissions:
+    """Have an accepted plan criticized, and corrected once; return the submissions with the better plan."""
+    text = submissions.accepted.text if submissions.accepted else ""
+    readers = find_reviewers(ctx, ctx.workspace, phase_id="", new_id=sitting.open)
+    found = criticize(readers, task.feature or task.revise, text)
+    if isinstance(found, Incomplete):
+        ctx.observe(Noticed(text=f"the plan was not criticized: {found.detail}", warning=True))
+        return submissions
+    confirmed = list_confirmed(found)
+    shown = ReviewFinished(phase_id="", round=1, findings=show_findings(found), confirmed=len(confirmed))
+    ctx.observe(shown)
+    if not confirmed:
+        return submissions
+    again = Submissions(judge=submissions.judge)
+    correct(sitting.open(), render_correction_message(render_numbered(confirmed), text), again)
+    if again.accepted:
+        return again
+    words = list_some([render_finding(one) for one in confirmed], _SHOWN_FAULTS, joint="; ")
+    ctx.observe(Noticed(text=f"both critics confirm, and no session corrected: {words}", warning=True))
+    return submissions
+
+
 def split_at_file(repo: Repo, plan_path: str, task: PlanTask) -> RunEnd | None:
     """Split a phase whose sub-headings have boxes of their own, without a model; None if a session has to split it.
 
@@ -148,6 +209,23 @@ def split_at_file(repo: Repo, plan_path: str, task: PlanTask) -> RunEnd | None:
     made = len(split.phases) - len(before.phases) + 1
     words = f"phase {task.split} of {plan_path} is {made} phases now, at the headings that it has; no model was asked"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=RUN, spent=Spent())
+
+
+_ISSUE = re.compile(r"(?<![\w/&])\#(\d{1,9})\b|\bhttps?://[^\s/]+/([\w.-]+(?:/[\w.-]+)+?)(?:/-)?/issues/(\d{1,9})\b")
+_NUMBER_LINE = re.compile(r"number:[ \t]+(\d{1,9})")
+_HEAD_LINES = 20
+
+
+def find_issue(text: str) -> str:
+    """Return the issue that a text is about, as forges close it: ``#12``, ``owner/name#12``; empty for none.
+
+    Its first line names one, or its head has a line ``number: 12``, as the head of `gh issue view` does.
+    """
+    lines = text.strip().splitlines()[:_HEAD_LINES]
+    if number := next((found[1] for line in lines if (found := _NUMBER_LINE.fullmatch(line.strip()))), ""):
+        return f"#{number}"
+    found = _ISSUE.search(lines[0]) if lines else None
+    return "" if found is None else f"#{found[1]}" if found[1] else f"{found[2]}#{found[3]}"
 
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
@@ -306,7 +384,8 @@ def make_command(task: PlanTask) -> Command:
     elif task.revise:
         words = ["--revise", " ".join(task.revise.split())]
     else:
-        words = [*(["--force"] if task.force else []), "--", " ".join(task.feature.split())]
+        asked = ["-"] if task.is_piped else ["--", " ".join(task.feature.split())]
+        words = [*(["--force"] if task.force else []), *asked]
     if words[-2:-1] == ["--"] and not words[-1].startswith("-"):
         del words[-2]
     return Command(words=("plan", *words))

@@ -389,8 +389,8 @@ def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[Violation]:
     ]
 
 
-CONSTRAINTS, ASSUMPTIONS = "Constraints", "Assumptions"
-"""Sections of the plan: the user's words, and assumptions in the place of answers."""
+CONSTRAINTS, ASSUMPTIONS, ISSUE = "Constraints", "Assumptions", "Issue"
+"""Sections of the plan: the user's words, assumptions in the place of answers, and the issue that it is for."""
 MAX_QUESTIONS = 4
 MAX_ROUNDS = 3
 """Calls with questions that are answered: ask a person only for what matters."""
@@ -405,10 +405,11 @@ class Interview:
     Args:
         ask: Asks a person; None without one.
         redact: Redacts secrets in a person's words.
+        issue: The issue that the task names, such as ``#12``; empty for none.
     """
 
-    def __init__(self, ask: "Ask | None", observe: Observe, redact: Callable[[str], str]) -> None:
-        self._ask, self._observe, self._redact = ask, observe, redact
+    def __init__(self, ask: "Ask | None", observe: Observe, redact: Callable[[str], str], *, issue: str = "") -> None:
+        self._ask, self._observe, self._redact, self._issue = ask, observe, redact, issue
         self._rounds = 0
         self._said: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
@@ -457,11 +458,12 @@ class Interview:
         return tuple(self.hear(said.text) for said in new)
 
     def note_into(self, plan: Plan) -> Plan:
-        """Return the plan with the user's words and the assumptions.
+        """Return the plan with the issue, the user's words and the assumptions.
 
         Raises:
             PlanError: It would be parsed as a different plan then.
         """
+        plan = append_entries(plan, ISSUE, [f"Closes {self._issue}"] if self._issue else [])
         return append_entries(append_entries(plan, ASSUMPTIONS, [*self.assumed]), CONSTRAINTS, [*self._said])
 
     def noting(self, judge: Judge) -> Judge:
