@@ -166,7 +166,12 @@ _PORTS = Form(read=_read_ports, schema=make_list({"type": "integer", "minimum": 
 _LINES = make_object({"reset_at": {"type": "array", "items": {"type": "string"}}}, "reset_at")
 _TRIAL = Form(read=_read_trial, schema={"anyOf": [{"const": "none"}, _LINES]})
 _RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})
-MODEL_KEYS: Mapping[str, Form] = {"reset_at": _RESET_AT, "window_tokens": _TOKENS, "max_output_tokens": _TOKENS}
+MODEL_KEYS: Mapping[str, Form] = {
+    "reset_at": _RESET_AT,
+    "window_tokens": _TOKENS,
+    "max_output_tokens": _TOKENS,
+    "prompt": make_choice("simple"),
+}
 """What may be said of one model, besides `COMPAT_KEYS` and its price."""
 COMPAT_KEYS: Mapping[str, Form] = {
     "cache": make_choice("request", "blocks", "off"),
