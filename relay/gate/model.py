@@ -74,10 +74,23 @@ class CommandCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceFile:
+    """A file that a gate left."""
+
+    name: str
+    """As the gate named it below the directory, printable."""
+    size_bytes: int
+    sha256: str
+    """Empty if it is not kept: too large, a secret in it, or no room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """All commands of a gate, in order."""
 
     commands: tuple[CommandCheck, ...]
+    evidence: tuple[EvidenceFile, ...] = ()
+    """The files that these commands left, as far as they ran now."""
 
     @property
     def passed(self) -> bool:

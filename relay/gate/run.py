@@ -7,7 +7,7 @@ still name a hidden file. So relay only names things that exist on this machine,
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_ignored
 from relay.base.words import list_some, render_output, shorten
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
+from relay.gate.evidence import VARIABLE, keep_evidence, open_evidence
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.needs import find_missing_program
 from relay.gate.shell_line import may_run_nothing, names_tests, swallows_exit
@@ -41,6 +42,7 @@ class _Gate:
     should_stop: Callable[[], bool]
     outputs_dir: Path
     handed: tuple[str, ...]
+    env: Mapping[str, str]
 
 
 def run_gate(
@@ -67,8 +69,18 @@ def run_gate(
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=outputs_dir, handed=tuple(handed))
-    return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
+    left = open_evidence(sandbox.private.tmp) if commands else None
+    gate = _Gate(
+        sandbox=sandbox,
+        limits=limits,
+        should_stop=should_stop,
+        outputs_dir=outputs_dir,
+        handed=tuple(handed),
+        env={VARIABLE: str(sandbox.tmp / left.name)} if left else {},
+    )
+    ran = tuple(_run_command(gate, command) for command in commands)
+    kept = keep_evidence(sandbox.policy.root, outputs_dir, left, gate.handed) if left else ()
+    return GateResult(commands=ran, evidence=kept)
 
 
 def _ensure_folder(root: Path, folder: Path) -> bool:
@@ -85,7 +97,11 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
     spool = _reserve(gate)
     result = gate.sandbox.run(
-        ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
+        ["bash", "-o", "pipefail", "-c", command],
+        limits=gate.limits,
+        should_stop=gate.should_stop,
+        spool=spool,
+        extra_env=gate.env,
     )
     output = hide_values(render_output(result.output).strip("\n"), gate.handed)
     cut = result.total_bytes > gate.limits.keep_bytes

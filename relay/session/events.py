@@ -78,6 +78,15 @@ class CheckResult(TypedDict):
     """What the sandbox denied it."""
 
 
+class LeftFile(TypedDict):
+    """A file that a gate left."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    """The name of the file that keeps it for a week, below ``.relay/outputs/evidence/``; empty if it is not kept."""
+
+
 class ChangedFile(TypedDict):
     """What a commit did to a file."""
 
@@ -416,6 +425,8 @@ class GateFinished:
     """Why a red gate is expected here; empty if it is a real failure, or in logs of older versions."""
     checks: tuple[CheckResult, ...] = ()
     """Missing in older logs."""
+    evidence: tuple[LeftFile, ...] = ()
+    """The files that the commands left in ``$RELAY_EVIDENCE``; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """A gate that has just passed on the same files is not run again as the next phase's baseline."""
 
+import hashlib
+
 import pytest
 
 from relay.base.errors import ExitCode
@@ -107,3 +109,23 @@ def test_other_files_make_it_run_again(stage, path):
         stage.write(path, "# other\n")
         assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
     assert DOCUMENT in [event.commands for event in stage.seen(GateStarted) if event.baseline][1]
+
+
+def test_what_a_gate_leaves_as_evidence_stands_in_its_event_and_in_the_report(stage):
+    """Not in the commit: the baseline's files do not count, and the directory is no part of the work tree."""
+    plan = PLAN[: PLAN.index("## Phase 2")].replace("hello.txt`", "hello.txt && cp hello.txt $RELAY_EVIDENCE/shot.txt`")
+    stage.write("PLAN.md", plan)
+    stage.commit("plan")
+
+    assert stage.run(BOTH[: BOTH.index("  - turns", 40)]).exit_code == ExitCode.DONE
+
+    before, after = [event.evidence for event in stage.seen(GateFinished)]
+    digest = hashlib.sha256(b"hello\n").hexdigest()
+    assert before == ()
+    assert after == ({"name": "shot.txt", "size_bytes": 6, "sha256": digest},)
+    assert (stage.root / f".relay/outputs/evidence/{digest}.txt").read_text() == "hello\n"
+    assert stage.git("show", "--name-only", "--format=").split() == ["PLAN.md", "hello.txt"]
+    assert stage.relay("report", "-o", "page.html").returncode == 0
+    page = (stage.root / "page.html").read_text()
+    assert "1 file that gates left" in page
+    assert digest in page

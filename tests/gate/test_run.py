@@ -204,3 +204,14 @@ def test_a_real_test_run_is_green_only_when_tests_ran(run, root, runner):
         checks += run(command).commands
     assert [check.status for check in checks] == [Outcome.NO_TESTS, Outcome.PASSED, Outcome.FAILED]
     assert checks[-1].failures
+
+
+def test_the_files_that_commands_leave_as_evidence_are_kept(run, root):
+    """All commands of a gate share a directory, which the next gate finds empty."""
+    first = run('test -z "$(ls $RELAY_EVIDENCE)" && echo one > $RELAY_EVIDENCE/a.txt', "ls $RELAY_EVIDENCE/a.txt")
+    again = run('test -z "$(ls $RELAY_EVIDENCE)"')
+    assert first.passed
+    assert again.passed
+    (kept,) = first.evidence
+    assert (root / ".relay/outputs/evidence" / f"{kept.sha256}.txt").read_text() == "one\n"
+    assert again.evidence == ()

@@ -459,6 +459,7 @@ class Fold:
                     items=event.items,
                     texts=tuple(phase.items.get(item, "") for item in event.items) if phase else (),
                     checks=phase.checks if phase else (),
+                    left=phase.left if phase else (),
                     files=tuple(event.files) if phase else (),
                 )
             )

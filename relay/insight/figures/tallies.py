@@ -20,7 +20,15 @@ from relay.insight.figures.values import (
     Totals,
     rank,
 )
-from relay.session.events import CacheRefreshed, Committed, GateFinished, ResponseReceived, RetryScheduled, ShownPhase
+from relay.session.events import (
+    CacheRefreshed,
+    Committed,
+    GateFinished,
+    LeftFile,
+    ResponseReceived,
+    RetryScheduled,
+    ShownPhase,
+)
 from relay.session.recall import LARGE_TOKENS
 from relay.session.usage import Spent, Usage, add_usd
 from relay.session.values import Shown
@@ -430,6 +438,7 @@ class PhaseTally:
         self.legs = 0
         self.hand_offs = 0
         self.checks: tuple[CheckEvidence, ...] = ()
+        self.left: tuple[LeftFile, ...] = ()
         """Of the last gate."""
         self._declared: tuple[str, ...] = ()
         self._ticked: dict[str, None] = {}
@@ -470,6 +479,7 @@ class PhaseTally:
             )
             for check in event.checks
         )
+        self.left = event.evidence
         red = not event.passed and not event.expected
         self._gates += 1
         self._red_gates += red

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from relay.base.values import dataclass
 from relay.insight.figures.claims import ClaimUse
 from relay.insight.figures.decay import Decay
-from relay.session.events import ChangedFile, ShownFinding
+from relay.session.events import ChangedFile, LeftFile, ShownFinding
 from relay.session.gauge import Band
 from relay.session.usage import Spent
 
@@ -55,6 +55,8 @@ class TickEvidence:
     """Of the phase's last gate before the commit; empty without one."""
     files: tuple[ChangedFile, ...]
     """Empty in older logs."""
+    left: tuple[LeftFile, ...] = ()
+    """Files that the phase's gate left; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

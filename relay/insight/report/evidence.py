@@ -159,7 +159,8 @@ def show_evidence(figures: Figures) -> Chapter:
         lead += f" {count(unproven, 'commit')} ticked boxes without a gate in this log."
     tables = (make_table("Ticks and their evidence", _COLUMNS, rows),)
     files = (_fold_files(figures.ticks),) if any(tick.files for tick in figures.ticks) else ()
-    folds = (_fold_boxes(figures.ticks), *files) if rows else ()
+    left = (_fold_left(figures.ticks),) if any(tick.left for tick in figures.ticks) else ()
+    folds = (_fold_boxes(figures.ticks), *files, *left) if rows else ()
     return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds)
 
 
@@ -220,6 +221,18 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
     return Details(
         title=f"Texts of the {count(len(rows), 'box', 'boxes')}", tables=(make_table("Boxes", columns, rows),)
     )
+
+
+def _fold_left(ticks: Sequence[TickEvidence]) -> Details:
+    rows = [
+        (cut_id(tick.commit), one["name"], render_number(one["size_bytes"]), one["sha256"] or "not kept")
+        for tick in ticks
+        for one in tick.left
+    ]
+    table = make_table(
+        "Kept for a week below .relay/outputs/evidence/, by digest", "`Commit`, `File`, #Bytes, `SHA-256`", rows
+    )
+    return Details(title=f"{count(len(rows), 'file')} that gates left", tables=(table,))
 
 
 def _fold_files(ticks: Sequence[TickEvidence]) -> Details:

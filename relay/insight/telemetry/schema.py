@@ -14,6 +14,7 @@ from relay.session.events import (
     CheckResult,
     Event,
     HashedFile,
+    LeftFile,
     ShownClaim,
     ShownFinding,
     ShownItem,
@@ -25,7 +26,8 @@ from relay.session.usage import Usage
 from relay.session.values import Shown
 
 _VALUES = (
-    Usage, Shown, ShownPhase, ShownItem, SizedPart, HashedFile, ShownClaim, CheckResult, ChangedFile, ShownFinding
+    Usage, Shown, ShownPhase, ShownItem, SizedPart, HashedFile, ShownClaim, CheckResult, LeftFile, ChangedFile,
+    ShownFinding,
 )  # fmt: skip
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 

@@ -26,7 +26,7 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, make_hiding
 from relay.sandbox.policy import Stage, WritableCopy
 from relay.sandbox.run import Sandbox
-from relay.session.events import CheckResult, GateFinished, GateStarted
+from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
@@ -102,7 +102,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         )
         rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
     ran = {**known, **{check.command: check for check in result.commands}}
-    result = GateResult(commands=tuple(ran[command] for command in task.commands))
+    result = GateResult(commands=tuple(ran[command] for command in task.commands), evidence=result.evidence)
     verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
     again = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
     ctx.observe(
@@ -114,6 +114,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             duration_s=sum(check.duration_s for check in result.commands if check.command not in known),
             expected="" if verdict.green else _expect(task, result),
             checks=render_checks(result),
+            evidence=render_evidence(result),
         )
     )
     return GateRun(
@@ -170,7 +171,13 @@ def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str
         summary=summary,
         duration_s=sum(check.duration_s for check in result.commands),
         checks=render_checks(result),
+        evidence=render_evidence(result),
     )
+
+
+def render_evidence(result: GateResult) -> tuple[LeftFile, ...]:
+    """Return the files that a gate left, in the form of the gate's event."""
+    return tuple(LeftFile(name=one.name, size_bytes=one.size_bytes, sha256=one.sha256) for one in result.evidence)
 
 
 def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
