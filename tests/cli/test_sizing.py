@@ -39,8 +39,8 @@ def test_each_title_is_looked_at_once_however_many_phases_there_are(tmp_path):
 
     plan = parse_plan("# Plan\n" + "".join(f"\n## Phase {n} — t\n- [ ] item\n" for n in range(1, 51)))
     counted = replace(plan, phases=tuple(replace(phase, title=Title(phase.title)) for phase in plan.phases))
-    sizes = measure_phases(tmp_path, counted, line_tokens=100_000, rules_bytes=0)
-    assert sizes == measure_phases(tmp_path, plan, line_tokens=100_000, rules_bytes=0)
+    sizes = measure_phases(tmp_path, counted, find_line=lambda _: 100_000, rules_bytes=0)
+    assert sizes == measure_phases(tmp_path, plan, find_line=lambda _: 100_000, rules_bytes=0)
     assert len(looks) == len(sizes) == 50
 
 

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2] / "examples/compare"
 
 def load_kit():
     spec = importlib.util.spec_from_file_location("kit", ROOT / "kit.py")
+    assert spec
+    assert spec.loader
     kit = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kit)
     return kit

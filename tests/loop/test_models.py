@@ -165,8 +165,7 @@ def test_a_change_that_the_settings_have_no_more_does_not_count(begin):
 
 def test_the_next_phase_begins_below(begin):
     stage = begin()
-    bad = {"turns": [{**BAD["turns"][0]}, BAD["turns"][1]]}
-    ended = stage.run(make(bad, say("hello", "1.1"), say("world", "2.1")), escalate=["effort=high"], max_repairs=0)
+    ended = stage.run(make(BAD, say("hello", "1.1"), say("world", "2.1")), escalate=["effort=high"], max_repairs=0)
     assert ended.exit_code == ExitCode.DONE
     assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-haiku-5-5", "high"), ("claude-opus-5-5", None)]
     assert (list_rungs(stage, "HEAD~1"), list_rungs(stage)) == (["effort=high"], [])

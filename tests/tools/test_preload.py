@@ -25,7 +25,7 @@ def preload(bench, *paths, secrets=()):
 
 
 def write(bench, path: str, content: str | bytes) -> Path:
-    place = bench.root / path
+    place = Path(bench.root, path)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content.encode() if isinstance(content, str) else content)
     return place
