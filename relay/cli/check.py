@@ -356,7 +356,7 @@ def _propose(checked: Checked) -> None:
 def _show_sizes(checked: Checked, plan: "Plan") -> None:
     import shutil
 
-    from relay.run.planning.submission import describe_overkill
+    from relay.run.planning.submission import describe_layers, describe_overkill
 
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
     runs = [_name_choices(phase, checked.settings) for phase in plan.phases]
@@ -372,6 +372,27 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
     say(f"context: at a phase's end; a session hands over at {' or '.join(lines)}", style="dim")
     if words := describe_overkill(checked.sizes):
         say(words, style="dim")
+    for words in (*describe_layers(checked.sizes), _describe_note(checked)):
+        if words:
+            say(words, style="yellow")
+
+
+def _describe_note(checked: Checked) -> str:
+    """Return what to do about the handoff note for the next session if it is too large; else the empty text."""
+    from relay.session.layers import describe_note
+    from relay.store.history import read_plan_commits
+    from relay.store.legs import read_leg
+
+    repo, name = checked.place.found, checked.place.plan_name
+    if repo is None:
+        return ""
+    leg = read_leg(repo)
+    phase_id, note = (leg.phase_id, leg.baton) if leg and leg.plan_path == name else ("", "")
+    if not note:
+        last = next((commit for commit in read_plan_commits(repo, name) if commit.status != "amended"), None)
+        phase_id, note = (last.phase, last.baton) if last else ("", "")
+    size = next((size for size in checked.sizes if size.phase_id == phase_id), None)
+    return describe_note(phase_id, note, size.line_tokens) if size else ""
 
 
 def _show_waves(waves: "Waves", plan: "Plan | None") -> None:

@@ -24,6 +24,11 @@ MAX_OUTDATED = 20
 """Most later items in one notice."""
 
 
+PartLimit = tuple[str, int, int]
+"""What bounds a part of the first message: its source, the tokens cut from it, and the most that the settings allow; 0
+for none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseBriefing:
     """What a fresh session is told about its phase."""
@@ -55,6 +60,7 @@ class PhaseBriefing:
     """What the user said to earlier sessions of the phase."""
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
+    limits: tuple[PartLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +247,10 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("plan", f"The plan, {briefing.plan_path}", _render_outline(plan, phase, excerpt.goal)),
         ("plan", "Beside the phases", excerpt.beside),
         *(("preload", f"{name}, read for you just now", text) for name, text in briefing.files),
-        ("plan", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
+        ("phase", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
         ("rules", "Rules of its folders", briefing.rules),
         ("skills", "Skills: before work that one fits, read .agents/skills/NAME/SKILL.md", briefing.skills),
-        ("plan", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
+        ("phase", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
         ("ledger", "What is known (ledger)", briefing.ledger),
@@ -337,22 +343,35 @@ def render_baton(baton: Baton) -> str:
     return "\n".join(lines)
 
 
-def measure_prompt(system: str, tools: Sequence[ToolSpec], message: Iterable[tuple[str, str]]) -> tuple[SizedPart, ...]:
+def measure_prompt(
+    system: str,
+    tools: Sequence[ToolSpec],
+    message: Iterable[tuple[str, str]],
+    limits: Iterable[PartLimit] = (),
+) -> tuple[SizedPart, ...]:
     """Return the parts of a first prompt, as in `LegStarted.prompt`.
 
     Args:
         system: Role, protocol and the repository's rules.
         message: The parts of the first message, each with its source.
+        limits: Of these parts.
     """
     role, rules = split_rules(system)
     described = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=str)
     texts: dict[str, str] = {}
+    bounds = {source: (cut, most) for source, cut, most in limits}
     for source, text in (("system", role), ("rules", rules), *message):
         texts[source] = f"{texts[source]}\n\n{text}" if source in texts else text
-    parts = [_measure(source, text) for source, text in texts.items() if text]
+    parts = [_measure(source, text, bounds=bounds.get(source, (0, 0))) for source, text in texts.items() if text]
     return (*parts[:1], _measure("tools", described, is_json=True), *parts[1:])
 
 
-def _measure(source: str, text: str, *, is_json: bool = False) -> SizedPart:
+def _measure(source: str, text: str, *, is_json: bool = False, bounds: tuple[int, int] = (0, 0)) -> SizedPart:
     size = len(text.encode("utf-8", "replace"))
-    return SizedPart(source=source, bytes=size, tokens=estimate_tokens(text, json=is_json))
+    part = SizedPart(source=source, bytes=size, tokens=estimate_tokens(text, json=is_json))
+    cut_tokens, most_tokens = bounds
+    if cut_tokens:
+        part["cut_tokens"] = cut_tokens
+    if most_tokens:
+        part["most_tokens"] = most_tokens
+    return part

@@ -83,8 +83,8 @@ class SessionSpec:
     """Lifetime of that cache's entries: ``5m``, ``1h``, or ``auto`` to let the runner choose for this run."""
     keep: Keep = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
-    preloads: tuple[str, ...] = ()
-    """The files in the first message, each with its path in the first line; the runner notes their use."""
+    preloads: tuple[tuple[str, str], ...] = ()
+    """Path and text of each file in the first message; the runner notes their use."""
     hide: Callable[[str], str] = str
     """Removes from a text what no model may see; tool results and messages come without it already."""
     sandbox: Sandbox | None = None
@@ -217,7 +217,7 @@ class ToolLog:
         preloads: As in `SessionSpec`.
     """
 
-    def __init__(self, observe: Observe, preloads: Sequence[str] = ()) -> None:
+    def __init__(self, observe: Observe, preloads: Sequence[tuple[str, str]] = ()) -> None:
         self._observe = observe
         self._recall = Recall(preloads)
 

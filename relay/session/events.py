@@ -43,6 +43,10 @@ class SizedPart(TypedDict):
     """Size as UTF-8."""
     tokens: int
     """An estimate."""
+    cut_tokens: NotRequired[int]
+    """An estimate of what was left out of it; missing for nothing, and in older logs."""
+    most_tokens: NotRequired[int]
+    """The most that the settings allow; missing where its layer says it, and in older logs."""
 
 
 class HashedFile(TypedDict):

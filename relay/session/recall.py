@@ -64,26 +64,21 @@ def _find_input_names(value: Any) -> Iterator[str]:
             for name in find_names(found):
                 yield name
                 yield name.rpartition("/")[2]
-
-
-def list_preloads(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths of preloaded files, each named in the first line of its text."""
-    return tuple(path for text in texts if (path := _find_path(text)))
-
-
-def _find_path(text: str) -> str:
-    return next(_find_paths(text.partition("\n")[0]), "")
+            yield from found[:MOST_CHARS].split()  # names of files without a suffix
 
 
 class Recall:
-    """Follows the texts that a session was shown until a call names a part of one. Mutable."""
+    """Follows the texts that a session was shown until a call names a part of one. Mutable.
 
-    def __init__(self, preloads: Iterable[str] = ()) -> None:
+    Args:
+        preloads: Path and text of each file in the first message.
+    """
+
+    def __init__(self, preloads: Iterable[tuple[str, str]] = ()) -> None:
         self._things: dict[str, tuple[str, frozenset[str]]] = {}
         """The file of each text, empty for other texts, and its names."""
-        for text in preloads:
-            if path := _find_path(text):
-                self.show(f"preload {path}", text, path=path)
+        for path, text in preloads:
+            self.show(f"preload {path}", text, path=path)
 
     def show(self, name: str, text: str, *, path: str = "") -> None:
         """Follow a text.

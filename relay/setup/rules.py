@@ -66,6 +66,11 @@ class Rules:
     """One line for each file that was cut, skipped or unreadable."""
 
     @property
+    def cut_bytes(self) -> int:
+        """Size of what did not fit into the budget."""
+        return sum(max(0, file.bytes_total - file.bytes_used) for file in self.files)
+
+    @property
     def project_bytes(self) -> int:
         """The used part of the budget."""
         return sum(file.bytes_used for file in self.files if not file.path.startswith("/"))

@@ -18,7 +18,7 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.git.repository import Repo
 from relay.plan.model import Phase
-from relay.prompts.texts import measure_prompt
+from relay.prompts.texts import PartLimit, measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
@@ -34,7 +34,6 @@ from relay.session.events import (
 )
 from relay.session.gauge import open_gauge, parse_reset_line
 from relay.session.prices import Budget, Price, find_price
-from relay.session.recall import list_preloads
 from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
@@ -86,12 +85,9 @@ class SessionTask:
     """The first message as (source, text) pairs, as in `relay.prompts.texts`; the event tells their sizes."""
     claims: tuple[ShownClaim, ...] = ()
     """The claims of the ledger among them."""
-
-    @property
-    def preloads(self) -> tuple[str, ...]:
-        """The files among them."""
-        return tuple(text for source, text in self.message_parts if source == "preload")
-
+    preloads: tuple[tuple[str, str], ...] = ()
+    """Path and text of each file among them."""
+    limits: tuple[PartLimit, ...] = ()
     callbacks: Callbacks
     runner: str = ""
     """The runner that the phase names; empty for the one of the settings."""
@@ -184,8 +180,8 @@ class Sessions:
                 attempt=task.attempt,
                 reason=task.reason,
                 trial=task.trial,
-                preloads=list_preloads(task.preloads),
-                prompt=measure_prompt(task.system, task.tools, task.message_parts),
+                preloads=tuple(path for path, _ in task.preloads),
+                prompt=measure_prompt(task.system, task.tools, task.message_parts, task.limits),
                 baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
                 claims=task.claims,
                 runner=self.settings.runner_for(task.runner),

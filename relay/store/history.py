@@ -43,6 +43,10 @@ _MOST_NEW = 32
 """Up to this number relay reads commits one by one; for more it asks git."""
 
 
+BATON_TITLE = "Baton:"
+"""The line above the handoff note in a commit's body."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayCommit:
     """One commit with relay's trailers."""
@@ -72,6 +76,11 @@ class RelayCommit:
     """Committer date in seconds since the epoch."""
     found: tuple[tuple[str, str], ...]
     """All trailers in order."""
+
+    @property
+    def baton(self) -> str:
+        """The handoff note; empty for a commit of another status."""
+        return self.body.partition(f"{BATON_TITLE}\n")[2] if self.status == "handoff" else ""
 
     @property
     def spent(self) -> Spent:

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.base.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import ContextMeasured
+from relay.session.events import ContextMeasured, Noticed, ToolFinished
 from relay.session.prices import find_price
 from relay.session.usage import estimate_tokens
 from tests.terminal import answer_at_terminal
@@ -138,4 +139,43 @@ def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
     tuned = project.relay("tune").stdout
     assert "What sessions were shown, and used\n" in tuned
     assert "of 2 files read, of which a later call names a line or the path" in tuned
-    assert {one["kind"] for one in json.loads(project.relay("tune", "--json").stdout)["use"]} == {"file", "history"}
+    assert {one["kind"] for one in json.loads(project.relay("tune", "--json").stdout)["use"]} >= {"file", "history"}
+
+
+def test_a_note_too_large_for_its_layer_says_so_and_loses_its_middle(project):
+    """Before the next session is paid for: by the check, and by the run, with the command that shows the whole note."""
+    learned = [f"finding {n}: {'x' * 1_000}" for n in range(20)]
+    parted = [
+        call("write", path="world.txt", content="world\n"),
+        call("tick", item="2.1", evidence="x"),
+        call("hand_off", next_step="2.2", learned=learned, dead_ends=[]),
+    ]
+    calls = [turn for turn in (*FIRST, *parted) if "tools" in turn]
+
+    def stop_behind_the_last():
+        if len(project.seen(ToolFinished)) == len(calls):
+            project.interrupts.request(Urgency.FINISH_TURN)
+
+    project.on_tool = stop_behind_the_last
+    script = json.dumps({"sessions": [{"turns": FIRST}, {"turns": parted}]})
+    assert project.run(script).exit_code == ExitCode.INTERRUPTED
+    project.calm()
+    words = "the handoff note for phase 2 takes about 5,"
+    checked = project.relay("check").stdout
+    assert words in checked
+    assert "and should take 5,000" in checked
+
+    assert project.run(json.dumps({"sessions": [{"turns": LAST}]})).exit_code == ExitCode.DONE
+    [said] = [event.text for event in project.seen(Noticed) if words in event.text]
+    whole = project.git(*said.rpartition("`git ")[2].partition("`")[0].split())
+    assert all(entry in whole for entry in learned)
+    first = list_session(project.server.requests, 0)[0].body["messages"][0]["content"][0]["text"]
+    assert "finding 0: " in first
+    assert "finding 10: " not in first
+    assert "finding 19: " in first
+    [layers] = [
+        leg["layers"] for leg in json.loads(project.relay("report", "--run", "--json").stdout)["runs"][0]["legs"]
+    ]
+    [note] = [layer for layer in layers if layer["name"] == "handoff note"]
+    assert (note["most_tokens"], note["cut_tokens"] > 0) == (5_000, True)
+    assert "Layers of the contexts at their last answers" in project.relay("report", "--text").stdout

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay.plan.parse import parse_plan
-from relay.run.planning.submission import measure_phases, size_phase, suggest_parts
+from relay.run.planning.submission import describe_layers, measure_phases, size_phase, suggest_parts
 from relay.session.usage import MAX_READ_BYTES
 
 
@@ -13,12 +13,12 @@ def make_phase(n, done=0):
 
 
 def size(phase, **kw):
-    return size_phase(phase, **{"file_bytes": (), "text_bytes": 0, "rules_bytes": 0, "line_tokens": 100_000, **kw})
+    return size_phase(phase, **{"file_bytes": (), "text_bytes": (0, 0), "rules_bytes": 0, "line_tokens": 100_000, **kw})
 
 
 def test_the_stated_formula():
     """1,300 fixed + texts and files at bytes/3 + 4,000 for each open item."""
-    made = size(make_phase(2), file_bytes=(3_000, 10 * MAX_READ_BYTES), text_bytes=300, rules_bytes=600)
+    made = size(make_phase(2), file_bytes=(3_000, 10 * MAX_READ_BYTES), text_bytes=(240, 60), rules_bytes=600)
     assert made.fixed_tokens == 1_300 + 100 + 200
     assert made.reading_tokens == 1_000 + -(-MAX_READ_BYTES // 3)
     assert made.work_tokens == 8_000
@@ -54,3 +54,13 @@ def test_a_phase_past_the_line_is_too_big_and_says_into_how_many():
     assert made.too_big
     assert suggest_parts(made) == 2
     assert suggest_parts(replace(made, line_tokens=1_000)) == 1
+
+
+def test_texts_that_are_too_large_for_their_layer_are_named_with_what_to_do():
+    """At a line of 100,000 tokens the plan should take 7,000 of them, a phase 13,000; a done phase costs nothing."""
+    fits = size(make_phase(2), text_bytes=(3 * 7_000, 3 * 13_000))
+    assert describe_layers([fits]) == ()
+    wide, long = describe_layers([size(make_phase(2), text_bytes=(3 * 7_001, 3 * 13_001)), fits])
+    assert "about 7k tokens of each session, and should take 7k: shorten its goal" in wide
+    assert "phase 1 (about 13k); move detail into files" in long
+    assert describe_layers([size(make_phase(2, done=2), text_bytes=(99_000, 99_000))]) == ()

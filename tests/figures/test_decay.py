@@ -10,7 +10,7 @@ from relay.insight.figures.decay import THRESHOLDS, Decay, Retrieved, find_histo
 from relay.insight.figures.fold import Fold, fold_records
 from relay.insight.figures.tuning import measure_use
 from relay.session.events import Event, PlanShown
-from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call, list_preloads
+from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
 from tests.figures.streams import MODEL, call, leg, log, over, parts, plan, start, turn
 
 
@@ -212,11 +212,10 @@ def test_a_listing_shows_last_parts_and_showing_a_file_again_uses_nothing_of_it(
 
 
 def test_preloads_are_followed_from_the_first_message() -> None:
-    texts = ("## app/web.py\nimport flask_of_old", "no name at all")
-    assert list_preloads(texts) == ("app/web.py",)
-    recall = Recall(texts)
+    recall = Recall([("app/web.py", "import flask_of_old"), ("Makefile", "all:")])
     assert recall.find_uses({"path": "app/web.py"}, path="app/web.py") == ()
     assert recall.find_uses({"path": "app/web.py", "old": "import flask_of_old"}) == ("preload app/web.py",)
+    assert recall.find_uses({"path": "Makefile"}) == ("preload Makefile",)
 
 
 def test_what_is_followed_has_a_bound() -> None:

@@ -89,6 +89,20 @@ class Decay:
     session read before its first change."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerFigures:
+    """A layer of a session's last context (`relay.session.layers`)."""
+
+    name: str
+    tokens: int
+    share: float
+    """Of the context."""
+    most_tokens: int
+    """The most that it should take, at the session's reset line."""
+    cut_tokens: int | None
+    """Of what was left out of it; None if unknown."""
+
+
 def find_history_share(history_tokens: int, first_tokens: int, line_tokens: int) -> float | None:
     """Return the share of history in its room; None where the first prompt leaves none."""
     room = line_tokens - first_tokens

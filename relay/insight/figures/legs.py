@@ -9,6 +9,7 @@ from relay.insight.figures.claims import ClaimTally
 from relay.insight.figures.decay import (
     Course,
     Decay,
+    LayerFigures,
     Retrieved,
     find_history_share,
     find_signal,
@@ -55,6 +56,7 @@ from relay.session.events import (
     ToolStarted,
 )
 from relay.session.gauge import Band, find_band
+from relay.session.layers import LAYERS, sum_layers
 from relay.session.prices import Rates, find_price
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage, estimate_size_tokens
@@ -148,6 +150,7 @@ class LegTally:
         self._bands: dict[Band, dict[str, int]] = {}
         self._ended: tuple[float, LegEnded] | None = None
         self._parts = tuple(PromptPart(source=part["source"], tokens=part["tokens"]) for part in started.prompt)
+        self._cuts = sum_layers((part["source"], part.get("cut_tokens", 0)) for part in started.prompt)
         for part in self._parts:
             self._append(part.source, part.tokens)
 
@@ -420,6 +423,7 @@ class LegTally:
             window_tokens=last.window_tokens if last else None,
             held=rank(self._composition.held) if self._measured else (),
             decay=self.decay,
+            layers=self._list_layers() if self._measured else (),
             compactions=tuple(self._compactions),
             series=self._turns.points,
             spans=self._spans.points,
@@ -458,7 +462,7 @@ class LegTally:
             turns_left=None if context is None else find_turns_left(context, line, growth),
             superseded_tokens=superseded,
             unused_tokens=unused,
-            cut_tokens=estimate_size_tokens(self._cut_bytes) if self._knows_cuts else None,
+            cut_tokens=self._find_cut_tokens(),
             signal=None if history is None or unused is None else find_signal(history, superseded + unused),
             retrieved=self._list_retrieved(),
             turns_to_go=to_go,
@@ -497,6 +501,25 @@ class LegTally:
             count("preload", preloads, preloaded),
         )
         return tuple(one for one in found if one.shown)
+
+    def _list_layers(self) -> tuple[LayerFigures, ...]:
+        held, whole = sum_layers(self._composition.held), self._composition.tokens
+        line = self._last.soft_tokens if self._last else 0
+        mosts = {part["source"]: most for part in self.started.prompt if (most := part.get("most_tokens"))}
+        cuts: dict[str, int | None] = {**self._cuts, "results": self._find_cut_tokens()}
+        return tuple(
+            LayerFigures(
+                name=layer.name,
+                tokens=held[layer.name],
+                share=held[layer.name] / whole if whole else 0.0,
+                most_tokens=mosts.get(layer.name) or layer.find_most(line),
+                cut_tokens=cuts[layer.name],
+            )
+            for layer in LAYERS
+        )
+
+    def _find_cut_tokens(self) -> int | None:
+        return estimate_size_tokens(self._cut_bytes) if self._knows_cuts else None
 
     def _find_growth(self) -> float | None:
         if self._measured < 2 or self._first_tokens is None or self._last_tokens is None:  # noqa: PLR2004  # two points

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from relay.base.values import dataclass
 from relay.insight.figures.claims import ClaimUse
-from relay.insight.figures.decay import Decay
+from relay.insight.figures.decay import Decay, LayerFigures
 from relay.session.events import ChangedFile, LeftFile, ShownFinding
 from relay.session.gauge import Band
 from relay.session.usage import Spent
@@ -435,6 +435,8 @@ class LegFigures:
     held: tuple[tuple[str, int], ...]
     """Its last context by source, most first; adds up to `last_tokens`."""
     decay: Decay
+    layers: tuple[LayerFigures, ...]
+    """Of its last context; empty before an answer."""
     compactions: tuple[Compaction, ...]
     series: tuple[TurnFigures, ...]
     """Its turns, thinned to at most `LEG_POINTS`: of neighbours the fuller one is kept."""

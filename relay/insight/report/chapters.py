@@ -74,6 +74,7 @@ def show_context(figures: Figures) -> Chapter:
     plots = (plot_contexts(legs, "contexts"),) if legs else ()
     tables = (
         _list_decay(legs),
+        _list_layers(legs),
         _list_retrieved(legs),
         *((_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()),
     )
@@ -107,6 +108,28 @@ def _list_decay(legs: Sequence[LegFigures]) -> Table:
         for leg in legs
     )
     return make_table("State of each context at its last answer", columns, rows)
+
+
+def _list_layers(legs: Sequence[LegFigures]) -> Table:
+    """List the layers of all last contexts, each with the session that has the most of it."""
+    rows = []
+    whole = sum(layer.tokens for leg in legs for layer in leg.layers)
+    for found in zip(*(leg.layers for leg in legs if leg.layers), strict=True):
+        largest = max(found, key=lambda layer: layer.tokens)
+        cuts = [layer.cut_tokens for layer in found]
+        over = sum(layer.tokens > layer.most_tokens for layer in found)
+        rows.append(
+            (
+                largest.name,
+                render_share(sum(layer.tokens for layer in found) / whole if whole else None),
+                render_tokens(largest.tokens),
+                render_tokens(largest.most_tokens),
+                f"{render_number(over)}{' !' * (over > 0)}",
+                UNKNOWN if None in cuts else render_tokens(sum(cut or 0 for cut in cuts)),
+            )
+        )
+    columns = "Layer, #Share of contexts, #Largest, #Should take, #Sessions over it, #Cut"
+    return make_table("Layers of the contexts at their last answers", columns, rows)
 
 
 def _mark(name: str, figure: float | None, text: str) -> str:
@@ -445,7 +468,13 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         TokenSource.ENVIRONMENT,
         TokenSource.RELAY,
     ),
-    "plan, notes and ledger": (TokenSource.PLAN, TokenSource.BATON, TokenSource.LEDGER, TokenSource.PRELOAD),
+    "plan, notes and ledger": (
+        TokenSource.PLAN,
+        TokenSource.PHASE,
+        TokenSource.BATON,
+        TokenSource.LEDGER,
+        TokenSource.PRELOAD,
+    ),
     "answers and thinking": (TokenSource.ASSISTANT, TokenSource.THINKING),
 }
 _OTHER_TOOLS = "results of other tools"

@@ -71,6 +71,7 @@ from relay.store.environment import (
     read_environment,
     select_owned,
 )
+from relay.store.history import BATON_TITLE
 from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -427,8 +428,6 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
         )
 
 
-BATON_TITLE = "Baton:"
-"""The line before the baton in a handoff commit's body."""
 LINE_CHARS = 100
 """Longest line of a commit's body. Source: @commitlint/config-conventional, body-max-line-length."""
 

@@ -147,6 +147,8 @@ class Leg:
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
             message_parts=list_phase_parts(handover.briefing),
+            preloads=handover.briefing.files,
+            limits=handover.briefing.limits,
             claims=list_shown(handover.pending.ledger, handover.briefing.ledger),
             callbacks=Callbacks(
                 run_tool=self._run_tool,

@@ -18,8 +18,9 @@ from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger.belief import DOUBTFUL, judge
 from relay.ledger.snapshot import Topic, render_snapshot
+from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
-from relay.prompts.texts import PhaseBriefing, render_review_report
+from relay.prompts.texts import PartLimit, PhaseBriefing, render_review_report
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.hooks import require_hooks
@@ -35,13 +36,13 @@ from relay.run.commit.readiness import (
     require_still_room,
 )
 from relay.run.commit.review import read_rounds
-from relay.run.commit.step import BATON_TITLE
 from relay.run.leg.preload import Preload, read_preload, reads_first
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import BoxState, Noticed, Observe, PlanShown, ShownItem, ShownPhase
 from relay.session.gauge import assign_line
-from relay.session.usage import Spent
+from relay.session.layers import NOTE, describe_note
+from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.setup.skills import render_skills
@@ -69,6 +70,7 @@ from relay.store.trailers import (
     parse_said,
     render_said,
 )
+from relay.tools.workspace import cut_middle
 
 
 def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
@@ -92,6 +94,8 @@ def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
 
 
 MAX_LEFTOVERS = 200
+WHOLE_LEDGER_TOKENS = 10**9
+"""A budget that no ledger reaches."""
 MAX_STALE_SHOWN = 20
 """Most files shown that changed since planning; more mean that the plan needs a revision."""
 
@@ -321,6 +325,8 @@ def _make_handover(  # noqa: PLR0913  # two private callers
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
     preload = _read_files(ctx, phase)
+    baton, cut_note = _fit_note(ctx, leg, phase, baton)
+    ledger, cut_ledger = _render_ledger(ctx, pending, phase)
     return Handover(
         leg=leg,
         seen=preload.seen,
@@ -343,14 +349,39 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline, phase),
-            ledger=_render_ledger(ctx, pending, phase),
+            ledger=ledger,
             rules=_read_folder_rules(ctx, phase),
             skills=render_skills(ctx.rules.skills) if ctx.settings.runner_for(phase.runner) == OWN_LOOP else "",
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
             said=leg.said,
             review=_render_review(leg),
+            limits=_list_limits(ctx, pending, phase, cut_note, cut_ledger),
         ),
     )
+
+
+def _list_limits(
+    ctx: RunContext, pending: PendingPlan, phase: Phase, cut_note: int, cut_ledger: int
+) -> tuple[PartLimit, ...]:
+    cut_plan = estimate_size_tokens(cut_excerpt(pending.plan, phase, ()).left_chars)
+    return (
+        ("rules", estimate_size_tokens(ctx.rules.cut_bytes), 0),
+        ("plan", cut_plan, 0),
+        ("baton", cut_note, 0),
+        ("ledger", cut_ledger, ctx.settings.ledger_tokens),
+    )
+
+
+def _fit_note(ctx: RunContext, leg: OpenLeg, phase: Phase, baton: str) -> tuple[str, int]:
+    """Cut the middle of a handoff note that is too large for its layer; return the note, and the tokens left out."""
+    line_tokens = ctx.sessions.soft_tokens
+    words = describe_note(phase.id, baton, line_tokens)
+    if not words:
+        return baton, 0
+    where = f"`git log -1 --format=%B {leg.last_wip.commit if leg.last_wip else leg.base_head}` shows all of it"
+    ctx.observe(Noticed(text=f"{words}; {where}", warning=True))
+    cut = cut_middle(baton, where, cap_tokens=NOTE.find_most(line_tokens))
+    return cut, max(0, estimate_tokens(baton) - estimate_tokens(cut))
 
 
 def _render_review(leg: OpenLeg) -> str:
@@ -359,11 +390,11 @@ def _render_review(leg: OpenLeg) -> str:
     return render_review_report(render_numbered(confirmed)) if confirmed else ""
 
 
-def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
-    """Return the ledger for a session, its phase's topic first; warn the user of stale claims."""
+def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> tuple[str, int]:
+    """Return the ledger for a session, its phase's topic first, and the tokens left out; warn of stale claims."""
     ledger = pending.ledger
     if "ledger" in ctx.settings.ablate or not ledger.entries:
-        return ""
+        return "", 0
     changed = find_stale_claims(ctx.repo, ledger)
     judgement = judge(ledger, changed, pending.plan.gate_paths)
     doubtful = [name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL]
@@ -373,7 +404,9 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> str:
         hint = "`relay ledger check` shows all"
         ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
     topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
-    return render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)
+    shown = render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)
+    whole = render_snapshot(ledger, judgement, WHOLE_LEDGER_TOKENS, topic=topic)
+    return shown, max(0, estimate_tokens(whole) - estimate_tokens(shown))
 
 
 def _read_files(ctx: RunContext, phase: Phase) -> Preload:
@@ -410,8 +443,7 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
     if find_phases(files.repo, files.plan_path, plan, commits).get(last.commit) != phase_id:
         return 1, "", ()
     number = parse_count(dict(last.found).get(LEG, ""), 1)
-    _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
-    said = parse_said(last.found)
+    baton, said = last.baton, parse_said(last.found)
     if not said or was_made_here(files.repo, last):
         return number + 1, baton, last.found
     # The author of a commit from elsewhere may not be this user: quote the words, since they are no order.

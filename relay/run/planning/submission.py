@@ -35,6 +35,7 @@ from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
+from relay.session.layers import PHASE, PLAN
 from relay.session.usage import MAX_READ_BYTES, Usage, estimate_size_tokens, pad_tokens
 from relay.store.worktree_notes import Said
 from relay.tools.workspace import RefusedError, ToolAnswer
@@ -60,7 +61,12 @@ class PhaseSize:
     """The estimated size of a phase."""
 
     phase_id: str
+    plan_tokens: int
+    """The plan around the phase, in the first message of its sessions."""
+    phase_tokens: int
+    """The phase itself."""
     fixed_tokens: int
+    """Tools, role, rules, plan and phase."""
     reading_tokens: int
     work_tokens: int
     turn: Usage
@@ -81,19 +87,20 @@ class PhaseSize:
 
 
 def size_phase(
-    phase: Phase, *, file_bytes: Iterable[int], text_bytes: int, rules_bytes: int, line_tokens: int
+    phase: Phase, *, file_bytes: Iterable[int], text_bytes: tuple[int, int], rules_bytes: int, line_tokens: int
 ) -> PhaseSize:
     """Estimate a phase's open items.
 
     Args:
         phase: Ticked items cost nothing.
         file_bytes: Sizes of the files that the open items name, each file once.
-        text_bytes: Size of the plan's text for the session.
+        text_bytes: Sizes of the plan's text around the phase, and of the phase's.
         rules_bytes: Size of the loaded rules files.
         line_tokens: The reset line.
     """
     items = len(phase.open_items)
-    fixed = FIXED_TOKENS + _count_tokens(text_bytes) + _count_tokens(rules_bytes)
+    plan_tokens, phase_tokens = map(_count_tokens, text_bytes)
+    fixed = FIXED_TOKENS + plan_tokens + phase_tokens + _count_tokens(rules_bytes)
     reading = sum(_count_tokens(min(size, MAX_READ_BYTES)) for size in file_bytes)
     work = items * ITEM_TOKENS
     turns = TURNS + ITEM_TURNS * items if items else 0
@@ -105,6 +112,8 @@ def size_phase(
     )
     return PhaseSize(
         phase_id=phase.id,
+        plan_tokens=plan_tokens,
+        phase_tokens=phase_tokens,
         fixed_tokens=fixed,
         reading_tokens=reading,
         work_tokens=work,
@@ -136,8 +145,31 @@ def describe_overkill(sizes: Sequence[PhaseSize]) -> str:
     return f"overkill: one session can do all open phases ({share}); one phase costs less"
 
 
+def describe_layers(sizes: Sequence[PhaseSize]) -> tuple[str, ...]:
+    """Return which texts of the plan are too large for their layer of a session's context, and what to do."""
+    open_sizes = [size for size in sizes if size.turns]
+    long = [size for size in open_sizes if size.phase_tokens > PHASE.find_most(size.line_tokens)]
+    words = []
+    if widest := max(open_sizes, key=lambda size: size.plan_tokens, default=None):
+        most = PLAN.find_most(widest.line_tokens)
+        if widest.plan_tokens > most:
+            text = f"the plan around a phase takes about {render_tokens(widest.plan_tokens)} tokens of each session"
+            ways = "shorten its goal, or move text into the phases"
+            words.append(f"{text}, and should take {render_tokens(most)}: {ways}")
+    if long:
+        found = [f"phase {size.phase_id} (about {render_tokens(size.phase_tokens)})" for size in long]
+        room = render_tokens(PHASE.find_most(long[0].line_tokens))
+        text = f"more text than the {room} tokens that a phase should take: {list_some(found, _SHOWN_BIG)}"
+        words.append(f"{text}; move detail into files that its items name, or split it")
+    return tuple(words)
+
+
 def describe_fit(plan: Plan, sizes: Sequence[PhaseSize]) -> tuple[str, ...]:
     """Return what a run says before it pays: that one session would do, or which phases do not fit into one."""
+    return (*_describe_context(plan, sizes), *describe_layers(sizes))
+
+
+def _describe_context(plan: Plan, sizes: Sequence[PhaseSize]) -> tuple[str, ...]:
     big = [size for size in sizes if size.turns and size.too_big]
     if not big:
         words = "" if plan.done_ids else describe_overkill(sizes)
@@ -167,7 +199,7 @@ def measure_phases(
         size_phase(
             phase,
             file_bytes=tuple(iter_sizes(root, phase.open_paths if phase.open_items else ())),
-            text_bytes=titles + excerpt.chars,
+            text_bytes=(titles + excerpt.chars - len(excerpt.phase), len(excerpt.phase)),
             rules_bytes=rules_bytes,
             line_tokens=find_line(phase),
         )

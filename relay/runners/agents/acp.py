@@ -273,7 +273,9 @@ class AgentActivity:
         preloads: As in `SessionSpec`.
     """
 
-    def __init__(self, observe: Observe, root: Path, own: Iterable[str], preloads: Sequence[str] = ()) -> None:
+    def __init__(
+        self, observe: Observe, root: Path, own: Iterable[str], preloads: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._own = _compile(own)
         self._observe = observe
         self._log = ToolLog(observe, preloads)
