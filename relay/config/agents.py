@@ -16,6 +16,7 @@ tunnel   with your login, which its sandbox holds then, at its vendor's hosts on
 tells it
 gateway  with your login, through relay's gateway, which counts every token; a vendor's terms may forbid that
 """
+BROUGHT = ("skills", "agents", "commands")
 ENDPOINTS = ("anthropic", "openai", "gemini")
 _INSIDE = r"(?!/)(?!(?:.*/)?\.\.?(?:/|$))[^\0\n]+"
 
@@ -49,6 +50,8 @@ class AgentSettings:
     """Files below your home directory that hold the login, copied into its private one; variables in capitals."""
     hosts: tuple[str, ...] = ()
     """Hosts that ``tunnel`` lets through, by HTTPS."""
+    bring: tuple[str, ...] = ()
+    """Folders of your own that it gets a copy of: ``skills``, ``agents``, ``commands``, where its profile has them."""
 
     @property
     def text(self) -> str:
@@ -58,6 +61,7 @@ class AgentSettings:
             ("program", self.program),
             ("login", self.login),
             ("hosts", ", ".join(self.hosts)),
+            ("bring", ", ".join(self.bring)),
         )
         return "; ".join(f"{name} {value}" for name, value in parts if value) or "as it is known"
 
@@ -85,6 +89,7 @@ _AGENT: Mapping[str, Form] = {
     "endpoints": make_texts(", ".join(ENDPOINTS), "|".join(ENDPOINTS), bare=False),
     "login": make_choice(*LOGINS),
     "credentials": make_texts("paths below your home directory, and names of variables", _INSIDE, bare=False),
+    "bring": make_texts(", ".join(BROUGHT), "|".join(BROUGHT), bare=False),
     "hosts": Form(read=_read_hosts, schema={"type": "array", "items": {"type": "string", "pattern": PATTERN}}),
 }
 AGENTS = make_rows(

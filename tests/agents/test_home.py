@@ -17,6 +17,7 @@ from relay.runners.agents.profiles import (
     EndpointSetup,
     Profile,
     adapt_profile,
+    copy_brought,
     fill,
     find_package_version,
     get_installed,
@@ -154,3 +155,47 @@ def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypa
     shown = CliRunner().invoke(agents_command, ["--json"], standalone_mode=False)
     assert shown.return_value == 1
     assert [row["name"] for row in json.loads(shown.output)["agents"]] == list(PROFILES)
+
+
+def test_folders_of_the_user_s_are_copied_and_hashed_and_nothing_beside_them(tmp_path):
+    """Read-only, programs too; a link is left out, so no login comes with them."""
+    home, private = tmp_path / "home", tmp_path / "private"
+    (home / ".claude/skills/pdf/scripts").mkdir(parents=True)
+    (home / ".claude/.credentials.json").write_text("login")
+    (home / ".claude/skills/pdf/SKILL.md").write_text("Fill forms.")
+    (home / ".claude/skills/pdf/scripts/fill.sh").write_text("#!/bin/sh\n")
+    (home / ".claude/skills/pdf/scripts/fill.sh").chmod(0o755)
+    (home / ".claude/skills/pdf/login").symlink_to(home / ".claude/.credentials.json")
+    chosen = adapt_profile("claude", AgentSettings(bring=("skills",)), PROFILES)
+    environ = {"HOME": str(home)}
+
+    count, digest = copy_brought(chosen, environ, private)
+
+    made = sorted(path.relative_to(private).as_posix() for path in private.rglob("*") if path.is_file())
+    assert made == [".claude/skills/pdf/SKILL.md", ".claude/skills/pdf/scripts/fill.sh"]
+    assert (private / made[0]).read_text() == "Fill forms."
+    assert [(private / path).stat().st_mode & 0o777 for path in made] == [0o400, 0o500]
+    assert count == 2
+    assert copy_brought(chosen, environ, tmp_path / "again")[1] == digest
+    (home / ".claude/skills/pdf/SKILL.md").write_text("Fill forms!")
+    assert copy_brought(chosen, environ, tmp_path / "changed")[1] != digest
+    with (home / ".claude/skills/large").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(RunnerError, match="is too large"):
+        copy_brought(chosen, environ, tmp_path / "large")
+    with pytest.raises(RunnerError, match=r"there is no ~/\.claude/skills"):
+        copy_brought(chosen, {}, tmp_path / "none")
+
+
+def test_the_tools_that_brought_folders_need_are_added_once():
+    chosen = adapt_profile("claude", AgentSettings(bring=("skills", "commands", "agents")), PROFILES)
+    tools = PROFILES["claude"].options["_meta"]["claudeCode"]["options"]["tools"]
+    assert chosen.options["_meta"]["claudeCode"]["options"]["tools"] == [*tools, "Skill", "Agent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("claude", "skills, agents, commands"), ("pi", "nothing, for this agent")]
+)
+def test_a_folder_that_an_agent_does_not_have_is_refused(name, allowed):
+    with pytest.raises(ValueError, match=f"bring: found 'hooks'; allowed: {allowed}"):
+        adapt_profile(name, AgentSettings(bring=("hooks",)), PROFILES)

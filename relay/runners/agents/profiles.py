@@ -4,10 +4,13 @@ Nothing of a profile comes from a repository. The home is a new directory in the
 files of the profile and nothing of the user's: relay hides the places of credentials in the user's own home.
 """
 
+import hashlib
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 from relay.base.errors import RunnerError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
+from relay.base.walk import NotAFileError, open_regular, read_bytes
 from relay.config.agents import AgentSettings
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
 from relay.sandbox.toolchains import MODULES, find_package
@@ -89,6 +93,10 @@ class Profile:
     """Whether session/new passes relay's tools; else the agent's files or arguments do."""
     reads_first: bool = False
     """Whether it edits no file that it has not read by its own tool, so that relay has to show it none."""
+    brings: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
+    """Folders of the user's home that it can get a copy of, each by name, with the tool that it needs for them."""
+    bring: tuple[str, ...] = ()
+    """Those that the user has chosen."""
     names_sessions: bool = False
     """Whether the session needs a title, so that the agent does not ask another model for one."""
 
@@ -148,6 +156,8 @@ HOME_NAME = "home"
 """Name of the home directory, below the sandbox's temporary directory."""
 _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
 """Beginnings of models' names, and their families."""
+MOST_BROUGHT_FILES = 1_000
+MOST_BROUGHT_BYTES = 20_000_000
 _MOST_LOGIN_BYTES = 256 * 1024
 _NEAR = 4
 """Most directories between a program and its package."""
@@ -252,7 +262,7 @@ def make_home(profile: Profile, setup: EndpointSetup, place: Path, words: Mappin
         place: The new directory, on the host.
         words: Values of ``{base}``, ``{model}``, ``{home}``.
     """
-    place.mkdir(mode=0o700)
+    place.mkdir(mode=0o700, exist_ok=True)
     for name, text in (*profile.files, *setup.files):
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -284,6 +294,50 @@ def copy_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Map
             target.touch(mode=0o600)
             target.write_bytes(data)
     return {name: environ[name] for name in profile.credentials if environ.get(name)}
+
+
+def copy_brought(profile: Profile, environ: Mapping[str, str], place: Path) -> tuple[int, str]:
+    """Copy the folders that the user has chosen into the private home; return the number of files, and a digest of all.
+
+    The copy is hashed, and gone with the session: nothing that the agent does reaches the originals, and no login
+    beside them is shown. Links are left out.
+
+    Raises:
+        RunnerError: There is no such folder, or it is too large.
+    """
+    count, size, found = 0, 0, hashlib.sha256()
+    for name in profile.bring:
+        folder = profile.brings[name][0]
+        source = Path(environ.get("HOME", "/nonexistent"), folder)
+        if not source.is_dir():
+            raise RunnerError(
+                f"{profile.title}: there is no ~/{folder}", hint=f"agents.{profile.name}.bring names {name}"
+            )
+        for here, folders, names, holder in os.fwalk(source):
+            folders.sort()
+            for file in sorted(names):
+                with suppress(NotAFileError, OSError):
+                    handle = open_regular(file, holder)
+                    try:
+                        mode, data = os.fstat(handle).st_mode, read_bytes(handle, MOST_BROUGHT_BYTES + 1)
+                    finally:
+                        os.close(handle)
+                    count, size = count + 1, size + len(data)
+                    path = f"{folder}/{(Path(here) / file).relative_to(source)}"
+                    found.update(f"{path}\0{hashlib.sha256(data).hexdigest()}\n".encode(errors="surrogateescape"))
+                    if count > MOST_BROUGHT_FILES or size > MOST_BROUGHT_BYTES:
+                        break
+                    _write_read_only(place / path, data, is_program=bool(mode & 0o100))
+        if count > MOST_BROUGHT_FILES or size > MOST_BROUGHT_BYTES:
+            most = f"{MOST_BROUGHT_FILES:,} files and {MOST_BROUGHT_BYTES:,} bytes"
+            raise RunnerError(f"{profile.title}: ~/{folder} is too large", hint=f"bring takes {most} in all")
+    return count, found.hexdigest()
+
+
+def _write_read_only(target: Path, data: bytes, *, is_program: bool) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    target.chmod(0o500 if is_program else 0o400)
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
@@ -328,8 +382,28 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         setups=setups or base.setups,
         credentials=own.credentials or base.credentials,
         hosts=own.hosts or base.hosts,
+        bring=own.bring,
+        options=_add_tools(base, own.bring),
     )
     return _use_login(made, own.login) if own.login not in {"", "key"} else made
+
+
+def _add_tools(base: Profile, bring: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the options with the tools that the chosen folders need.
+
+    Raises:
+        ValueError: The profile has no such folder.
+    """
+    if unknown := [name for name in bring if name not in base.brings]:
+        raise ValueError(f"bring: found {unknown[0]!r}; allowed: {', '.join(base.brings) or 'nothing, for this agent'}")
+    tools = dict.fromkeys(base.brings[name][1] for name in bring)
+
+    def add(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: add(inner, key) for key, inner in value.items()}
+        return [*value, *tools] if name == "tools" else value
+
+    return {key: add(value, key) for key, value in base.options.items()}
 
 
 def _use_login(profile: Profile, login: str) -> Profile:

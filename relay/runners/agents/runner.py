@@ -41,6 +41,7 @@ from relay.runners.agents.profiles import (
     EndpointSetup,
     Installed,
     Profile,
+    copy_brought,
     copy_login,
     fill,
     get_installed,
@@ -55,7 +56,7 @@ from relay.sandbox.child import Answered, Intake, Notification, Wire, start_chil
 from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.session.events import HostAsked, Observe, RequestStarted
+from relay.session.events import HostAsked, Noticed, Observe, RequestStarted
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome
@@ -188,6 +189,7 @@ class AgentRunner:
         with ExitStack() as stack:
             stack.callback(lambda: release_waiting(inbox.close()))
             sandbox, installed, look = self._put_up(stack, spec, inbox, mark)
+            self._bring(sandbox.private.tmp / HOME_NAME)
             context = AgentContext(
                 start=partial(self._start, stack, sandbox, spec, inbox, installed),
                 note_version=self.versions.append,
@@ -235,6 +237,12 @@ class AgentRunner:
         )
         level = spec.sandbox.level if spec.writes else Level.READ_ONLY
         return stack.enter_context(open_sandbox(policy, level)), installed, look
+
+    def _bring(self, home: Path) -> None:
+        if self.profile.bring:
+            files, digest = copy_brought(self.profile, self.given.environ, home)
+            what = f"{self.profile.title} has a copy of your {', '.join(self.profile.bring)}"
+            self.given.observe(Noticed(text=f"{what}: {files:,} files, SHA-256 {digest}"))
 
     def _open_way_out(
         self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
