@@ -348,6 +348,13 @@ def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_
     return end.exit_code
 
 
+def _get_phase_id(phase: str) -> str:
+    selection = parse_selection(phase)
+    if selection.last_id:
+        raise click.UsageError(f"--phase: found {phase!r}; allowed: next, all or the number of a phase")
+    return selection.phase_id
+
+
 def _make_task(request: "RunRequest", remote: str, words: tuple[str, ...], phase: str, lease_s: int) -> "WorkTask":
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
@@ -359,7 +366,7 @@ def _make_task(request: "RunRequest", remote: str, words: tuple[str, ...], phase
         settings=request.settings,
         words=words,
         environ=dict(os.environ),
-        phase_id=parse_selection(phase).phase_id,
+        phase_id=_get_phase_id(phase),
         lease_s=lease_s,
     )
 

@@ -29,7 +29,7 @@ from relay.plan.model import Phase, Plan
 from relay.session.events import Noticed
 from relay.session.values import SessionKind
 from relay.setup.context import RunEnd
-from relay.setup.place import Place, get_place, load_plan
+from relay.setup.place import Place, find_source, get_place, load_plan
 from relay.store.refs import has_seen_claims
 from relay.store.resume import find_blocked_by
 
@@ -206,6 +206,43 @@ def _ask(phase: Phase) -> str:
     return str(click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True))
 
 
+def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> int:
+    """Run several plans, one after the other, as long as each is done; return the exit code of the last.
+
+    Raises:
+        click.UsageError: Another option names the plan, or phases of one plan.
+        RelayError: One of the plans cannot be read: nothing has been run then; or a done plan could not be moved.
+    """
+    if options["plan"] is not None or (phase != "all" and len(plans) > 1):
+        named = "--plan" if options["plan"] is not None else "--phase"
+        raise click.UsageError(f"{named} is for one plan: leave it out, or the plan files")
+    names = [get_place(plan=plan, environ=os.environ) for plan in dict.fromkeys(plans)]
+    for place in names:
+        load_plan(place)
+    code = int(ExitCode.DONE)
+    for plan, place in zip(dict.fromkeys(plans), names, strict=True):
+        if len(names) > 1 and not options["as_json"]:
+            say(place.plan_name, style="bold")
+        own = {**options, "plan": plan}
+        code = begin(phase, own)
+        if code != ExitCode.DONE:
+            break
+        if not options["dry_run"] and load_plan(place).done:
+            _move_done(own)
+    return code
+
+
+def _move_done(options: Mapping[str, Any]) -> None:
+    """Move a plan that is done, if the user wants that."""
+    from relay.run.finished import move_plan
+
+    request, _ = make_request(SessionKind.REWIND, options)
+    if request.settings.done_dir:
+        moved = move_plan(request, request.settings.done_dir)
+        if not options["as_json"]:
+            say(f"moved to {moved}")
+
+
 _SECTIONS = {
     "Times": ("not_before", "until"),
     "Sessions": ("reset_at", "max_legs", "context", "network", "sandbox"),
@@ -217,9 +254,10 @@ _SECTIONS = {
 @click.command(
     "run", cls=SectionedCommand, sections=_SECTIONS, short_help="Work through the plan, one green commit per phase."
 )
+@click.argument("plans", nargs=-1, help="Plan files, one after the other; default: that of the settings (PLAN.md).")
 @click.option(
     "--phase",
-    metavar="next|all|N",
+    metavar="next|all|N|N-M",
     default="all",
     show_default=True,
     shell_complete=offer_phases,
@@ -243,13 +281,23 @@ _SECTIONS = {
 )
 @setup_option
 @parent_option
-def command(phase: str, *, approve: bool, **options: Any) -> int:
+def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any) -> int:
     """Work through the plan: one fresh session and one green commit per phase.
+
+    With several plans relay begins the next one once a plan is done; setting done_dir moves the files of done plans.
 
     Run it again after an interruption. Ctrl-C lets the session finish its step and hand over; a second Ctrl-C stops at
     once. No work is lost.
     """
     options["approve"] = approve
+    if plans:
+        return run_plans(plans, phase, options)
+    return begin(phase, options)
+
+
+def begin(phase: str, options: Mapping[str, Any]) -> int:
+    """Run one plan, with questions between phases where the user asked for them; return the exit code."""
+    approve = options["approve"]
     if not approve or phase != "all":
         return start(phase, options)
     if options["dry_run"]:
@@ -272,7 +320,6 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
     from relay.run.loop import end_without_session, run
     from relay.run.selection import describe_choice, parse_hours, work_within
-    from relay.setup.place import find_source
     from relay.store.plan_state import ask
 
     as_json = options["as_json"]
@@ -304,7 +351,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
         if not options["job_of"]:
-            choice = describe_choice(plan, selection.phase_id)
+            choice = describe_choice(plan, selection.text)
             _warn(ctx, (*([choice] if choice else []), *sizes))
         with keep(ctx) as kept:
             return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(kept, selection)))
@@ -321,15 +368,25 @@ def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, A
     return prepare_drafts(request, place, makes_branch=options["branch"])
 
 
+_PHASES = "allowed: next, all, the number of a phase, or a range such as 2-4"
+
+
 def parse_selection(phase: str) -> "Selection":
-    """Parse ``next``, ``all`` or the id of a phase. Empty text, as of an unset shell variable, is an error."""
+    """Parse ``next``, ``all``, the id of a phase, or a range such as ``2-4``.
+
+    Raises:
+        click.UsageError: The text is empty, as of an unset shell variable, or lacks an end of a range.
+    """
     from relay.run.selection import Selection
 
     if not phase:
-        raise click.UsageError("--phase: found ''; allowed: next, all or the number of a phase")
+        raise click.UsageError(f"--phase: found ''; {_PHASES}")
     if phase in {"next", "all"}:
         return Selection(all=phase == "all")
-    return Selection(phase_id=phase, all=False)
+    first, dash, last = phase.partition("-")
+    if dash and not (first and last):
+        raise click.UsageError(f"--phase: found {phase!r}; {_PHASES}")
+    return Selection(phase_id=first, last_id="" if first == last else last, all=False)
 
 
 def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", *, jobs: int) -> int:
@@ -343,7 +400,6 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
     from relay.run.selection import describe_choice
-    from relay.setup.place import find_source
     from relay.setup.preconditions import check_all, require_all
     from relay.store.plan_state import summarize_plan
 
@@ -358,7 +414,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     show_summary(summary, place.caller, Near(), why=True)
     plan = plan_state.plan
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
-    for words in filter(None, (describe_choice(plan, selection.phase_id), *said)):
+    for words in filter(None, (describe_choice(plan, selection.text), *said)):
         say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:

@@ -209,6 +209,7 @@ KEYS: Mapping[str, Key] = {
     "effort": Key(read=make_choice(*EFFORTS, optional=True)),
     "plan_model": Key(read=_MODEL),
     "plan_critic": Key(read=SWITCH),
+    "done_dir": Key(read=make_text("a path relative to the repository, without ..", _INSIDE, optional=True)),
     "escalate": Key(read=make_texts(_CHANGES, _CHANGE), split=_COMMA),
     "fallback_model": Key(read=_MODEL),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),

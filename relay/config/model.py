@@ -102,6 +102,9 @@ class Settings:
     plan_critic: bool = False
     """Whether two fresh sessions look at a new or revised plan: one for faults, one to refute them. The planner
     corrects once what both confirm. `review_model`, `review_runner` and `review_max_cost_usd` hold for them, too."""
+    done_dir: str | None = None
+    """Directory of the repository to which `relay run PLANS…` moves each plan that is done, with its ledger, by a
+    commit; ``none``: plans stay where they are."""
     escalate: tuple[str, ...] = ()
     """Changes for a phase whose sessions do not finish it, before the run stops with exit status 4: ``effort=high``,
     ``model=claude-opus-5-5``. Each counts once, in order, until the phase is done; its commit names them."""

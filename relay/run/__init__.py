@@ -12,8 +12,9 @@ Read `loop.py` first. It calls the others in this order:
     explore.py    a session's question, answered by a session inside it
     reader.py     what the sessions that only read have in common
 
-Two modules are commands of their own:
+Three modules are of commands beside it:
 
     rewind.py     `relay rewind`: back to the green tree before a phase
+    finished.py   `relay run PLANS…`: a plan that is done moves to the directory of finished plans
     follow.py     `relay pr --follow`: what came back on a request becomes a phase
 """

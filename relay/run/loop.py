@@ -33,7 +33,7 @@ from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
 from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume import commit_proposed, settle
 from relay.run.rungs import choose_model, climb
-from relay.run.selection import Selection, choose_phase, get_phase
+from relay.run.selection import Selection, choose_phase
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
@@ -68,7 +68,7 @@ def needs_session(plan_state: PlanState, selection: Selection, plan_path: str) -
     if plan_state.point is None:
         return True
     if selection.phase_id:
-        get_phase(plan_state.plan, selection.phase_id)
+        selection.get_named(plan_state.plan)
     if plan_state.point.case is not ResumeCase.NOTHING_OPEN:
         return True
     return choose_phase(plan_state, selection, plan_path) is not None or plan_state.edit.kind is not EditKind.NONE
@@ -88,7 +88,7 @@ def end_without_session(request: RunRequest, plan_state: PlanState, selection: S
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
     spent = read_plan_cost(request.repo, request.plan_path).spent
-    return finish_run(request.files, plan_state, spent)
+    return finish_run(request.files, plan_state, spent, selection)
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
@@ -99,11 +99,12 @@ def find_done_plan(files: PlanFiles) -> Plan | None:
         return None  # somebody is editing the plan; the next command reports the error
 
 
-def finish_run(files: PlanFiles, plan_state: PlanState, spent: Spent) -> RunEnd:
+def finish_run(files: PlanFiles, plan_state: PlanState, spent: Spent, selection: Selection) -> RunEnd:
     """Return the end of a run in which nothing requested is left."""
     if plan_state.plan.done:
         return end_done(files, plan_state.plan, spent)
-    return RunEnd(exit_code=ExitCode.DONE, reason="the phase was done already", next_command=RUN, spent=spent)
+    words = f"phases {selection.text} are done" if selection.last_id else "the phase was done already"
+    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=RUN, spent=spent)
 
 
 def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
@@ -148,7 +149,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         plan_state = settle(ctx)
         phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
-            return finish_run(ctx.files, plan_state, ctx.meter.total)
+            return finish_run(ctx.files, plan_state, ctx.meter.total, selection)
         own = choose_model(ctx, phase, plan_state.kept.leg)
         if end := _wait_for_reset(own, plan_state.kept.leg) or _work_on(own, selection, phase, plan_state):
             return end
@@ -238,7 +239,7 @@ def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | N
 
 def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | None:
     ctx.after_phase()
-    if selection.all and not selection.phase_id:
+    if selection.last_id or (selection.all and not selection.phase_id):
         return None
     if plan := find_done_plan(ctx.files):
         return end_done(ctx.files, plan, ctx.meter.total)
@@ -256,7 +257,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
 def _find_end(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
     """Return the end of the run; None to go on."""
     named = selection.phase_id or not selection.all
-    again = Command(words=("run", "--phase", handover.phase_id)) if named else RUN
+    again = Command(words=("run", "--phase", selection.text or handover.phase_id)) if named else RUN
     match result.kind:
         case LegKind.DONE:
             return _end_phase(ctx, selection, result.detail)

@@ -30,16 +30,37 @@ class Selection:
     """The phases that the user requested."""
 
     phase_id: str = ""
-    """The id of one phase; empty for the next one."""
+    """The id of one phase, or of the first of a range; empty for the next one."""
+    last_id: str = ""
+    """The id of the last phase of a range; empty for one phase."""
     all: bool = True
     """Whether to go on after a phase is done."""
     unchecked: bool = False
     """Whether to tick phases that nothing checks: without a verify command, or with tests that the sandbox breaks."""
 
+    @property
+    def text(self) -> str:
+        """The phases as typed: ``2``, ``2-4``; empty if none were named."""
+        return f"{self.phase_id}-{self.last_id}" if self.last_id else self.phase_id
+
+    def get_named(self, plan: Plan) -> tuple[Phase, ...]:
+        """Return the phases that were named, in the plan's order.
+
+        Raises:
+            PlanError: There is no such phase, or the last one stands before the first.
+        """
+        first, last = get_phase(plan, self.phase_id), get_phase(plan, self.last_id or self.phase_id)
+        found = tuple(phase for phase in plan.phases if first.start <= phase.start <= last.start)
+        if not found:
+            words = f"--phase {self.text}: phase {last.id} stands before phase {first.id}"
+            raise PlanError(words, hint=f"--phase {last.id}-{first.id}")
+        return found
+
     def list_phases(self, plan: Plan) -> tuple[Phase, ...]:
         """Return the open phases of the request."""
         if self.phase_id:
-            return tuple(phase for phase in plan.phases if phase.id == self.phase_id and not phase.done)
+            known = plan.find_phase(self.phase_id) and plan.find_phase(self.last_id or self.phase_id)
+            return tuple(phase for phase in self.get_named(plan) if not phase.done) if known else ()
         if self.all:
             return tuple(phase for phase in plan.phases if not phase.done)
         phase = plan.next_phase()
@@ -64,17 +85,19 @@ def choose_phase(plan_state: PlanState, selection: Selection, plan_path: str) ->
         if is_stuck and (error := find_disorder(plan, plan_path)):
             raise error
         return plan.find_phase(point.phase_id)
-    phase = get_phase(plan, selection.phase_id)
-    if phase.done:
+    wanted = [phase for phase in selection.get_named(plan) if not phase.done]
+    if not wanted:
         return None
-    if waits := find_blocked_by(plan, phase):
+    if plan_state.goes_on and point.phase_id not in {phase.id for phase in wanted}:
+        words = f"phase {point.phase_id} is open and has uncommitted work"
+        raise PlanError(words, hint=(Command(words=("run", "--phase", point.phase_id)), ", or ", WHY))
+    ready = [phase for phase in wanted if not find_blocked_by(plan, phase)]
+    if not ready:
+        phase, waits = wanted[0], find_blocked_by(plan, wanted[0])
         if error := find_disorder(plan, plan_path, phase):
             raise error
         raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=RUN)
-    if plan_state.goes_on and point.phase_id != phase.id:
-        words = f"phase {point.phase_id} is open and has uncommitted work"
-        raise PlanError(words, hint=(Command(words=("run", "--phase", point.phase_id)), ", or ", WHY))
-    return phase
+    return next((phase for phase in ready if plan_state.goes_on and phase.id == point.phase_id), ready[0])
 
 
 def get_phase(plan: Plan, phase_id: str) -> Phase:

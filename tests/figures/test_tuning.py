@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.insight.figures.fold import fold_records
 from relay.insight.figures.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
-from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, judge_trial, measure_bands, measure_ledger
+from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, count_rungs, judge_trial, measure_bands, measure_ledger
 from relay.insight.figures.values import Figures
 from relay.session.events import Event, ShownClaim, TextShown
 from relay.session.gauge import assign_line, parse_reset_line
@@ -195,6 +195,25 @@ def test_a_phase_that_goes_on_is_no_outcome_yet(result: str, code: int) -> None:
     later = (*stopped(1, "60k", "failed"), start(), *phase(1, "60k", 2.0), end())
     (arm,) = judge_trial([fold_records(log(later))]).arms
     assert (arm.phases, arm.means["not finished"]) == (1, 0.0)
+
+
+def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None:
+    """A phase that needed the next change was not done by this one; its sessions until then are what it cost."""
+    high, both = ("effort=high",), ("effort=high", "model=m")
+    first = (
+        start(),
+        *(leg("a", "1"), *turn(1, 900), over("a", "1", "failed")),
+        *(leg("b", "1", rungs=high), *turn(1, 900), over("b", "1", "failed")),
+        *(leg("c", "1", rungs=both), *turn(1, 900), commit("1"), over("c", "1")),
+        *(leg("d", "2", rungs=high), *turn(1, 900), *turn(2, 950), commit("2"), over("d", "2")),
+    )
+    second = (start(), leg("e", "1", rungs=high), *turn(1, 900), over("e", "1", "failed"))
+    found = count_rungs([fold_records(log(first)), fold_records(log(second))])
+    assert [(one.rung, one.phases, one.done, round(one.spent.cost_usd or 0, 2)) for one in found] == [
+        ("effort=high", 3, 1, 0.04),
+        ("model=m", 1, 1, 0.01),
+    ]
+    assert count_rungs([fold_records(log((start(), leg("u"), over("u"))))]) == ()
 
 
 def test_resets_that_prevent_red_gates_are_no_dead_weight() -> None:
