@@ -189,7 +189,7 @@ def render_report(jobs: Mapping[str, Job]) -> str:
     """Return the report as Markdown."""
     today = datetime.now(UTC).date()
     prices = [price for model in MODELS if (price := find_price(model, at=today))]
-    heads = ["client", "requests", "first prompt", "uncached", "written", "read", "hit", "output"]
+    heads = ["client", "requests", "uncached", "written", "read", "hit", "output"]
     heads += [f"{model}, USD | × {REFERENCE}" for model in MODELS]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) + len(MODELS) - 1)]
     reference = [_cost(jobs[REFERENCE], price) for price in prices]
@@ -197,7 +197,7 @@ def render_report(jobs: Mapping[str, Job]) -> str:
         usage, cells = job.usage, list[str]()
         for price, other in zip(prices, reference, strict=True):
             cells += [f"{_cost(job, price):.4f}", f"{_cost(job, price) / other:.2f}"]
-        counts = (job.usages[0].prompt_tokens, usage.input_tokens, usage.cache_write_tokens, usage.cache_read_tokens)
+        counts = (usage.input_tokens, usage.cache_write_tokens, usage.cache_read_tokens)
         words = [name, str(len(job.usages)), *(f"{count:,}" for count in counts)]
         lines.append(f"| {' | '.join([*words, f'{job.hit:.1%}', f'{usage.output_tokens:,}', *cells])} |")
     table, commit = "\n".join(lines), git(HERE, "rev-parse", "--short", "HEAD")
