@@ -209,7 +209,7 @@ class Forge:
         """
         if self.name == "gh":
             words = ("api", "graphql", "-F", "owner={owner}", "-F", "name={repo}", "-F", "number={number}")
-            answer = next(_parse(self._start((*words, "-f", f"query={_QUERY}"), number=number)), {})
+            answer = next(_parse(self._start((*words, "--raw-field", f"query={_QUERY}"), number=number)), {})
             return tuple(_read_github(find_at(answer, "data", "repository", "pullRequest")))
         threads = _parse(self._start(("api", "--paginate", f"{_GLAB_API}/discussions?per_page=100"), number=number))
         newest = next(_parse(self._start(("api", f"{_GLAB_API}/pipelines?per_page=1"), number=number)), {}).get("id")
