@@ -306,6 +306,13 @@ _POLL_S = 20.0
     show_default=True,
     help="Lifetime of a claim without renewal.",
 )
+@click.option(
+    "--land",
+    type=click.Choice(["push", "pr"]),
+    default="push",
+    show_default=True,
+    help="pr, for a protected branch: open a request of the phase; a person merges it.",
+)
 @setup_option
 @session_options
 def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_setup: bool, **options: Any) -> int:
@@ -314,6 +321,9 @@ def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_
     Any number of machines can do this at once. One machine claims a phase, together with its share of the cap. If that
     machine dies, another one goes on from the work that it had pushed. relay pushes only its own refs and, forward
     only, the plan's branch.
+
+    With --land pr relay does not move the plan's branch: it opens a request of the phase's branch with gh or glab.
+    Workers leave the phase alone until a person has merged or closed the request; closed, the phase is open again.
     """
     from relay.base.interrupts import Interrupts
     from relay.cli.run import make_job_words
@@ -327,6 +337,13 @@ def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_
     require(check_repository(request.repo))
     ask_for_setup(request, approved=approve_setup, as_json=as_json)
     task = _make_task(request, remote, make_job_words(request, options), phase, lease)
+    if options["land"] == "pr":
+        from dataclasses import replace
+
+        from relay.cli.pr import PhaseRequests, require_installed
+        from relay.git.forge import find_forge
+
+        task = replace(task, requests=PhaseRequests(require_installed(find_forge(request.repo, os.environ), None)))
     prepare_process()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout)

@@ -42,9 +42,11 @@ from relay.fleet.overview import (
     require_pushed,
     select_phases,
 )
+from relay.fleet.requests import CLOSED, Requests, Settlement, find_asked, name_asked
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.message import read_text
 from relay.git.names import list_paths
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
@@ -86,6 +88,8 @@ class WorkTask:
     """The environment of its runs."""
     phase_id: str = ""
     """The only phase to work on; empty for the first that is free."""
+    requests: Requests | None = None
+    """How a finished phase lands where the plan's branch is protected; None: relay moves the branch."""
     lease_s: int = LEASE_S
     lease_clock: LeaseClock = field(default_factory=LeaseClock)
     """Kept from one phase to the next, so that a claim is not watched twice."""
@@ -127,8 +131,12 @@ class _Worker:
         )
         self._branch = get_branch(task.main)
         self._words, self._tip = task.words, ""
+        self._closed = frozenset[str]()
         worker = ensure_worker(task.main)
         self._registry = open_registry(self._remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
+        self._settlement = Settlement(
+            registry=self._registry, branch=self._branch, plan_path=task.plan_path, requests=task.requests
+        )
 
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
@@ -144,6 +152,8 @@ class _Worker:
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
         plan, claims = self._sync(), self._note(self._registry.recall())
+        if self._settlement.settle(plan, claims, self._tip, self._observe):
+            return None
         end_done_claims(self._registry, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
         if self._book_lost(plan, claims, stack):
             return None
@@ -152,7 +162,7 @@ class _Worker:
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
             return self._end_done(self._task.phase_id)
         phases = self._select(plan, claims)
-        if (jobs := self._fetch_jobs()) is None:
+        if (jobs := self._fetch_jobs()) is None or self._leave_closed(plan, stack):
             return None
         held = {claim.phase_id for claim in claims.held}
         # One share more than phases: when a worker is lost with its reservation, another one has enough to go on.
@@ -163,7 +173,7 @@ class _Worker:
         # While another worker is at work its phase may be done, or its money free again.
         waiting = (*claims.held, *taken.by)
         is_over = all(claim.state is ClaimState.WAITS for claim in waiting)
-        again = _take_over(waiting[0].phase_id) if is_over and waiting else ""
+        again = _take_over(waiting[0].phase_id) if is_over and waiting and not find_asked(waiting[0]) else ""
         end = WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over, next_command=again)
         return None if taken.is_stale else end
 
@@ -202,7 +212,8 @@ class _Worker:
         the fetched plan.
         """
         others = f"refs/heads/{self._branch}", exchange.name_booked(self._branch, "*")
-        jobs = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), *others))
+        jobs = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), *others, f"{CLOSED}*"))
+        self._closed = frozenset(jobs.pop("", {}).values())
         booked = dict(jobs.pop(self._branch, {}))
         is_as_fetched = booked.pop(others[0], "") == self._tip
         every = {**jobs, self._branch: booked}
@@ -222,7 +233,20 @@ class _Worker:
                 is_booked = True
         return is_booked
 
-    def _put_aside(self, phase_id: str) -> None:
+    def _leave_closed(self, plan: Plan, stack: ExitStack) -> bool:
+        """Put this clone's work on phases aside whose requests ended without its commits; False: there is none."""
+        is_left = False
+        for phase in plan.phases:
+            own = refs.find_ref(self._main, f"refs/heads/{name_job_branch(self._main, phase.id)}")
+            if own in self._closed and self._is_alone(phase.id, stack):
+                self._put_aside(
+                    phase.id, f"the request of phase {phase.id} was {'squashed' if phase.done else 'closed'}"
+                )
+                stack.close()
+                is_left = True
+        return is_left
+
+    def _put_aside(self, phase_id: str, why: str = "") -> None:
         """Put this clone's refs of a phase aside that another machine went on with, and tell the remote its cost."""
         branch = name_job_branch(self._main, phase_id)
         if job := next((job for job in self._find_jobs() if job.phase_id == phase_id), None):
@@ -235,7 +259,8 @@ class _Worker:
         if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
             ref = self._leave(job, branch) if job else exchange.put_aside(self._main, branch, tuple(here.values()))
             place = f"{job.repo.root} and in {ref}" if job else ref
-            words = f"another machine went on with phase {phase_id}; the work of this machine stays in {place}"
+            words = why or f"another machine went on with phase {phase_id}"
+            words = f"{words}; the work of this machine stays in {place}"
             self._observe(Noticed(text=words, warning=True))
             for name, commit in here.items():
                 refs.drop_ref(self._main, name, commit)
@@ -452,7 +477,7 @@ class _Worker:
             case LandingCase.LANDED:
                 return self._give_up(holding, job, "it is done on its branch, and open in the plan")
             case LandingCase.FORWARD:
-                return self._deliver(holding, job, landing)
+                return self._offer(holding, job) if self._task.requests else self._deliver(holding, job, landing)
             case LandingCase.APART:
                 for told in prepare(job, landing):
                     self._observe(Noticed(text=told))
@@ -473,6 +498,17 @@ class _Worker:
             if self._main.head() == landing.tip:  # or a twin has fetched it
                 self._follow(landing.tip, landing.own)
         return self._end_done(job.phase_id)
+
+    def _offer(self, holding: Holding, job: Job) -> WorkEnd:
+        """Push the phase's branch and open a request of it, or bring the open one up to date; a person merges it."""
+        holding.renew(job)
+        branch, requests = get_branch(job.repo), self._task.requests
+        done = read_text(self._main, refs.find_ref(self._main, f"refs/heads/{branch}") or "").message
+        number = requests.put(branch, self._branch, done.subject, done.body) if requests else ""
+        asked = name_asked(number, branch)
+        holding.give_back(waits=asked)
+        words = f"phase {job.phase_id} is done, and waits for a person: {asked}"
+        return WorkEnd(exit_code=ExitCode.DONE, reason=words, phase_id=job.phase_id)
 
     def _raise(self, holding: Holding, job: Job) -> bool:
         """Reserve the rest of the money for a phase that has spent its share; False when nothing is left."""

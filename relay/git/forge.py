@@ -157,10 +157,13 @@ class Forge:
     """The program."""
     environ: Mapping[str, str]
 
-    def find_request(self, branch: str) -> Request | None:
-        """Return the newest request of a branch; None without one. A branch may be called 42, as a request is."""
+    def find_request(self, branch: str, *, number: str = "") -> Request | None:
+        """Return the newest request of a branch, or that of a number; None without one.
+
+        A branch may be called 42, as a request is.
+        """
         program = _PROGRAMS[self.name]
-        for found in _parse(self._ask(program.find, branch=branch) or ""):
+        for found in _parse(self._ask(program.find, branch=number or branch) or ""):
             try:
                 state = _STATES[str(found["state"]).casefold()]
                 number, url = str(int(found[program.number_key])), str(found.get(program.url_key) or "")

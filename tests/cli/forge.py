@@ -23,14 +23,17 @@ def call(words, state):
             return answer if isinstance(answer, str) else json.dumps(answer)
     if words[1] == "create":
         branch = words[words.index("--head" if "--head" in words else "--source-branch") + 1]
-        state.setdefault("requests", {})[branch] = {"number": 7, "state": "open"}
-        return "https://forge.example/7"
+        number = 6 + sum(one["words"][1] == "create" for one in state["calls"])
+        state.setdefault("requests", {})[branch] = {"number": number, "state": "open"}
+        return f"https://forge.example/{number}"
     if words[1] == "view" and "comments" not in words:
-        if (found := state.get("requests", {}).get(words[2])) is None:
+        rows = state.get("requests", {}).items()
+        if not (found := [row for row in rows if words[2] in {row[0], str(row[1]["number"])}]):
             raise SystemExit(1)
-        there = {"number": found["number"], "state": found["state"].upper(), "headRefName": words[2], "url": "u"}
+        branch, one = found[0]
+        there = {"number": one["number"], "state": one["state"].upper(), "headRefName": branch, "url": "u"}
         if words[0] == "mr":
-            there = {"iid": found["number"], "state": found["state"], "source_branch": words[2], "web_url": "u"}
+            there = {"iid": one["number"], "state": one["state"], "source_branch": branch, "web_url": "u"}
         return json.dumps(there)
     return comment(words, text, state)
 

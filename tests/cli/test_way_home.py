@@ -17,9 +17,7 @@ from relay.run.follow import append_remarks, find_new
 from tests.conftest import PLAN
 from tests.scripts import HELLO, serving
 
-TWO = (
-    HELLO
-    + """
+WORLD = """
   - name: world
     turns:
       - tools: [{name: write, input: {path: world.txt, content: "world\\nworld\\n"}}]
@@ -28,7 +26,7 @@ TWO = (
         - {name: tick, input: {item: "2.2", evidence: "twice"}}
       - text: "Commit: Say world"
 """
-)
+TWO, WORLD = f"{HELLO}{WORLD}", f"sessions:{WORLD}"
 TOOLS = ["gh", "glab"]
 
 
@@ -374,3 +372,97 @@ def test_no_words_of_others_become_anything_but_words_of_one_phase(texts, known)
     assert longer.phases[2].own_verify == ("grep -q hello hello.txt", "grep -q world world.txt")
     assert find_new(longer, remarks) == ()
     assert find_new(plan, remarks) == tuple(remarks)
+
+
+AGAIN = HELLO.replace('content: "hello', 'content: "a second hello')
+
+
+@pytest.fixture
+def landed(forge):
+    """A clone of a plan on main, whose first phase a worker has brought to a request."""
+    forge.stage.git("switch", "-q", "main")
+    done = forge.relay("work", "--land", "pr", script=HELLO)
+    assert done.returncode == ExitCode.DONE, done
+    assert "request 7 of relay-jobs/main/1 is open" in done.stdout
+    return forge
+
+
+def read_spent(forge):
+    return json.loads(forge.stage.relay("status", "--json").stdout)["spent"]["usd"]
+
+
+def test_a_workers_phase_is_a_request_and_the_protected_branch_stays_where_it_was(landed):
+    git = landed.stage.git
+    main = landed.find_tip("main")
+
+    (made,) = landed.list_calls("create")
+    again = landed.relay("work", "--phase", "all", "--land", "pr", script=HELLO)
+
+    assert {"relay-jobs/main/1", "main"} <= set(made)
+    assert landed.find_tip("main") == main
+    assert "hello.txt" in git("--git-dir", str(landed.away), "ls-tree", "--name-only", "relay-jobs/main/1")
+    assert again.returncode == ExitCode.STOPPED, again
+    assert "phase 1 is waiting for a person: request 7 of relay-jobs/main/1 is open" in again.stdout
+    assert len(landed.list_calls("create")) == 1
+
+
+@pytest.mark.parametrize("way", ["forward", "squash"])
+def test_a_request_that_a_person_has_merged_is_a_done_phase_with_its_cost(landed, way):
+    git, job = landed.stage.git, landed.find_tip("relay-jobs/main/1")
+    spent = read_spent(landed)
+    if way == "squash":
+        job = git("commit-tree", f"{job}^{{tree}}", "-p", landed.find_tip("main"), "-m", "squashed (#7)").strip()
+    git("push", "-q", "origin", f"{job}:refs/heads/main")
+
+    done = landed.relay("work", "--land", "pr", script=WORLD)
+
+    assert done.returncode == ExitCode.DONE, done
+    assert "request 7 of phase 1 was merged" in done.stdout
+    assert "request 8 of relay-jobs/main/2 is open" in done.stdout
+    refs = git("--git-dir", str(landed.away), "for-each-ref", "--format=%(refname)")
+    assert "relay-jobs/main/1\n" not in refs
+    assert read_spent(landed) == pytest.approx(2 * spent, rel=0.2)
+
+
+def test_a_request_that_was_closed_leaves_its_phase_open_and_loses_nothing(landed):
+    git, first = landed.stage.git, landed.find_tip("relay-jobs/main/1")
+    spent = read_spent(landed)
+    landed.put(requests={"relay-jobs/main/1": {"number": 7, "state": "closed"}})
+
+    done = landed.relay("work", "--land", "pr", script=AGAIN)
+
+    assert done.returncode == ExitCode.DONE, done
+    assert "was closed without a merge: the phase is open again" in done.stdout
+    second = landed.find_tip("relay-jobs/main/1")
+    assert git("show", f"{second}:hello.txt") == "a second hello\n"
+    assert landed.find_tip(f"refs/relay/closed/{first}") == first
+    assert len(landed.list_calls("create")) == 2
+    assert read_spent(landed) == pytest.approx(2 * spent, rel=0.2)
+
+
+def test_who_types_the_phase_brings_its_request_up_to_date_with_a_branch_that_moved(landed):
+    git = landed.stage.git
+    landed.stage.write("other.txt", "theirs")
+    landed.stage.commit("theirs")
+    git("push", "-q", "origin", "main")
+    main = landed.find_tip("main")
+
+    done = landed.relay("work", "--phase", "1", "--land", "pr", script=HELLO)
+
+    assert done.returncode == ExitCode.DONE, done
+    assert "request 7 of relay-jobs/main/1 is open" in done.stdout
+    job = landed.find_tip("relay-jobs/main/1")
+    assert git("--git-dir", str(landed.away), "merge-base", main, job).strip() == main
+    assert len(landed.list_calls("create")) == 1
+
+
+def test_a_forge_that_refuses_leaves_the_finished_phase_to_the_next_worker(forge):
+    forge.stage.git("switch", "-q", "main")
+    forge.put(fails=["create"])
+    refused = forge.relay("work", "--land", "pr", script=HELLO)
+    assert (refused.returncode, "no: protected" in refused.stderr) == (ExitCode.USER, True), refused
+
+    forge.put(fails=[])
+    done = forge.relay("work", "--land", "pr", ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL="http://127.0.0.1:9")
+
+    assert (done.returncode, "request 7 of relay-jobs/main/1 is open" in done.stdout) == (ExitCode.DONE, True), done
