@@ -3,7 +3,8 @@
 import json
 
 from relay.base.errors import ExitCode
-from relay.session.events import Committed, LegEnded, ResponseReceived, SessionEnd
+from relay.session.events import Committed, LegEnded, ResponseReceived
+from relay.session.values import SessionEnd
 
 PLAN = """\
 # Keys
