@@ -1,7 +1,8 @@
 """Small files that a phase names, in its session's first message: the first request then is no `read`.
 
 Each is there whole, as `read` shows it, and counts as read. Left out: what tools hide from the model, what git ignores,
-what looks like a secret, and the rules and the plan, which the prompt holds anyway.
+what looks like a secret, what speaks with relay's or the user's voice, and the rules and the plan, which the prompt
+holds anyway.
 """
 
 import re
@@ -24,6 +25,12 @@ MAX_TOKENS = 4_000
 """Of all files together; a larger one is seldom needed whole."""
 MAX_NAMED = 500
 """Most paths that are looked at."""
+
+_VOICE = re.compile(
+    r"[\W_]*(?:said by the user|the user says|confirmed by review|from the session before you|your phase,"
+    r"|not yours to do|rules of (?:its folders|this repository)|relay:)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,7 @@ def read_preload(workspace: Workspace, repo: Repo, paths: Iterable[str], secrets
     ignored = find_unwelcome(repo, tuple(found))
     files, seen, left, room = list[tuple[str, str]](), dict[str, Look](), list[str](), MAX_TOKENS
     for file in sorted(found.values(), key=lambda file: (len(file.text), file.path)):
-        if file.path in ignored or find_secrets(file.text, environ_values=secrets):
+        if file.path in ignored or find_secrets(file.text, environ_values=secrets) or _speaks_as_relay(file.text):
             continue
         name, text = render_path(file.path), _fence(file.text)
         if (size := estimate_tokens(name + text)) > room:
@@ -73,6 +80,11 @@ def read_preload(workspace: Workspace, repo: Repo, paths: Iterable[str], secrets
     if left:
         files.append(("For want of room not shown", list_paths(left)))
     return Preload(files=tuple(files), seen=seen, left=tuple(left))
+
+
+def _speaks_as_relay(text: str) -> bool:
+    """Return whether a line could pass for the user's or relay's own words: the session before may have written it."""
+    return any(_VOICE.match(line) for line in text.splitlines())
 
 
 def _fence(text: str) -> str:
