@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from relay.insight.figures.decay import THRESHOLDS, Decay, Retrieved, find_history_share, find_turns_left
 from relay.insight.figures.fold import Fold, fold_records
+from relay.insight.figures.tallies import MOST_PARTS
 from relay.insight.figures.tuning import measure_use
 from relay.session.events import Event, PlanShown
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
@@ -79,6 +80,22 @@ def test_a_result_that_a_call_names_is_used_and_one_made_again_is_superseded() -
     )  # fmt: skip
     assert (one.unused_tokens, one.superseded_tokens) == (2_500, 5_000)
     assert one.signal == pytest.approx(1 - 7_500 / 10_510)
+
+
+def test_a_file_read_again_by_the_same_call_is_superseded_once() -> None:
+    same: Any = {"call_sha256": "read", "lines": (1, 9)}
+    one = measure(
+        *turn(1, 1_000), *call("read", "a.py", 3_000, **same), *turn(2, 4_000), *call("read", "a.py", 3_000, **same),
+        *turn(3, 7_000),
+    )  # fmt: skip
+    assert (one.superseded_tokens, one.unused_tokens) == (3_000, 3_000)
+
+
+def test_of_very_many_calls_the_last_are_not_followed() -> None:
+    """A hostile log has no end; what it names then is nothing that was followed."""
+    calls = [event for n in range(MOST_PARTS + 1) for event in call("bash", str(n), 1)]
+    last = call("bash", "cat", 1, uses=(str(MOST_PARTS),))
+    assert measure(*turn(1, 1_000), *calls, *last, *turn(2, 9_000)).retrieved == ()
 
 
 def test_calls_that_only_look_the_same_supersede_nothing_in_older_logs() -> None:

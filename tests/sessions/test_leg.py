@@ -52,7 +52,7 @@ class World:
     """What the user says, one for each time that it is asked."""
     specs: list[SessionSpec] = field(default_factory=list)
 
-    def play(self, *advances: Advance, **settings: int) -> LegResult:
+    def play(self, *advances: Advance, **settings: object) -> LegResult:
         """Run a leg whose session does this."""
         runner = ScriptedRunner([list(advances)], told=self.told, specs=self.specs)
         tools = Toolbox(specs=(), run=self.run_tool, stop=lambda: self.happened.append("stop"), is_busy=lambda: False)
@@ -166,6 +166,21 @@ def test_what_tools_of_an_agents_own_changed_is_kept_at_its_boundaries(world):
     world.play([act, ONE, TWO, SAID])
 
     assert world.happened == ["show", "agent", "tick", "tick", "stop", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"), [({}, True), ({"ablate": ("consolidate",)}, False), ({"context": "none"}, False)]
+)
+def test_in_the_consolidate_band_a_session_with_open_items_is_told(world, settings, told):
+    """Not one that has ticked everything, nor in a run that compares strategies or does without."""
+    said = []
+
+    def ask():
+        said.append(world.specs[0].callbacks.render_band_notice(65_000, 100_000))
+
+    world.play([ask, ONE, TWO, ask, SAID], **settings)
+
+    assert ["65,000 of the 100,000 tokens" in words for words in said] == [told, False]
 
 
 def test_what_the_user_says_goes_into_the_first_message_and_holds_the_commit_up(world):
