@@ -453,7 +453,7 @@ def _render_use(use: "Sequence[UseRate]") -> Iterator[str]:
     for one in use:
         share = _render_rate(one.rate) if one.rate else f"{one.used / one.shown:.0%}"
         tokens = f" ({render_tokens(one.tokens)} tokens)" if one.rate else ""
-        yield f"  {share:<14}of {render_tokens(one.shown)} {_USED[one.kind]}{tokens}"
+        yield f"  {share:<16}of {render_tokens(one.shown)} {_USED[one.kind]}{tokens}"
 
 
 def _render_trial(trial: "TrialFigures") -> Iterator[str]:
