@@ -14,7 +14,7 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.legs import OpenLeg, read_leg
-from relay.store.trailers import ENDED, ERROR, PROPOSED, RUNG, WAIT_UNTIL
+from relay.store.trailers import ENDED, ERROR, RUNG, WAIT_UNTIL
 
 _OUT_OF_REACH = frozenset({SessionEnd.LIMIT, SessionEnd.API_FAILED})
 _OF_THE_MODEL = frozenset({
@@ -22,7 +22,8 @@ _OF_THE_MODEL = frozenset({
     SessionEnd.TRUNCATED,
 })  # fmt: skip
 """Ends of a session that another model might not have come to."""
-_KEPT = frozenset({ENDED, ERROR, PROPOSED, WAIT_UNTIL})
+_KEPT = frozenset({ENDED, ERROR, WAIT_UNTIL})
+"""Without the proposal of a commit: its gate is red, and would be run again for nothing."""
 
 
 def choose_model(ctx: RunContext, phase: Phase, leg: OpenLeg | None) -> RunContext:

@@ -6,7 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts, Urgency
-from relay.session.events import LegStarted, Noticed, ResponseReceived
+from relay.session.events import GateFinished, LegStarted, Noticed, ResponseReceived
 
 MODELS = "models: [claude-opus-5-5, claude-haiku-5-5, claude-sonnet-5-5]\n"
 PLAN = """\
@@ -113,6 +113,7 @@ def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(beg
         ("effort=high",),
         ("effort=high", "model=claude-sonnet-5-5"),
     ]
+    assert [gate.passed for gate in stage.seen(GateFinished)] == [False, False, False, True]
     told = [event.text for event in stage.seen(Noticed) if "a fresh session goes on with" in event.text]
     assert [words.rpartition("goes on with ")[2] for words in told] == ["effort high", "model claude-sonnet-5-5"]
 
