@@ -8,7 +8,7 @@ from relay.insight.figures.tallies import TokenSource
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, list_phase_parts, measure_prompt, render_runner_system
 from relay.session.usage import estimate_tokens
-from relay.session.values import ToolSpec
+from relay.session.values import SessionKind, ToolSpec
 from tests.sessions.reference import render as render_events
 
 TOOL = ToolSpec(name="t", description="d", input_schema={"type": "object"})
@@ -67,3 +67,7 @@ def test_each_item_of_the_phase_has_its_id_once_and_its_state(ending: str) -> No
         "  - [~] 2.2 and this — b.py\n- [ ] 2.3: numbered\n- [ ]* 2.4 not needed\nWords below.\n\n"
         "[~]: ticked by an earlier session, not committed yet.\n\n]*: not required."
     )
+
+
+def test_planning_and_the_review_of_a_whole_plan_write_phases() -> None:
+    assert {kind for kind in SessionKind if kind.plans} == {SessionKind.PLAN, SessionKind.CONVERGE}
