@@ -83,7 +83,7 @@ def list_prompts(server):
     """What each session was told at its start, without what depends on the others: session → text."""
     first = {request.session: request.body for request in server.requests if request.step == 1}
     texts = {name: json.dumps([body[key] for key in ("system", "tools", "messages")]) for name, body in first.items()}
-    return {name: re.sub(r"Branch [^;]+;|\((?:done|later)\)", "", text) for name, text in texts.items()}
+    return {name: re.sub(r"Branch [^;]+;| \(done\)", "", text) for name, text in texts.items()}
 
 
 def list_answers(server):
