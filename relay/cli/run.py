@@ -254,20 +254,20 @@ _SECTIONS = {
 @click.command(
     "run", cls=SectionedCommand, sections=_SECTIONS, short_help="Work through the plan, one green commit per phase."
 )
-@click.argument("plans", nargs=-1, help="Plan files, one after the other; default: that of the settings (PLAN.md).")
+@click.argument("plans", nargs=-1, help="Plan files, one after the other; done_dir moves done ones.")
 @click.option(
     "--phase",
-    metavar="next|all|N|N-M",
+    metavar="PHASES",
     default="all",
     show_default=True,
     shell_complete=offer_phases,
-    help="Phases to work on.",
+    help="next, all, N or N-M.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what a run would do; send and change nothing.")
 @click.option("--approve", is_flag=True, help="Ask before each further phase: yes, skip, edit, stop.")
 @click.option("--jobs", type=int, metavar="N", help="Work on N phases at once, each in its own work tree.")
 @click.option("--branch", is_flag=True, help="Create the branch relay/<plan title> and work there.")
-@click.option("--pr/--no-pr", default=None, help="Push the branch and update its draft request after each phase.")
+@click.option("--pr/--no-pr", default=None, help="Push, and update the draft request, after each phase.")
 @session_options
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
@@ -283,8 +283,6 @@ _SECTIONS = {
 @parent_option
 def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any) -> int:
     """Work through the plan: one fresh session and one green commit per phase.
-
-    With several plans relay begins the next one once a plan is done; setting done_dir moves the files of done plans.
 
     Run it again after an interruption. Ctrl-C lets the session finish its step and hand over; a second Ctrl-C stops at
     once. No work is lost.

@@ -41,7 +41,7 @@ _KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken bac
 
 
 @click.command("stats", short_help="Show how phases went, by month, model and runner.")
-@click.argument("rev", default="HEAD")
+@click.argument("rev", default="HEAD", help="Commit, branch or tag; default: HEAD.")
 @click.option("--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="Only phases of the last N days.")
 @click.option("--output", metavar="FILE", help="Write an HTML page with plots to FILE.")
 @json_option

@@ -176,6 +176,11 @@ class Transfer:
             self._tell(f"{self.what}: {self._words or 'no answer yet'}")
         return self._words != before
 
+    def end(self) -> None:
+        """Take the progress off the screen."""
+        if self._words:
+            self._show("")
+
     def _read_lines(self, said: bytes) -> None:
         """Hand the lines that have come since the last call to GitPython's reader."""
         *lines, rest = re.split(rb"[\r\n]", said[self._read_bytes :])
@@ -366,13 +371,13 @@ class Remote:
     def _probe(self, *args: str) -> GitResult:
         with _open_way(self.repo, self.environ) as git:
             self._require_outside(git)
-            look = partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell, self.show))
             if args[0] not in {"fetch", "push"}:
                 return git.probe(*args, timeout_s=self.limit_s)
+            transfer = Transfer(f"git {args[0]} {self.name}", self.tell, self.show)
             try:
-                return replace(git, watch=look).probe(*args, timeout_s=self.limit_s)
+                return replace(git, watch=partial(self._look, transfer)).probe(*args, timeout_s=self.limit_s)
             finally:
-                self.show("")
+                transfer.end()
 
     def _require_outside(self, git: Git) -> None:
         """Refuse a remote inside the repository.
