@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -156,6 +158,8 @@ class Forge:
     path: str
     """The program."""
     environ: Mapping[str, str]
+    limit_s: float = _LIMIT_S
+    """Seconds for one call of the program."""
 
     def find_request(self, branch: str, *, number: str = "") -> Request | None:
         """Return the newest request of a branch, or that of a number; None without one.
@@ -267,7 +271,10 @@ class Forge:
         return out.decode(errors="replace")
 
     def _run(self, words: Sequence[str], stdin: IO[bytes], stderr: IO[bytes]) -> tuple[int, bytes]:
-        """Run the program; return its exit code and its output, at most a byte over the limit."""
+        """Run the program; return its exit code and its output, at most a byte over the limit.
+
+        A program that it has started may hold its output open, so at the limit the whole group is killed.
+        """
         try:
             process = subprocess.Popen(
                 (self.path, *words),
@@ -276,21 +283,38 @@ class Forge:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env={**self.environ, **_QUIET},
+                start_new_session=True,
             )
         except OSError as error:  # it cannot start, or the text is too long for an argument
             raise ForgeError(f"{self.name} could not be started: {error.strerror}") from None
-        alarm = threading.Timer(_LIMIT_S, process.kill)
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill_group(process.pid)
+
+        alarm = threading.Timer(self.limit_s, end)
         alarm.start()
         try:
             out = process.stdout.read(_MAX_BYTES + 1) if process.stdout else b""
             if len(out) > _MAX_BYTES:
-                process.kill()
-            return process.wait(), out
+                _kill_group(process.pid)
+            code = process.wait()
         finally:
             alarm.cancel()
-            process.kill()
+            if process.poll() is None:
+                _kill_group(process.pid)
+                process.wait()
             if process.stdout:
                 process.stdout.close()
+        if late.is_set():
+            raise ForgeError(f"{self.name} did not end in {self.limit_s:g} s and was killed")
+        return code, out
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge | None:
