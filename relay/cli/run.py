@@ -234,7 +234,7 @@ def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> i
 
 def _move_done(options: Mapping[str, Any]) -> None:
     """Move a plan that is done, if the user wants that."""
-    from relay.run.finished import move_plan
+    from relay.run.done_plans import move_plan
 
     request, _ = make_request(SessionKind.REWIND, options)
     if request.settings.done_dir:
