@@ -17,6 +17,7 @@ from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
 from relay.cli.options import json_option, network_option, offer_models, offer_plans, sandbox_option
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
+from relay.config.model import OWN_LOOP
 from relay.plan.parse import find_plan_in
 from relay.setup.place import Place, find_settings
 from relay.store.history import find_text
@@ -220,7 +221,7 @@ def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, 
         kind = get_kind(settings.runner, origin=f"--arms {arm.name}", known=list_runners(settings))
         kind.require(os.environ, settings)
         kind.get_key(os.environ)
-        if settings.runner != "api" and settings.strategy != "reset":
+        if settings.runner != OWN_LOOP and settings.strategy != "reset":
             raise ConfigError(
                 f"--arms {arm.name}: {settings.runner} manages its context itself; only reset goes with it"
             )

@@ -12,6 +12,8 @@ from relay.plan.text import DEFAULT_PLAN
 from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.session.prices import Price, normalize_model
 
+OWN_LOOP = "api"
+"""The runner that is relay's own loop; every other name is an agent's."""
 CONTEXTS = ("reset", "none", "compact", "prune", "edit")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
@@ -111,7 +113,7 @@ class Settings:
     fallback_model: str | None = None
     """The model for the rest of a phase whose session ended because its own model is overloaded, out of quota or out of
     reach; ``none``: the run stops."""
-    runner: str = "api"
+    runner: str = OWN_LOOP
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     agents`). A phase may name its own runner: ``Runner: claude``."""
     provider: str = PROVIDERS[0]

@@ -10,6 +10,7 @@ from functools import partial
 
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
+from relay.config.model import OWN_LOOP
 from relay.plan.model import Phase, Violation
 from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
 from relay.runners.base import Runner, RunnerKind, Surroundings
@@ -120,7 +121,7 @@ def _describe_login(profile: Profile) -> str:
 
 
 RUNNERS: Mapping[str, RunnerKind] = {
-    "api": RunnerKind(get_key=partial(_get_own_key, Settings()), open=_open_api),
+    OWN_LOOP: RunnerKind(get_key=partial(_get_own_key, Settings()), open=_open_api),
     **{name: make_kind(profile) for name, profile in PROFILES.items()},
 }
 
@@ -146,7 +147,7 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    own = {"api": replace(RUNNERS["api"], get_key=partial(_get_own_key, settings))}
+    own = {OWN_LOOP: replace(RUNNERS[OWN_LOOP], get_key=partial(_get_own_key, settings))}
     made = {name: make_kind(profile) for name, profile in list_profiles(settings).items()} if settings.agents else {}
     return {**RUNNERS, **own, **made}
 

@@ -13,6 +13,7 @@ from functools import cache, partial
 
 from relay.base.errors import RepoError
 from relay.base.interrupts import Interrupts
+from relay.config.model import OWN_LOOP
 from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries, hold_collections
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
@@ -38,7 +39,6 @@ from relay.setup.workspace import (
 from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
-from relay.store.outcomes import OWN_LOOP
 from relay.store.steering_files import begin_watch, end_watch
 from relay.store.worktree_notes import find_home, is_claim_over, is_paused
 from relay.tools.workspace import Workspace

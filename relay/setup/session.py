@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from relay.base.redaction import hide_values
 from relay.base.values import dataclass
 from relay.config import Settings
+from relay.config.model import OWN_LOOP
 from relay.git.repository import Repo
 from relay.plan.model import Phase
 from relay.prompts.texts import PartLimit, measure_prompt
@@ -212,7 +213,7 @@ class Sessions:
         with ExitStack() as stack:
             spec = self._make_spec(task)
             if self.open_tape is not None:
-                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == "api" else name)
+                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_LOOP else name)
             session = stack.enter_context(runner.open_session(spec))
             return drive(TapedConversation(session, spec.keep, spec.hide))
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from statistics import median
 
 from relay.base.values import dataclass
+from relay.config.model import OWN_LOOP
 from relay.git.command import GitError
 from relay.git.message import CommitText, read_texts
 from relay.git.repository import Repo
@@ -17,8 +18,6 @@ from relay.store import trailers
 from relay.store.history import RelayCommit, add_spent, read_all_plans, read_undone
 
 _REVERTS = re.compile(r"This reverts commit ([0-9a-f]{40,64})")
-OWN_LOOP = "api"
-"""The runner of a commit that names no agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

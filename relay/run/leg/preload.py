@@ -14,6 +14,7 @@ from relay.base.redaction import find_secrets
 from relay.base.secrecy import is_covered
 from relay.base.tree import Look
 from relay.base.values import dataclass
+from relay.config.model import OWN_LOOP
 from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
 from relay.git.status import find_unwelcome
@@ -47,7 +48,7 @@ class Preload:
 
 def reads_first(runner: str) -> bool:
     """Return whether a runner has to read a file by itself before it edits it."""
-    if runner == "api":
+    if runner == OWN_LOOP:
         return False
     from relay.runners.agents.profiles import PROFILES
 

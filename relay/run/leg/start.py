@@ -11,6 +11,7 @@ from relay.base.tree import Look
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
+from relay.config.model import OWN_LOOP
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
@@ -49,7 +50,6 @@ from relay.setup.skills import render_skills
 from relay.store.environment import Environment, Intent, load_environment, read_environment, save_environment
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
-from relay.store.outcomes import OWN_LOOP
 from relay.store.plan_versions import find_phases
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
