@@ -216,12 +216,14 @@ def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> i
     if options["plan"] is not None or (phase != "all" and len(plans) > 1):
         named = "--plan" if options["plan"] is not None else "--phase"
         raise click.UsageError(f"{named} is for one plan: leave it out, or the plan files")
-    names = [get_place(plan=plan, environ=os.environ) for plan in dict.fromkeys(plans)]
-    for place in names:
+    places: dict[str, tuple[str, Place]] = {}
+    for plan in plans:
+        place = get_place(plan=plan, environ=os.environ)
         load_plan(place)
+        places.setdefault(place.plan_name, (plan, place))
     code = int(ExitCode.DONE)
-    for plan, place in zip(dict.fromkeys(plans), names, strict=True):
-        if len(names) > 1 and not options["as_json"]:
+    for plan, place in places.values():
+        if len(places) > 1 and not options["as_json"]:
             say(place.plan_name, style="bold")
         own = {**options, "plan": plan}
         code = begin(phase, own)

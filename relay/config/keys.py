@@ -191,7 +191,7 @@ _BLANK = r"[,:\s]"  # between names
 _PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
 """Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
-_INSIDE = r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\0\n]+"
+_INSIDE = r"(?!/)(?!(?:.*/)?\.(?:\.|[gG][iI][tT])(?:/|$))[^\0\n]+"
 _SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
 _SOCKETS = make_texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
@@ -209,7 +209,7 @@ KEYS: Mapping[str, Key] = {
     "effort": Key(read=make_choice(*EFFORTS, optional=True)),
     "plan_model": Key(read=_MODEL),
     "plan_critic": Key(read=SWITCH),
-    "done_dir": Key(read=make_text("a path relative to the repository, without ..", _INSIDE, optional=True)),
+    "done_dir": Key(read=make_text("a path relative to the repository, without .. and .git", _INSIDE, optional=True)),
     "escalate": Key(read=make_texts(_CHANGES, _CHANGE), split=_COMMA),
     "fallback_model": Key(read=_MODEL),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
@@ -250,7 +250,9 @@ KEYS: Mapping[str, Key] = {
     "setup": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "jobs": Key(read=make_number(1, MOST_JOBS, whole=True), widens=lambda jobs: jobs > 1),
     "pr": Key(read=SWITCH, widens=bool),
-    "copy": Key(read=make_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
+    "copy": Key(
+        read=make_texts("a list of paths relative to the repository, without .. and .git", _INSIDE), split=_PATHS
+    ),
     "command_timeout_s": Key(read=make_number(1, _DAY_S)),
     "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=make_number(1, _DAY_S)),
@@ -267,7 +269,7 @@ KEYS: Mapping[str, Key] = {
     "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
     "readable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
     "env_file": Key(
-        read=make_text("a path relative to the repository, without ..", _INSIDE, optional=True), widens=bool
+        read=make_text("a path relative to the repository, without .. and .git", _INSIDE, optional=True), widens=bool
     ),
     "writable_links": Key(read=SWITCH, widens=bool),
     "unreadable": Key(

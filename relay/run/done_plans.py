@@ -1,13 +1,16 @@
 """Moves a plan that is done, with its ledger, to the directory of finished plans, in one commit."""
 
 import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from relay.base.errors import PlanError, RepoError
 from relay.base.hints import STATUS
-from relay.base.tree import find_stat, read_file, replace_file
+from relay.base.tree import find_stat, read_file, remove_file, replace_file
 from relay.git.message import Message
 from relay.git.names import render_path
 from relay.git.notes import lock_worktree
+from relay.git.repository import Repo
 from relay.git.trees import FILE
 from relay.plan.text import find_ledger_path
 from relay.run.commit.gates import open_hooks
@@ -28,7 +31,8 @@ MOVED = "moved"
 def move_plan(request: RunRequest, folder: str) -> str:
     """Move the plan into a folder of the repository; return its new path.
 
-    The commit holds nothing else, and the file stays where it is unless the commit is made.
+    The commit holds nothing else, and the file stays where it is unless the commit is made. A killed move leaves the
+    file in its old place, in its new one, or in both.
 
     Raises:
         PlanError: The plan is not done, or not committed as it is.
@@ -49,17 +53,13 @@ def move_plan(request: RunRequest, folder: str) -> str:
             subject=render_subject(words, request.settings),
             trailers=((trailers.PLAN, render_path(path)), (trailers.STATUS, MOVED)),
         )
-        head = repo.head()
-        for old in found:
-            (repo.root / old).unlink()
-        try:
+        with _moving(repo, pairs, found):
             asked = CommitRequest(
                 branch=get_branch(repo),
-                head=head,
+                head=repo.head(),
                 message=message,
                 other_subjects=list_other_subjects(words, request.settings),
-                paths=tuple(found),
-                replace={pairs[old]: data for old, data in found.items()},
+                paths=(*found, *map(pairs.__getitem__, found)),
                 tree=write_snapshot_tree(repo).tree,
                 take_in=False,
             )
@@ -69,8 +69,29 @@ def move_plan(request: RunRequest, folder: str) -> str:
                 refused = explain_hook(outcome) if outcome.hook else None
                 words = refused.for_user if refused else f"{outcome.end}: {outcome.output}"
                 raise RepoError(f"{render_path(path)} stays where it is: {words}", hint=refused.ways if refused else "")
-        finally:
-            if repo.head() == head:
-                for old, data in found.items():
-                    replace_file(repo.root, old, data, FILE)
     return target
+
+
+@contextmanager
+def _moving(repo: Repo, pairs: Mapping[str, str], found: Mapping[str, bytes]) -> Iterator[None]:
+    """Move files in the work tree, and back again unless HEAD moves meanwhile."""
+    head, moved = repo.head(), list[str]()
+    try:
+        for old, data in found.items():
+            _write(repo, pairs[old], data)
+            moved.append(old)
+            remove_file(repo.root, old)
+        yield
+    finally:
+        if repo.head() == head:
+            for old in moved:
+                replace_file(repo.root, old, found[old], FILE)
+                remove_file(repo.root, pairs[old])
+
+
+def _write(repo: Repo, path: str, data: bytes) -> None:
+    try:
+        replace_file(repo.root, path, data, FILE)
+    except OSError as error:  # a link or a file in the way
+        words = f"{render_path(path)} cannot be written: {error.strerror}"
+        raise RepoError(words, hint="set done_dir to a directory of this repository") from None

@@ -61,6 +61,41 @@ def test_a_plan_that_is_done_moves_by_a_commit_of_its_own(relay, plans, project,
     assert git("status", "--porcelain") == ""
 
 
+def test_a_plan_that_is_typed_twice_is_one_plan(relay, plans, project, commit):
+    """Whatever its spellings: after it has moved it is not looked for again, and the next plan has its turn."""
+    (project / "relay.toml").write_text('done_dir = "plans/done"\n')
+    for title in ("a", "b"):
+        (plans / f"{title}.md").write_text(PLAN.format(title=title).replace("[ ]", "[x]"))
+    commit()
+    ran = relay("run", "plans/a.md", "./plans/a.md", "plans/../plans/a.md", "plans/b.md", *OFF)
+    assert (ran.code, ran.err) == (ExitCode.DONE, "")
+    assert sorted(path.name for path in (plans / "done").iterdir()) == ["a.md", "b.md"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("link", "link/a.md cannot be written: "),
+        ("keep.txt", "keep.txt/a.md cannot be written: Not a directory"),
+        (".git/x", "done_dir: found '.git/x'; allowed: a path relative to the repository, without .. and .git"),
+        ("x/.GIT", "without .. and .git"),
+    ],
+)
+def test_a_plan_never_moves_through_a_link_over_a_file_or_out_of_gits_sight(
+    relay, plans, project, git, commit, folder, said
+):
+    (project / "relay.toml").write_text(f'done_dir = "{folder}"\n')
+    (project / "keep.txt").write_text("mine\n")
+    (project / "link").symlink_to("plans")
+    (plans / "a.md").write_text(PLAN.format(title="a").replace("[ ]", "[x]"))
+    commit()
+    head = git("rev-parse", "HEAD")
+    ran = relay("run", "plans/a.md", *OFF)
+    assert ran.code == ExitCode.USER
+    assert said in ran.err
+    assert (git("rev-parse", "HEAD"), git("status", "--porcelain")) == (head, "")
+
+
 def test_a_plan_that_cannot_move_stays_where_it_is(relay, plans, project, git, commit):
     """Whether another file is there or a hook refuses: the file, the index and the branch are as before."""
     (project / "relay.toml").write_text('done_dir = "plans/done"\n')
