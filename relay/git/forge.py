@@ -147,6 +147,10 @@ _QUERY = (
 )
 _FAILED = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
 _ID = re.compile(r"[A-Za-z0-9_=-]{1,120}")
+_NO_SPACE = re.compile(r"\S|\Z")
+_MOST_COMMENTS = 20
+"""Of a thread the newest, as `_QUERY` asks for them."""
+_MOST_LINES = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,20 +354,18 @@ def _read_github(pull: Any) -> Iterator[Remark]:
 
 def _make_check(row: dict[str, Any]) -> Iterator[Remark]:
     notes = find_rows(row, "annotations", "nodes")
-    texts = [
+    texts = (
         row.get("title"),
         row.get("description"),
         row.get("failure_reason"),
         *(one.get("message") for one in notes),
-    ]
+    )
     place = next((one for one in notes if find_at(one, "location", "start", "line")), {})
-    key = str(row.get("databaseId") or row.get("id"))
-    if _ID.fullmatch(key):
-        name = str(row.get("name") or row.get("context") or "")
-        said = Said(key=f"check {key}", by=name, text=" ".join(str(text) for text in texts if text))
-        yield _place(
-            Remark(is_check=True, said=(said,)), place.get("path"), find_at(place, "location", "start", "line")
-        )
+    if key := _read_key("check", row):
+        by = _read_text(row.get("name") or row.get("context"))
+        said = Said(key=key, by=by, text=" ".join(filter(None, map(_read_text, texts))))
+        line = find_at(place, "location", "start", "line")
+        yield _place(Remark(is_check=True, said=(said,)), place.get("path"), line)
 
 
 def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any]]) -> Iterator[Remark]:
@@ -378,20 +380,29 @@ def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any
 
 
 def _make_thread(rows: Sequence[dict[str, Any]], path: Any, line: Any) -> Iterator[Remark]:
-    if said := tuple(one for row in rows if (one := _read_said("comment", row))):
+    if said := tuple(one for row in rows[-_MOST_COMMENTS:] if (one := _read_said("comment", row))):
         yield _place(Remark(is_check=False, said=said), path, line)
 
 
 def _read_said(kind: str, row: dict[str, Any]) -> Said | None:
-    text, key = str(row.get("body") or "").strip(), row.get("databaseId") or row.get("id")
-    by = str(find_at(row, "author", "login") or find_at(row, "author", "username") or "")
-    return Said(key=f"{kind} {key}", by=by, text=text) if text and isinstance(key, int) else None
+    text, key = _read_text(row.get("body")).strip(), _read_key(kind, row)
+    by = _read_text(find_at(row, "author", "login") or find_at(row, "author", "username"))
+    return Said(key=key, by=by, text=text) if text and key else None
+
+
+def _read_key(kind: str, row: dict[str, Any]) -> str:
+    number = str(row.get("databaseId") or row.get("id"))
+    return f"{kind} {number}" if _ID.fullmatch(number) else ""
+
+
+def _read_text(value: Any) -> str:
+    """Return a text without lone surrogates, which JSON can escape and no file can hold."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _place(remark: Remark, path: Any, line: Any) -> Remark:
-    return replace(
-        remark, path=path if isinstance(path, str) else "", line=line if isinstance(line, int) and line > 0 else 0
-    )
+    is_line = isinstance(line, int) and 0 < line < _MOST_LINES
+    return replace(remark, path=_read_text(path), line=line if is_line else 0)
 
 
 def find_at(value: Any, *keys: str) -> Any:
@@ -415,8 +426,7 @@ def _parse(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a program's JSON: one, or those of lists, of which each page prints its own."""
     decoder, at = json.JSONDecoder(), 0
     try:
-        while text[at:].strip():
-            at += len(text[at:]) - len(text[at:].lstrip())
+        while (at := _NO_SPACE.search(text, at).start()) < len(text):  # type: ignore[union-attr]  # any text
             value, at = decoder.raw_decode(text, at)
             yield from (row for row in (value if isinstance(value, list) else [value]) if isinstance(row, dict))
     except (ValueError, RecursionError):

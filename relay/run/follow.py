@@ -7,6 +7,7 @@ alone. A line of the phase keeps the keys, so that any clone takes each comment 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import accumulate
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
@@ -33,6 +34,8 @@ from relay.tools.workspace import Workspace
 _TAKEN = re.compile(r"^> Taken from request [0-9]+: (?P<keys>[^\n\r]*)", re.MULTILINE)
 _MOST = 30
 """The most items of one phase."""
+_MOST_CHARS = 20_000
+"""The most that a phase quotes, so that its session is shown all of it; a thread alone may have more."""
 _SAID_CHARS = 1_500
 _PLAIN = re.compile(r"[\w./@+-]{1,300}")
 
@@ -54,6 +57,12 @@ def find_new(plan: Plan, remarks: Sequence[Remark]) -> tuple[Remark, ...]:
     taken = {key for found in _TAKEN.finditer(plan.text) for key in found["keys"].split(", ")}
     fresh = (replace(one, said=tuple(said for said in one.said if said.key not in taken)) for one in remarks)
     return tuple(one for one in fresh if one.said)
+
+
+def choose_remarks(new: Sequence[Remark]) -> Sequence[Remark]:
+    """Return the first remarks, as many as one phase takes."""
+    sizes = accumulate(sum(min(_SAID_CHARS, len(said.text)) for said in one.said) for one in new)
+    return new[: max(1, min(_MOST, sum(size <= _MOST_CHARS for size in sizes)))]
 
 
 def append_remarks(
@@ -107,7 +116,7 @@ def follow(
     new = find_new(plan, remarks)
     if not new:
         return ""
-    shown = new[:_MOST]
+    shown = choose_remarks(new)
     known = read_entries(repo, "HEAD", {one.path for one in shown if _PLAIN.fullmatch(one.path)})
     longer = append_remarks(plan, number, shown, known, redact)
     with open_own_workspace(request) as workspace:

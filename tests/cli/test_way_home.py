@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from relay.base.errors import ExitCode
 from relay.git.forge import Remark, Said
+from relay.plan.excerpt import cut_excerpts
 from relay.plan.parse import parse_plan
-from relay.run.follow import append_remarks, find_new
+from relay.run.follow import append_remarks, choose_remarks, find_new
 from tests.conftest import PLAN
 from tests.scripts import HELLO, serving
 
@@ -354,6 +356,42 @@ def test_a_forge_that_prints_anything_else_has_nothing_new(asked, printed):
     asked.put(answers={"graphql": printed, "discussions": printed, "/pipelines?": printed, "/jobs?": printed})
     done = asked.relay("pr", "--follow")
     assert (done.returncode, done.stdout) == (0, "nothing new on request 7\n"), done
+
+
+ODD = [
+    *({"id": 1000 + n, "text": "long " * 4_000} for n in range(60)),
+    {"id": 12, "text": "half \ud800 a character"},
+    {"id": 10**200, "text": "none either"},
+]
+
+
+def test_odd_answers_and_very_long_ones_are_a_phase_that_a_session_is_shown_whole(asked):
+    """JSON can hold half a character, which no file can; what one phase does not take stays for the next."""
+    asked.put(answers=answer(asked.tool, more=ODD))
+
+    done = asked.relay("pr", "--follow")
+
+    assert done.returncode == 0, done
+    plan = parse_plan((asked.stage.root / "PLAN.md").read_text())
+    (cut,) = [cut for cut in cut_excerpts(plan) if "request 7" in cut.phase]
+    assert (cut.left_chars, "half ? a character" in cut.phase) == (0, True)
+    assert "comment 1059," in cut.phase  # the newest of the thread
+    assert not re.search(r"comment 1000", cut.phase)
+
+
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=80), length=st.sampled_from([0, 300, 1_500, 1_000_000]))
+def test_one_phase_takes_at_least_one_remark_and_no_more_than_its_session_is_shown(sizes, length):
+    said = [
+        tuple(Said(key=f"comment {n}-{m}", by="a" * 99, text="x" * length) for m in range(size))
+        for n, size in enumerate(sizes)
+    ]
+    remarks = [Remark(is_check=False, said=one) for one in said if one]
+    taken = choose_remarks(remarks)
+    assert taken == remarks[: len(taken)]
+    assert bool(taken) == bool(remarks)
+    quoted = sum(min(length, 1_500) for one in taken for _ in one.said)
+    assert len(taken) <= 30
+    assert quoted <= 20_000 or len(taken) == 1
 
 
 @given(texts=st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=3), known=st.booleans())
