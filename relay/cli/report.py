@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
@@ -225,7 +226,8 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
         require_libraries()
     found, repo = [read_figures(some) for some in chosen], note_place().repo
     one, *others = sides = [figures for figures, _ in found]
-    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
+    read = partial(_read_left, repo.root)
+    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one), read)
     if as_text:
         for line, style in render_text(page):
             say(line, style=style)
@@ -236,6 +238,19 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
         say(str(save_page(repo.root, name, html) if output is None else save_page_as(Path(output), html)))
     if skipped := sum(number for _, number in found):
         complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
+
+
+def _read_left(root: Path, name: str, sha256: str) -> bytes | str | None:
+    """Read a file that a gate left; a text comes without secrets."""
+    from relay.base.redaction import find_secret_values, redact
+    from relay.gate.evidence import read_evidence
+
+    data = read_evidence(root, name, sha256)
+    try:
+        text = None if data is None or b"\0" in data else data.decode()
+    except UnicodeDecodeError:
+        return data
+    return data if text is None else redact(text, environ_values=find_secret_values(os.environ))
 
 
 def get_entries() -> "tuple[LogEntry, ...]":

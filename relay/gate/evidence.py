@@ -14,8 +14,10 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from relay.base.tree import replace_unsynced
-from relay.base.walk import open_ignored, open_regular, read_bytes
+from relay.base.walk import open_folder, open_ignored, open_regular, read_bytes
+from relay.base.words import render_size
 from relay.gate.model import EvidenceFile
+from relay.plan.text import STATE_DIR
 
 VARIABLE = "RELAY_EVIDENCE"
 FOLDER = "evidence"
@@ -26,18 +28,25 @@ MAX_BYTES = 1_000_000
 """Of one file; of a larger one only the name and the size are noted."""
 MAX_KEPT = 500
 """Files in the folder; then none is added until old ones are swept."""
+REFUSED = "the disk refuses it"
+"""How the reason begins if the disk is at fault, and not the file."""
+OUTPUTS = (STATE_DIR, "outputs")
 _MAX_NAME_CHARS = 200
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
-def open_evidence(scratch: Path) -> Path | None:
-    """Return a new, empty directory for a gate's files; None if the disk has no room."""
-    with contextlib.suppress(OSError):
+def open_evidence(scratch: Path) -> Path | EvidenceFile:
+    """Return a new, empty directory for a gate's files; if the disk refuses it, a file that says so."""
+    try:
         return Path(tempfile.mkdtemp(prefix="evidence-", dir=scratch))
-    return None
+    except OSError as error:
+        return EvidenceFile(name=f"${VARIABLE}", size_bytes=0, sha256="", why=_name_fault(error))
 
 
-def keep_evidence(root: Path, outputs: Path, left: Path, handed: Sequence[str]) -> tuple[EvidenceFile, ...]:
+def keep_evidence(
+    root: Path, outputs: Path, left: Path | EvidenceFile, handed: Sequence[str]
+) -> tuple[EvidenceFile, ...]:
     """Keep the files of a gate; an error of the disk loses them, and not the gate.
 
     Args:
@@ -45,16 +54,40 @@ def keep_evidence(root: Path, outputs: Path, left: Path, handed: Sequence[str]) 
         left: From `open_evidence`.
         handed: Values that no file may hold.
     """
-    with contextlib.suppress(OSError, ValueError):
-        found = tuple(islice(_iter_files(left), MAX_FILES))
-        if found:
-            with open_ignored(root, outputs.relative_to(root).parts, FOLDER) as folder:
-                return tuple(_keep(folder, *one, handed) for one in found)
-    return ()
+    if isinstance(left, EvidenceFile):
+        return (left,)
+    found: list[tuple[str, int, bytes]] = []
+    with contextlib.suppress(OSError):  # a command may have taken the directory away
+        found.extend(islice(_iter_files(left), MAX_FILES))
+    if not found:
+        return ()
+    try:
+        with open_ignored(root, outputs.relative_to(root).parts, FOLDER) as folder:
+            return tuple(_keep(folder, *one, handed) for one in found)
+    except OSError as error:
+        return tuple(_note(name, size, "", _name_fault(error)) for name, size, _ in found)
+
+
+def read_evidence(root: Path, name: str, sha256: str) -> bytes | None:
+    """Return a file that a gate left; None if it is gone, or is no longer what the gate left.
+
+    Args:
+        name: As in the event; any text, as is the digest.
+    """
+    if not _DIGEST.fullmatch(sha256):
+        return None
+    with contextlib.suppress(OSError), open_folder(root, (*OUTPUTS, FOLDER)) as folder:
+        handle = open_regular(name_kept(name, sha256), folder)
+        try:
+            data = read_bytes(handle, MAX_BYTES + 1)
+        finally:
+            os.close(handle)
+        return data if hashlib.sha256(data).hexdigest() == sha256 else None
+    return None
 
 
 def _iter_files(left: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Yield name, size and beginning of each regular file."""
+    """Yield printable name, size and beginning of each regular file."""
     for place, folders, names, holder in os.fwalk(left, follow_symlinks=False):
         folders[:] = sorted(folders)[:MAX_FILES] if Path(place).relative_to(left).parts[3:] == () else []
         for name in sorted(names):
@@ -64,21 +97,32 @@ def _iter_files(left: Path) -> Iterator[tuple[str, int, bytes]]:
                     size, data = os.fstat(handle).st_size, read_bytes(handle, MAX_BYTES + 1)
                 finally:
                     os.close(handle)
-                yield (Path(place) / name).relative_to(left).as_posix(), size, data
+                path = (Path(place) / name).relative_to(left).as_posix()
+                yield "".join(char if char.isprintable() else "?" for char in path)[-_MAX_NAME_CHARS:], size, data
 
 
 def _keep(folder: int, name: str, size: int, data: bytes, handed: Sequence[str]) -> EvidenceFile:
-    shown = "".join(char if char.isprintable() else "?" for char in name)[-_MAX_NAME_CHARS:]
-    is_secret = any(value.encode() in data for value in handed)
-    digest = "" if len(data) > MAX_BYTES or is_secret else hashlib.sha256(data).hexdigest()
-    if digest:
-        kept = name_kept(shown, digest)
-        there = os.listdir(folder)
-        if kept in there or len(there) < MAX_KEPT:
-            replace_unsynced(folder, kept, data)
-        else:
-            digest = ""
-    return EvidenceFile(name=shown, size_bytes=size, sha256=digest)
+    if len(data) > MAX_BYTES:
+        return _note(name, size, "", f"larger than {render_size(MAX_BYTES)}")
+    if any(value.encode() in data for value in handed):
+        return _note(name, size, "", "a value of env_file is in it")
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        kept, there = name_kept(name, digest), os.listdir(folder)
+        if kept not in there and len(there) >= MAX_KEPT:
+            return _note(name, size, "", f"{MAX_KEPT} files are kept already")
+        replace_unsynced(folder, kept, data)
+    except OSError as error:
+        return _note(name, size, "", _name_fault(error))
+    return _note(name, size, digest, "")
+
+
+def _note(name: str, size: int, digest: str, why: str) -> EvidenceFile:
+    return EvidenceFile(name=name, size_bytes=size, sha256=digest, why=why)
+
+
+def _name_fault(error: OSError) -> str:
+    return f"{REFUSED}: {error.strerror}"
 
 
 def name_kept(name: str, sha256: str) -> str:

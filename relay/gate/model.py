@@ -81,7 +81,9 @@ class EvidenceFile:
     """As the gate named it below the directory, printable."""
     size_bytes: int
     sha256: str
-    """Empty if it is not kept: too large, a secret in it, or no room."""
+    """Empty if it is not kept."""
+    why: str = ""
+    """Why it is not kept; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def run_gate(
         should_stop=should_stop,
         outputs_dir=outputs_dir,
         handed=tuple(handed),
-        env={VARIABLE: str(sandbox.tmp / left.name)} if left else {},
+        env={VARIABLE: str(sandbox.tmp / left.name)} if isinstance(left, Path) else {},
     )
     ran = tuple(_run_command(gate, command) for command in commands)
     kept = keep_evidence(sandbox.policy.root, outputs_dir, left, gate.handed) if left else ()

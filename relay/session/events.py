@@ -89,6 +89,8 @@ class LeftFile(TypedDict):
     size_bytes: int
     sha256: str
     """The name of the file that keeps it for a week, below ``.relay/outputs/evidence/``; empty if it is not kept."""
+    why: NotRequired[str]
+    """Why it is not kept; empty if it is."""
 
 
 class ChangedFile(TypedDict):

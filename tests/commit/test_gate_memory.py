@@ -1,13 +1,16 @@
 """A gate that has just passed on the same files is not run again as the next phase's baseline."""
 
 import hashlib
+import os
+import shutil
+import subprocess
 
 import pytest
 
 from relay.base.errors import ExitCode
 from relay.run.loop import run as run_plan
 from relay.run.selection import Selection
-from relay.session.events import GateFinished, GateStarted
+from relay.session.events import GateFinished, GateStarted, Noticed
 from relay.session.values import SessionKind
 from tests.effort import take_each
 from tests.scripted import ScriptedRunner
@@ -122,10 +125,32 @@ def test_what_a_gate_leaves_as_evidence_stands_in_its_event_and_in_the_report(st
     before, after = [event.evidence for event in stage.seen(GateFinished)]
     digest = hashlib.sha256(b"hello\n").hexdigest()
     assert before == ()
-    assert after == ({"name": "shot.txt", "size_bytes": 6, "sha256": digest},)
+    assert after == ({"name": "shot.txt", "size_bytes": 6, "sha256": digest, "why": ""},)
     assert (stage.root / f".relay/outputs/evidence/{digest}.txt").read_text() == "hello\n"
     assert stage.git("show", "--name-only", "--format=").split() == ["PLAN.md", "hello.txt"]
     assert stage.relay("report", "-o", "page.html").returncode == 0
     page = (stage.root / "page.html").read_text()
     assert "1 file that gates left" in page
     assert digest in page
+    assert '<pre tabindex="0">hello</pre>' in page
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")
+def test_evidence_that_the_disk_refuses_is_said_and_stops_no_phase(stage):
+    leave = "head -c 90000 /dev/zero > $RELAY_EVIDENCE/shot.png"
+    plan = PLAN[: PLAN.index("## Phase 2")].replace("hello.txt`", f"hello.txt && {leave}`")
+    stage.write("PLAN.md", plan)
+    stage.commit("plan")
+    outputs = stage.root / ".relay/outputs"
+    outputs.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(outputs)], check=True)
+    try:
+        assert stage.run(BOTH[: BOTH.index("  - turns", 40)]).exit_code == ExitCode.DONE
+    finally:
+        subprocess.run(["umount", str(outputs)], check=True)
+
+    words = "shot.png (the disk refuses it: No space left on device)"
+    assert f"not kept of the gate's evidence: {words}" in [event.text for event in stage.seen(Noticed) if event.warning]
+    assert stage.relay("report", "-o", "page.html").returncode == 0
+    page = (stage.root / "page.html").read_text()
+    assert page.count("the disk refuses it: No space left on device") == 2  # among the warnings, and in the table

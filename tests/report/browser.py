@@ -7,8 +7,10 @@ axe may find nothing (contrast as it is drawn, names, headings, tables). The pic
 
 import os
 import shutil
+import struct
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from playwright.sync_api import sync_playwright
 from relay.cli.screen import clean_line
 from relay.insight.report.contents import make_comparison, make_page
 from relay.insight.report.page import render_page
+from relay.session.events import LeftFile
+from tests.pictures import make_png
 from tests.report.reading import fold
 from tests.report.runs import play
 from tests.report.test_page import HOSTILE, make_beliefs
@@ -30,6 +34,7 @@ VAST = frozenset({"long"})
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 UNFOLD = "document.querySelectorAll('details').forEach(d => d.open = true)"
 WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+BLANK = "[...document.images].filter(i => !i.complete || !i.naturalWidth).length"
 TEXTS = "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
 
 
@@ -40,15 +45,30 @@ def find_chromium() -> str | None:
 
 def make_pages() -> dict[str, str]:
     """Make one page of each kind."""
-    run, other = fold(play(phases=10, legs=3, turns=12)), fold(play(phases=10, legs=2, turns=20))
+    kept: dict[str, bytes | str] = {
+        "desk.png": draw(1280, 800), "phone.png": draw(390, 2400), "icon.png": draw(16, 16),
+        "coverage.txt": "\n".join(f"src/module_{n}.py    {n:>5}    {n % 100:>3}%" for n in range(400)),
+    }  # fmt: skip
+    left = [LeftFile(name=name, size_bytes=len(data), sha256=name, why="") for name, data in kept.items()]
+    left.append(LeftFile(name="film.webm", size_bytes=3_000_000, sha256="", why="larger than 1.0 MB"))
+    run = fold(play(phases=10, legs=3, turns=12, left=tuple(left)))
+    other = fold(play(phases=10, legs=2, turns=20))
     pages = {
-        "run": make_page(run, make_beliefs("keys are random")),
+        "run": make_page(run, make_beliefs("keys are random"), lambda name, _sha256: kept[name]),
         "long": make_page(fold(play(phases=40, legs=8, turns=6)), None),
         "hostile": make_page(fold(play(phases=2, text=" ".join(HOSTILE[:-1]))), make_beliefs(HOSTILE[0])),
         "two": make_comparison(run, other),
         "empty": make_page(fold([]), None),
     }
     return {name: render_page(page, clean=clean_line) for name, page in pages.items()}
+
+
+def draw(width: int, height: int) -> bytes:
+    """Return a picture with a pattern, as a screenshot has."""
+    rows = (bytes([0, *(255 - (x * y // 97) % 256 for x in range(width) for _ in range(3))]) for y in range(height))
+    body = zlib.compress(b"".join(rows))
+    data = b"IDAT" + body
+    return make_png(width, height, body=struct.pack(">I", len(body)) + data + struct.pack(">I", zlib.crc32(data)))
 
 
 def look(browser: Any, path: Path, name: str, pictures: Path) -> Iterator[str]:
@@ -91,6 +111,8 @@ def measure(page: Any, name: str) -> Iterator[str]:
     wide, room = page.evaluate(WIDTHS)
     if wide > room:
         yield f"{wide} px wide on a screen of {room}"
+    if blank := page.evaluate(BLANK):
+        yield f"{blank} pictures are not drawn"
     small = [height for height in page.evaluate(TEXTS) if height < SMALLEST_TEXT_PX]
     if small:
         yield f"{len(small)} texts of plots are smaller than {SMALLEST_TEXT_PX} px"

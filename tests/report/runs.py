@@ -2,11 +2,18 @@
 
 from collections.abc import Iterator
 
-from relay.session.events import Event, GaugeCrossed, Noticed, ReviewFinished, ShownFinding
+from relay.session.events import Event, GaugeCrossed, LeftFile, Noticed, ReviewFinished, ShownFinding
 from tests.figures.streams import call, commit, end, gate, leg, over, parts, plan, start, turn
 
 
-def play(phases: int = 2, legs: int = 2, turns: int = 4, text: str = "plain", run_id: str = "r") -> Iterator[Event]:
+def play(
+    phases: int = 2,
+    legs: int = 2,
+    turns: int = 4,
+    text: str = "plain",
+    run_id: str = "r",
+    left: tuple[LeftFile, ...] = (),
+) -> Iterator[Event]:
     """Play a run: each phase takes some sessions, the first of which hand over; the first gate of odd phases is red.
 
     Args:
@@ -14,6 +21,7 @@ def play(phases: int = 2, legs: int = 2, turns: int = 4, text: str = "plain", ru
         legs: Sessions of each.
         turns: Of each session.
         run_id: Of the run.
+        left: By each gate.
         text: Put wherever a model, a command or a file may have put theirs.
     """
     yield start(run_id, model=text, branch=text, plan_path=text, sandbox=text, context=text, cap_usd=20.0)
@@ -35,7 +43,7 @@ def play(phases: int = 2, legs: int = 2, turns: int = 4, text: str = "plain", ru
             )
             yield from _work(turns, text)
             if last:
-                yield gate(phase, passed=phase in "2468")
+                yield gate(phase, passed=phase in "2468", evidence=left)
                 yield _review(phase, text)
                 yield commit(phase, (f"{phase}.1",), subject=text, files=_change(text))
             yield over(session, phase, result="done" if last else "handoff")

@@ -19,9 +19,10 @@ from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger.belief import judge
 from relay.ledger.model import Claim, Kind, Ledger, Nogood, Stamp
-from relay.session.events import Event, LegStarted, ReviewFinished, ShownFinding
+from relay.session.events import Event, LeftFile, LegStarted, ReviewFinished, ShownFinding
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn
+from tests.pictures import make_png, make_webp
 from tests.report.reading import Reader, fold
 from tests.report.runs import play
 
@@ -37,8 +38,9 @@ ATTRIBUTES = {
     "lang", "charset", "http-equiv", "content", "name", "class", "id", "role", "tabindex", "scope", "href",
     "aria-label", "aria-labelledby", "aria-hidden", "viewbox", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy",
     "r", "d", "width", "height", "transform", "text-anchor", "stroke-width", "stroke-dasharray", "stroke-opacity",
-    "fill-opacity", "fill", "stroke", "clip-path", "type",
+    "fill-opacity", "fill", "stroke", "clip-path", "type", "src", "alt",
 }  # fmt: skip
+PICTURE = re.compile(r"data:image/(?:png|jpeg|webp);base64,[A-Za-z0-9+/]+=*")
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
@@ -69,7 +71,6 @@ def require_inert(html: str) -> Reader:
     assert {name for _, found in read.elements for name in found} <= ATTRIBUTES
     assert not set(read.tags) & {
         "script",
-        "img",
         "iframe",
         "object",
         "embed",
@@ -82,6 +83,7 @@ def require_inert(html: str) -> Reader:
     }
     assert read.tags.count("style") == 1
     assert all(found["href"].startswith("#") for tag, found in read.elements if "href" in found)
+    assert all(tag == "img" and PICTURE.fullmatch(found["src"]) for tag, found in read.elements if "src" in found)
     assert all(
         "url(" not in value or value.startswith("url(#") for _, found in read.elements for value in found.values()
     )
@@ -115,8 +117,61 @@ def test_only_the_pages_own_style_is_obeyed():
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     assert [found["content"] for tag, found in Reader(html).elements if "http-equiv" in found] == [policy]
+
+
+def leave(*files: tuple[str, bytes | str | None]) -> str:
+    """Return the page of a run whose gates left these files; None: gone since."""
+    kept = {str(number) * 64: data for number, (_, data) in enumerate(files)}
+    left = tuple(
+        LeftFile(name=name, size_bytes=len(data or "gone"), sha256=str(number) * 64, why="")
+        for number, (name, data) in enumerate(files)
+    )
+    figures = fold(play(phases=2, left=left))
+    return render_page(make_page(figures, None, lambda _name, sha256: kept[sha256]), clean=clean_line)
+
+
+def test_pictures_that_a_gate_left_are_shown_and_nothing_else_is_one():
+    """A name, a suffix or a beginning makes no picture; SVG and HTML are text."""
+    html = leave(
+        ("shot.png", make_png(40, 30)), ("shot.webp", make_webp(b"VP8L", b"\x2f\x27\x40\x07\0")),
+        ("svg.png", '<svg onload="alert(1)">'), ("page.jpg", "<img src=x onerror=alert(1)>"),
+        ("cut.png", make_png(4, 3)[:-4]), ("wide.png", make_png(9_000, 10)), ("many.png", make_png(8_000, 8_000)),
+        ("late.png", None),
+    )  # fmt: skip
+    read = require_inert(html)
+    shown = [(found["alt"], found["width"], found["height"]) for tag, found in read.elements if tag == "img"]
+    assert shown == [("shot.png", "40", "30"), ("shot.webp", "40", "30")]
+    texts = " | ".join(read.texts)
+    assert "shot.png | 40 × 30 pixels, commit" in texts
+    assert "svg.png | commit" in texts
+    assert '| <svg onload="alert(1)">' in texts
+    neither = "neither text nor a picture that is shown here"
+    for name, kind in (("cut.png", neither), ("wide.png", neither), ("many.png", neither), ("late.png", "gone")):
+        assert re.search(rf"\| {name} \| \d+ \| {kind} \| \d{{64}}", texts), name
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_gate_left_is_nothing_but_text(text):
+    """Its name and its content; an indentation stays."""
+    html = leave((text, f"    {text}\n{text}"), (text, make_png(4, 3)))
+    assert require_inert(html).tags == require_inert(leave(("a", "    a\na"), ("b", make_png(4, 3)))).tags
+    assert re.search(r"<pre tabindex=\"0\">    \S", leave(("a", "    a"))) is not None
+
+
+def test_pictures_too_large_for_one_page_are_named():
+    """The newest come first; of a long text its beginning and its end are shown."""
+    large = [(f"{number}.png", make_png(40, 30, body=bytes([number]) * 700_000)) for number in range(3)]
+    html = leave(*large, ("long.txt", "begin\n" + "x" * 50_000 + "\nend"))
+    read = require_inert(html)
+    assert len(html.encode()) < MOST_BYTES
+    assert [found["alt"] for tag, found in read.elements if tag == "img"] == ["0.png", "1.png"]
+    texts = " | ".join(read.texts)
+    assert "2.png: not shown, because the pictures are too large for one page" in texts
+    assert "begin" in texts
+    assert "end |" in texts
+    assert "x" * 4_000 not in texts
 
 
 def test_the_top_answers_what_a_person_asks():

@@ -246,7 +246,8 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
     why = f", {event.expected}" if event.expected else ""
     yield Line(text=f"{gate} {verdict} after {render_duration(event.duration_s)}{why}{summary}", tone=tone)
     if event.evidence:
-        names = list_some([one["name"] for one in event.evidence], _SHOWN_LINES)
+        told = [one["name"] + (f" (not kept: {lost})" if (lost := one.get("why")) else "") for one in event.evidence]
+        names = list_some(told, _SHOWN_LINES)
         yield Line(text=f"left in $RELAY_EVIDENCE: {names}", detail=True)
     for check in () if event.passed else event.checks:
         yield from _tell_check(check, shown=0 if event.expected else _SHOWN_LINES)

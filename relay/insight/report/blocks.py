@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
 from relay.insight.figures.values import Totals
+from relay.session.pictures import Picture
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -176,6 +177,17 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """A file that a gate left, shown as what it is."""
+
+    name: str
+    caption: str
+    picture: Picture | None = None
+    text: str = ""
+    """Several lines, if it is no picture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """A section of the page."""
 
@@ -186,6 +198,7 @@ class Chapter:
     """One or two sentences on its content."""
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
     folds: tuple[Details, ...] = ()
 
 

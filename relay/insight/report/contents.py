@@ -37,6 +37,7 @@ from relay.insight.report.chapters import (
 )
 from relay.insight.report.evidence import (
     Beliefs,
+    Read,
     count_findings,
     list_contradictions,
     show_beliefs,
@@ -308,11 +309,12 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
 )
 
 
-def make_page(figures: Figures, beliefs: Beliefs | None) -> Page:
+def make_page(figures: Figures, beliefs: Beliefs | None, read: Read = lambda _name, _sha256: None) -> Page:
     """Make the page of one plan's runs.
 
     Args:
         beliefs: None if the plan has no ledger, or it cannot be read.
+        read: Reads the files that gates left.
     """
     sections = (
         show_context(figures),
@@ -321,7 +323,7 @@ def make_page(figures: Figures, beliefs: Beliefs | None) -> Page:
         show_cost(figures),
         show_cache(figures),
         show_hand_offs(figures.hand_offs),
-        show_evidence(figures),
+        show_evidence(figures, read),
         *((show_reviews(figures.reviews),) if figures.reviews else ()),
         *((show_beliefs(beliefs, figures),) if beliefs else ()),
         show_tools(figures),

@@ -4,12 +4,12 @@ Evidence: for each commit that ticked items, its gate and its changes. Beliefs: 
 hold, which were used again, and which contradict each other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
 
 from relay.base.values import dataclass
-from relay.base.words import count, list_some, render_duration, render_span
+from relay.base.words import count, list_some, render_duration, render_size, render_span
 from relay.insight.figures.tuning import LedgerWorth, measure_ledger
 from relay.insight.figures.values import Figures, LegFigures, ReviewEvidence, TickEvidence
 from relay.insight.report import blocks
@@ -17,6 +17,7 @@ from relay.insight.report.blocks import (
     NOTHING,
     Chapter,
     Details,
+    Exhibit,
     cut_id,
     make_table,
     render_number,
@@ -25,7 +26,8 @@ from relay.insight.report.blocks import (
 )
 from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_half_life, find_lives, find_uses
 from relay.ledger.model import Claim, Kind, Ledger, Nogood
-from relay.session.events import ChangedFile
+from relay.session.events import ChangedFile, LeftFile
+from relay.session.pictures import MAX_SIDE_PIXELS, read_picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +149,16 @@ def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
 _COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"
 
 
-def show_evidence(figures: Figures) -> Chapter:
-    """Show the gate behind each tick."""
+Read = Callable[[str, str], bytes | str | None]
+"""Returns a file that a gate left, by name and digest: a text without secrets, other bytes, or None if it is gone."""
+MOST_EXHIBITS = 30
+"""Files of gates that are looked at, the newest first."""
+MOST_PIXELS = 16_000_000
+"""Of a picture: a browser takes four bytes for each. A screenshot of a whole page has some ten million."""
+
+
+def show_evidence(figures: Figures, read: Read) -> Chapter:
+    """Show the gate behind each tick, and the files that it left."""
     rows = [row for tick in figures.ticks for row in _iter_rows(tick)]
     unproven = sum(not tick.checks for tick in figures.ticks)
     lead = (
@@ -159,9 +169,17 @@ def show_evidence(figures: Figures) -> Chapter:
         lead += f" {count(unproven, 'commit')} ticked boxes without a gate in this log."
     tables = (make_table("Ticks and their evidence", _COLUMNS, rows),)
     files = (_fold_files(figures.ticks),) if any(tick.files for tick in figures.ticks) else ()
-    left = (_fold_left(figures.ticks),) if any(tick.left for tick in figures.ticks) else ()
+    exhibits = _list_exhibits(figures.ticks, read)
+    left = (_fold_left(figures.ticks, exhibits),) if any(tick.left for tick in figures.ticks) else ()
     folds = (_fold_boxes(figures.ticks), *files, *left) if rows else ()
-    return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds)
+    return Chapter(
+        name="evidence",
+        title="Evidence",
+        lead=lead,
+        tables=tables,
+        exhibits=tuple(filter(None, exhibits.values())),
+        folds=folds,
+    )
 
 
 def count_findings(reviews: Sequence[ReviewEvidence]) -> tuple[int, int]:
@@ -223,16 +241,52 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
     )
 
 
-def _fold_left(ticks: Sequence[TickEvidence]) -> Details:
+def _list_exhibits(ticks: Sequence[TickEvidence], read: Read) -> dict[str, Exhibit | None]:
+    """Return the newest files that gates left, by digest; None for a file that is gone."""
+    found: dict[str, Exhibit | None] = {}
+    for tick in reversed(ticks):
+        for one in tick.left:
+            if one["sha256"] and one["sha256"] not in found and len(found) < MOST_EXHIBITS:
+                data = read(one["name"], one["sha256"])
+                found[one["sha256"]] = None if data is None else _make_exhibit(tick, one, data)
+    return found
+
+
+def _make_exhibit(tick: TickEvidence, one: LeftFile, data: bytes | str) -> Exhibit:
+    caption = f"commit {cut_id(tick.commit)}, {render_size(one['size_bytes'])}, SHA-256 {one['sha256']}"
+    if isinstance(data, str):
+        return Exhibit(name=one["name"], caption=caption, text=data)
+    picture = read_picture(data)
+    if picture is None:
+        return Exhibit(name=one["name"], caption=caption)
+    size = f"{picture.width} × {picture.height} pixels"
+    fits = max(picture.width, picture.height) <= MAX_SIDE_PIXELS and picture.width * picture.height <= MOST_PIXELS
+    return Exhibit(name=one["name"], caption=f"{size}, {caption}", picture=picture if fits else None)
+
+
+def _fold_left(ticks: Sequence[TickEvidence], exhibits: Mapping[str, Exhibit | None]) -> Details:
     rows = [
-        (cut_id(tick.commit), one["name"], render_number(one["size_bytes"]), one["sha256"] or "not kept")
+        (cut_id(tick.commit), one["name"], render_number(one["size_bytes"]), _name_kind(one, exhibits), one["sha256"])
         for tick in ticks
         for one in tick.left
     ]
     table = make_table(
-        "Kept for a week below .relay/outputs/evidence/, by digest", "`Commit`, `File`, #Bytes, `SHA-256`", rows
+        "Kept for a week below .relay/outputs/evidence/, by digest", "`Commit`, `File`, #Bytes, Kind, `SHA-256`", rows
     )
     return Details(title=f"{count(len(rows), 'file')} that gates left", tables=(table,))
+
+
+def _name_kind(one: LeftFile, exhibits: Mapping[str, Exhibit | None]) -> str:
+    if not one["sha256"]:
+        return f"not kept: {one['why']}" if one.get("why") else "not kept"
+    if one["sha256"] not in exhibits:
+        return f"not read: only the newest {MOST_EXHIBITS} are"
+    if not one["size_bytes"]:
+        return "empty"
+    exhibit = exhibits[one["sha256"]]
+    if exhibit is None:
+        return "gone"
+    return "picture" if exhibit.picture else "text" if exhibit.text else "neither text nor a picture that is shown here"
 
 
 def _fold_files(ticks: Sequence[TickEvidence]) -> Details:

@@ -20,11 +20,14 @@ from relay.base.values import dataclass
 from relay.base.walk import NotAFileError, open_folder, open_ignored, open_regular
 from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page
 from relay.plan.text import STATE_DIR
+from relay.session.pictures import Picture
 
 MOST_BYTES = 4 * 1024 * 1024
 """Size of a page. A larger one is made again with fewer rows, shorter texts and fewer folds, and says so."""
 MARK = "<!doctype html><!-- made by relay report -->"
 """The beginning of each page; a file without it is never overwritten."""
+_LINES = 10
+"""A text of several lines may be so many times as long as another text."""
 _HERE = Path(__file__).parent
 
 Clean = Callable[[str], str]
@@ -41,11 +44,14 @@ class Bounds:
     """Characters of a text."""
     folds: int = MOST_ROWS
     """Folded parts of a section."""
+    picture_bytes: int = MOST_BYTES // 2
+    """All pictures, as Base64."""
 
     @property
     def halved(self) -> "Bounds":
         """Half of each limit."""
-        return Bounds(rows=self.rows // 2, chars=max(40, self.chars // 2), folds=self.folds // 2)
+        chars, picture_bytes = max(40, self.chars // 2), self.picture_bytes // 2
+        return Bounds(rows=self.rows // 2, chars=chars, folds=self.folds // 2, picture_bytes=picture_bytes)
 
 
 def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> str:
@@ -72,6 +78,24 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
         more = len(text) - limits.chars
         return clean(text if more <= 0 else f"{text[: limits.chars]}… (+{more:,} characters)")
 
+    def finish_lines(text: str) -> Markup:
+        """Do the same with a text of several lines, of which the beginning and the end are shown."""
+        most = limits.chars * _LINES // 2
+        more = len(text) - 2 * most
+        shown = text if more <= 0 else f"{text[:most]}\n… ({more:,} characters left out)\n{text[-most:]}"
+        lines = (re.split("( +)", line) for line in shown.expandtabs(4).splitlines())
+        cleaned = ([part if part.isspace() else clean(part) for part in line] for line in lines)
+        return Markup("\n").join(map(Markup().join, cleaned))
+
+    room = limits.picture_bytes
+
+    def take_room(picture: Picture) -> bool:
+        """Return whether a picture still fits."""
+        nonlocal room
+        fits = len(picture.data) <= room
+        room -= len(picture.data) if fits else 0
+        return fits
+
     style = (_HERE / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     jinja = Environment(
@@ -82,7 +106,7 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = {"page": page, "limits": limits, "cut": limits != Bounds()}
+    shown = {"page": page, "limits": limits, "cut": limits != Bounds(), "lines": finish_lines, "fits": take_room}
     html: str = jinja.get_template("page.html").render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
     return html
 

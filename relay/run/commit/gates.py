@@ -13,6 +13,7 @@ from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, render_output
 from relay.config import Settings
+from relay.gate.evidence import REFUSED
 from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict, compare_gate
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
@@ -26,7 +27,7 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, make_hiding
 from relay.sandbox.policy import Stage, WritableCopy
 from relay.sandbox.run import Sandbox
-from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile
+from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile, Noticed
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
@@ -105,6 +106,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     result = GateResult(commands=tuple(ran[command] for command in task.commands), evidence=result.evidence)
     verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
     again = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
+    _warn_of_refused(ctx, result)
     ctx.observe(
         GateFinished(
             phase_id=task.phase_id,
@@ -125,6 +127,11 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         is_fresh=bool(commands),
         rewritten=rewritten,
     )
+
+
+def _warn_of_refused(ctx: RunContext, result: GateResult) -> None:
+    if refused := [f"{one.name} ({one.why})" for one in result.evidence if one.why.startswith(REFUSED)]:
+        ctx.observe(Noticed(text=f"not kept of the gate's evidence: {list_some(refused)}", warning=True))
 
 
 def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, CommandCheck]:
@@ -177,7 +184,9 @@ def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str
 
 def render_evidence(result: GateResult) -> tuple[LeftFile, ...]:
     """Return the files that a gate left, in the form of the gate's event."""
-    return tuple(LeftFile(name=one.name, size_bytes=one.size_bytes, sha256=one.sha256) for one in result.evidence)
+    return tuple(
+        LeftFile(name=one.name, size_bytes=one.size_bytes, sha256=one.sha256, why=one.why) for one in result.evidence
+    )
 
 
 def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
