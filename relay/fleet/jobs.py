@@ -22,18 +22,16 @@ from relay.base.values import dataclass
 from relay.base.words import count, list_some
 from relay.fleet.landing import Job
 from relay.git.repository import Repo
-from relay.insight.telemetry.log import parse_line
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
 from relay.session.events import (
-    CacheRefreshed,
     RequestStarted,
     ResponseReceived,
     RunEnded,
     RunStarted,
     TextShown,
 )
-from relay.session.records import LoggedEvent, Scope
+from relay.session.records import LoggedEvent, parse_record
 from relay.session.usage import Spent, Usage
 from relay.store.history import find_text, read_relay_commits
 from relay.store.plan_versions import parse_at
@@ -116,13 +114,13 @@ class JobRun:
         self._errors = (self._errors + _read(err))[-_LAST_CHARS:]
         *lines, self._rest = (self._rest + _read(out)).split(b"\n")
         for line in lines:
-            if record := parse_line(line, Scope()):
+            if record := parse_record(line):
                 self._note(record)
                 yield record
 
     def _note(self, record: LoggedEvent) -> None:
         match record.event:
-            case ResponseReceived() | CacheRefreshed() as event:
+            case ResponseReceived() as event:
                 self._is_answered = True
                 self._spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             case TextShown():

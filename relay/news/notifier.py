@@ -23,7 +23,6 @@ from relay.base.words import count_questions, render_duration, render_usd, short
 from relay.config.news import Channel, fill_variables
 from relay.news import call as program
 from relay.session.events import (
-    CacheRefreshed,
     Event,
     GateFinished,
     JobMoved,
@@ -80,7 +79,7 @@ class Watcher:
         match event:
             case JobMoved():
                 return self._move(event)
-            case ResponseReceived() | CacheRefreshed():
+            case ResponseReceived():
                 self._waits = self._has_told_stop = False
                 return self._count(event.cost_usd)
             case RetryScheduled():

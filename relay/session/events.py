@@ -363,22 +363,6 @@ class CacheBroken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheRefreshed:
-    """A prompt was sent again to keep it in the cache; only in logs of older versions."""
-
-    turn: int
-    """The turn whose prompt it is."""
-    model: str
-    usage: Usage
-    cost_usd: float | None
-    duration_s: float
-    estimated: bool = False
-    """Whether usage and cost are upper bounds: no answer came, or it came too late."""
-    failure: str = ""
-    """Why the prompt is no longer kept; empty if it is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostAsked:
     """A command, or an agent with a login, asked relay's proxy for a host."""
 
@@ -566,7 +550,7 @@ class RunEnded:
 
 Event = (
     RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | ContextMeasured | RelaySpoke | TextShown
-    | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken | CacheRefreshed
+    | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
     | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded
     | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed
     | JobMoved | RunEnded

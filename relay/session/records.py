@@ -1,7 +1,6 @@
 """Events as lines of JSON, each with when and where in a run it happened.
 
-Schema 2 has the ids of run, session, phase and turn on every line. Lines of schema 1 are read as well: what they lack
-follows from the lines above.
+Each line has the ids of run, session, phase and turn.
 """
 
 import json
@@ -17,7 +16,6 @@ from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, 
 from relay.session.usage import Usage
 
 SCHEMA_VERSION = 2
-_WITHOUT_SCOPE = 1
 MOST_NUMBER = 2**53
 """A line with a larger number, or a smaller one below 0, is not relay's: JSON keeps no larger one for sure."""
 MOST_AT = 2**37
@@ -96,35 +94,28 @@ def render_record(record: LoggedEvent) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
-_NO_SCOPE = Scope()
 _Take = Callable[[Any], Any]
 """Returns a value of a field as its type wants it, given what JSON kept of it; raises ValueError for any other."""
 
 
-def parse_record(line: str | bytes, before: Scope = _NO_SCOPE, *, size_bytes: int = 0) -> LoggedEvent | None:
-    """Read what `render_record` wrote, or what relay wrote before there was a scope.
+def parse_record(line: str | bytes) -> LoggedEvent | None:
+    """Read what `render_record` wrote.
 
     A log may come from anywhere: what is read has the types that the event's fields have, and numbers of a usual size.
 
     Args:
         line: One line of a log, in UTF-8 where it is bytes.
-        before: What `leave_scope` made of the line above.
 
     Returns:
         None for a torn line, another version or an unknown event.
     """
     try:
         body = json.loads(line)
-        version, at, take = body["v"], _take_number(body["at"]), _make_event_reader(body["event"])
-        if version not in {SCHEMA_VERSION, _WITHOUT_SCOPE} or not 0 <= at <= MOST_AT:
+        at, take = _take_number(body["at"]), _make_event_reader(body["event"])
+        if body["v"] != SCHEMA_VERSION or not 0 <= at <= MOST_AT:
             return None
-        event = take(body)
-        if version == _WITHOUT_SCOPE:
-            scope = find_scope(before, event)
-        else:
-            scope = before if all(body[name] == getattr(before, name) for name in _SCOPE) else _take_scope(body)
-        return LoggedEvent(at=at, scope=scope, event=event, size_bytes=size_bytes)
-    except (ValueError, KeyError, TypeError):
+        return LoggedEvent(at=at, scope=_take_scope(body), event=take(body), size_bytes=len(line))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from relay.base.values import dataclass
-from relay.session.events import CacheRefreshed, Event, GateFinished, ResponseReceived, ToolFinished
+from relay.session.events import Event, GateFinished, ResponseReceived, ToolFinished
 from relay.session.prices import Budget, Price, worst_cost_usd
 from relay.session.usage import Spent, Usage
 
@@ -82,11 +82,11 @@ class Meter:
         return self._session + self._worst
 
     def observe(self, event: Event) -> None:
-        """Count a response, or (in older logs) a cache refresh; ignore every other event."""
-        if isinstance(event, ResponseReceived | CacheRefreshed):
+        """Count a response; ignore every other event."""
+        if isinstance(event, ResponseReceived):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
-            if isinstance(event, ResponseReceived) and not event.query:
+            if not event.query:
                 self.models[event.model] = None
             self._charge(spent)
 

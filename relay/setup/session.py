@@ -24,7 +24,6 @@ from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpe
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import (
-    CacheRefreshed,
     Event,
     LegEnded,
     LegStarted,
@@ -298,7 +297,7 @@ class Book:
         match event:
             case LegStarted():
                 self._session_id = event.session_id
-            case ResponseReceived() | CacheRefreshed() | RetryScheduled() | LegEnded():
+            case ResponseReceived() | RetryScheduled() | LegEnded():
                 with contextlib.suppress(OSError):
                     self._note(self._meter.session, synced=False)
             case _:

@@ -34,7 +34,6 @@ from relay.insight.telemetry.otel import (
     find_rejected,
 )
 from relay.session.events import (
-    CacheRefreshed,
     Committed,
     Event,
     LegEnded,
@@ -388,7 +387,18 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
     other = Metrics()
     happened: list[Event] = [
         LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="", runner="codex"),
-        CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=9), cost_usd=None, duration_s=1.0),
+        ResponseReceived(
+            turn=1,
+            model="m",
+            usage=Usage(cache_read_tokens=9),
+            cost_usd=None,
+            fill_tokens=None,
+            soft_tokens=1,
+            hard_tokens=1,
+            window_tokens=1,
+            stop_reason="",
+            duration_s=1.0,
+        ),
         Committed(commit="c", subject="", status="done", phase_id="1", items=("1.1", "1.2")),
     ]
     for event in happened:

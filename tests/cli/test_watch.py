@@ -191,7 +191,7 @@ def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
         ran = relay("status")
         body = read_document("relay status", relay("status", "--json").out)
     said = ran.out.splitlines()
-    assert said[-4] == "now    phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56, run aaaa1111)"
+    assert said[-4] == "now    phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56, run r-20261121-022614)"
     assert said[-3] == "       context 58k of 100k tokens, 58%, Execute; stops at 110k"
     assert said[-2].startswith("       tick: 2.1 tests/test_keys.py::test_issue passes, ")
     assert said[-1] == "next   relay watch shows it live"

@@ -15,7 +15,6 @@ from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_PATHS, 
 from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFigures, Totals, find_break_even
 from relay.session.events import (
     CacheBroken,
-    CacheRefreshed,
     ChangedFile,
     Event,
     GaugeCrossed,
@@ -99,15 +98,6 @@ def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int,
     assert one.decay.turns_left == left
 
 
-def test_what_kept_the_cache_warm_is_paid_for_and_no_turn() -> None:
-    refresh = CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=4_000), cost_usd=0.002, duration_s=1.0)
-    one = fold_leg(*turn(1, 4_000, 10), refresh, refresh)
-    assert (one.totals.turns, one.totals.refreshes, one.totals.refresh_usd) == (1, 2, 0.004)
-    assert one.totals.spent.usage.cache_read_tokens >= 8_000
-    assert sum(tokens for _, tokens in one.totals.sources) == 12_000
-    assert one.last_tokens == 4_010  # nothing was added
-
-
 def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> None:
     """Its context grew by 8,100 tokens and 100 came back: 8,000 that two turns did not write, nor read again."""
     beside = [
@@ -128,10 +118,10 @@ def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> Non
 
 
 def test_what_happened_outside_of_a_session_is_the_run_s() -> None:
-    refresh = CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=4_000), cost_usd=0.002, duration_s=1.0)
+    answer = turn(1, 4_000, 10)[-1]
     told = [Noticed(text=f"warning {n % 2}", warning=n > 0) for n in range(4)]
-    (run,) = fold(start(), *told, refresh, end()).runs
-    assert (run.totals.refreshes, run.totals.sources) == (1, (("other", 4_000),))
+    (run,) = fold(start(), *told, answer, end()).runs
+    assert (run.totals.turns, run.totals.sources) == (1, (("other", 4_000),))
     assert run.warnings == ("warning 1", "warning 0")
 
 
@@ -451,13 +441,9 @@ _KINDS = st.one_of(*(any_event(kind) for kind in get_args(Event)))
 def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
     found = fold(*events)
     answers = [event for event in events if isinstance(event, ResponseReceived)]
-    refreshes = [event for event in events if isinstance(event, CacheRefreshed)]
-    usages = [*(event.usage for event in answers), *(event.usage for event in refreshes)]
-    used = sum((usage for usage in usages if usage), start=Usage())
+    used = sum((event.usage for event in answers if event.usage), start=Usage())
     assert found.totals.spent.usage == used
-    assert (found.totals.turns, found.totals.refreshes) == (len(answers), len(refreshes))
-    prices = [event.cost_usd for event in refreshes]
-    assert found.totals.refresh_usd == (None if None in prices else pytest.approx(sum(price or 0 for price in prices)))
+    assert found.totals.turns == len(answers)
     assert sum(tokens for _, tokens in found.totals.sources) == used.prompt_tokens
     for one in found.legs:
         assert sum(tokens for _, tokens in one.totals.sources) == one.totals.spent.usage.prompt_tokens

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.session.events import CacheRefreshed, ResponseReceived
+from relay.session.events import ResponseReceived
 from relay.session.prices import Budget, Price, parse_price
 from relay.session.spend import Meter
 from relay.session.usage import Spent, Usage, rank_spent
@@ -34,12 +34,11 @@ def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
 
 
 def test_the_models_that_answered_a_session_are_kept_until_its_commit() -> None:
-    """Not those of its explorers, nor of an older relay's cache refreshes."""
+    """Not those of its explorers."""
     meter = Meter(Budget(run_cap_usd=None), price=None, before=Spent())
     (answer,) = (event for event in turn(1, 1, 1) if isinstance(event, ResponseReceived))
     meter.observe(answer)
     meter.observe(replace(answer, model="explorer", query="explore"))
-    meter.observe(CacheRefreshed(turn=1, model="old", usage=Usage(), cost_usd=None, duration_s=1.0))
     assert list(meter.models) == [answer.model]
 
     meter.record()

@@ -9,7 +9,7 @@ from relay.base.errors import ExitCode
 from relay.fleet.jobs import JobRun
 from relay.fleet.landing import Job
 from relay.git.repository import open_repo
-from relay.session.events import CacheRefreshed, ResponseReceived, RunEnded
+from relay.session.events import ResponseReceived, RunEnded
 from relay.session.records import Recorder, render_record
 from relay.session.usage import Usage
 
@@ -17,15 +17,14 @@ ANSWERED = ResponseReceived(
     turn=1, model="m", usage=Usage(), cost_usd=0.5, fill_tokens=None, soft_tokens=1, hard_tokens=1, window_tokens=1,
     stop_reason="", duration_s=0,
 )  # fmt: skip
-KEPT_WARM = CacheRefreshed(turn=1, model="m", usage=Usage(), cost_usd=0.25, duration_s=0)
 ENDED = RunEnded(exit_code=0, reason="done", next_command="", spent_usd=9.0)
 
 
 @pytest.mark.parametrize(
-    ("says", "spent"), [((ANSWERED, KEPT_WARM, ENDED), 0.75), ((ANSWERED, KEPT_WARM), None)], ids=["ends", "is lost"]
+    ("says", "spent"), [((ANSWERED, ANSWERED, ENDED), 1.0), ((ANSWERED, ANSWERED), None)], ids=["ends", "is lost"]
 )
 def test_what_a_child_has_cost(stage, tmp_path, says, spent):
-    """Its answers, and what kept its cache warm; of one that was lost nobody knows."""
+    """Its answers; of one that was lost nobody knows."""
     recorder = Recorder(lambda: 0.0)
     lines = "".join(f"{render_record(recorder.record(event))}\n" for event in says)
     program = tmp_path / "stand_in" / "relay"

@@ -21,8 +21,7 @@ Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event
 run, and the event's own fields.
 
 A reader must skip torn lines (a crash in mid-write), unknown events and unknown fields, as relay does. Fields marked
-*later* may be missing in logs of an older relay. Logs of schema 1 lack `run_id`, `session_id`, `phase_id` and `turn` if
-the event has none of its own; they follow from the lines above.
+*later* may be missing in logs of an older relay.
 
 ## Place in the run
 

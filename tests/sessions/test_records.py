@@ -19,7 +19,6 @@ from tests.effort import try_each
 from tests.figures.streams import turn
 from tests.logs import read_events
 
-V1_LOG = Path(__file__).parents[1] / "cli" / "recorded.jsonl"
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
 LEG = events.LegStarted(session_id="s", phase_id="1", title="", leg=1, reason="")
 END = events.LegEnded(
@@ -135,14 +134,3 @@ def test_a_request_beside_the_conversation_moves_nothing_on() -> None:
     beside = replace(answered, turn=0, query="explore")
     recorder = Recorder(lambda: 1.0)
     assert [recorder.record(event).scope.turn for event in (LEG, asked, beside, SAID)] == [0, 3, 0, 3]
-
-
-def test_a_log_of_schema_1_is_read_with_the_ids_that_follow_from_its_order() -> None:
-    """A recorded run, written before lines had ids."""
-    log = read_events(V1_LOG)
-    assert log is not None
-    assert (len(log.records), log.skipped_lines) == (len(V1_LOG.read_text().splitlines()), 0)
-    assert {record.scope.run_id for record in log.records} == {"r-20261121-022614"}
-    texts = [record for record in log.records if isinstance(record.event, events.TextShown)]
-    assert texts
-    assert all(record.scope.session_id and record.scope.phase_id and record.scope.turn for record in texts)

@@ -97,7 +97,7 @@ class Board:
             self.responses += 1
             self.charge(event)
 
-    def charge(self, event: events.ResponseReceived | events.CacheRefreshed) -> None:
+    def charge(self, event: events.ResponseReceived) -> None:
         """Add the cost of an answer."""
         self.estimated = self.estimated or event.estimated
         self.unseen_usd += (event.cost_usd or 0.0) * event.estimated
@@ -133,21 +133,17 @@ def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
     board.activity = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
 
 
-def _on_response(board: Board, event: events.ResponseReceived, now: float) -> None:
+def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> None:
     if event.turn:
         board.response, board.activity = event, None
     board.responses += 1
-    _on_refresh(board, event, now)
+    board.charge(event)
+    if event.usage is not None and not event.estimated:
+        board.used += event.usage
 
 
 def _on_measure(board: Board, event: events.ContextMeasured, _now: float) -> None:
     board.measured = event
-
-
-def _on_refresh(board: Board, event: events.ResponseReceived | events.CacheRefreshed, _now: float) -> None:
-    board.charge(event)
-    if event.usage is not None and not event.estimated:
-        board.used += event.usage
 
 
 def _on_text(board: Board, event: events.TextShown, _now: float) -> None:
@@ -225,7 +221,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.GaugeCrossed: _on_nothing,
     events.RetryScheduled: _on_retry,
     events.CacheBroken: _on_nothing,
-    events.CacheRefreshed: _on_refresh,
     events.HostAsked: _on_nothing,
     events.SetupStarted: _on_setup,
     events.SetupFinished: _on_idle,
@@ -243,6 +238,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }
-_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_measure, _on_refresh, _on_text, _on_job)
+_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_measure, _on_text, _on_job)
 MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
 """Events about the present activity: `relay status` reads the end of a log for them."""

@@ -201,11 +201,6 @@ def _tell_cache(event: events.CacheBroken) -> Iterable[Line]:
     )
 
 
-def _tell_refresh(event: events.CacheRefreshed) -> Iterable[Line]:
-    kept = f"kept no longer: {event.failure}" if event.failure else f"kept: {event.usage.cache_read_tokens:,} tokens"
-    yield Line(text=f"prompt cache {kept}, {_render_cost(event)}", detail=True, tone=Tone.QUIET)
-
-
 def _tell_host(event: events.HostAsked) -> Iterable[Line]:
     if event.refused:
         yield Line(text=f"sandbox refused {event.host} to a command: {event.refused}", tone=Tone.WARNING)
@@ -344,7 +339,7 @@ def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
         yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
 
 
-def _render_cost(event: events.ResponseReceived | events.CacheRefreshed | events.LegEnded) -> str:
+def _render_cost(event: events.ResponseReceived | events.LegEnded) -> str:
     return "cost unknown" if event.cost_usd is None else render_usd(event.cost_usd, estimated=event.estimated)
 
 
@@ -363,7 +358,6 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.GaugeCrossed: _tell_crossing,
     events.RetryScheduled: _tell_retry,
     events.CacheBroken: _tell_cache,
-    events.CacheRefreshed: _tell_refresh,
     events.HostAsked: _tell_host,
     events.SetupStarted: _tell_setup_start,
     events.SetupFinished: _tell_setup_end,

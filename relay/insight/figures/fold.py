@@ -34,7 +34,6 @@ from relay.insight.figures.values import (
     thin,
 )
 from relay.session.events import (
-    CacheRefreshed,
     Committed,
     Event,
     GateFinished,
@@ -138,9 +137,6 @@ class RunTally:
                 self.sum.answer(event)
                 if event.usage is not None and event.usage.prompt_tokens:
                     add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
-            case CacheRefreshed() as event:
-                self.sum.refresh(event)
-                add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
             case RetryScheduled() as event:
                 self.sum.retry(event)
             case _:

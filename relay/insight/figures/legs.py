@@ -43,7 +43,6 @@ from relay.insight.figures.values import (
 )
 from relay.session.events import (
     CacheBroken,
-    CacheRefreshed,
     Event,
     GaugeCrossed,
     LegEnded,
@@ -385,10 +384,6 @@ class LegTally:
     def _break_cache(self, _: float, __: CacheBroken) -> None:
         self.sum.count("cache_breaks")
 
-    def _refresh_cache(self, _: float, event: CacheRefreshed) -> None:
-        self.sum.refresh(event)
-        add_sources(self.sum.sources, self._composition.divide(event.usage.prompt_tokens))
-
     def _end(self, at: float, event: LegEnded) -> None:
         self._ended = at, event
 
@@ -537,7 +532,6 @@ class LegTally:
         GaugeCrossed: _cross,
         RetryScheduled: _retry,
         CacheBroken: _break_cache,
-        CacheRefreshed: _refresh_cache,
         LegEnded: _end,
     }
 

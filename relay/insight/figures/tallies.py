@@ -21,7 +21,6 @@ from relay.insight.figures.values import (
     rank,
 )
 from relay.session.events import (
-    CacheRefreshed,
     Committed,
     GateFinished,
     LeftFile,
@@ -232,12 +231,6 @@ class Sum:
         """Add a wait before a retry."""
         self.count("retries", event.attempt > 0)
         self.count("retries_s", event.wait_s)
-
-    def refresh(self, event: CacheRefreshed) -> None:
-        """Add a request that kept the cache warm."""
-        self.spent += Spent(usage=event.usage, cost_usd=event.cost_usd, estimated=event.estimated)
-        self.count("refreshes")
-        self.pay("refresh_usd", event.cost_usd)
 
     def pay(self, name: str, usd: float | None) -> None:
         """Add to a sum of money of `Totals`; unknown stays unknown."""

@@ -207,7 +207,7 @@ def thin(points: list[PointT] | tuple[PointT, ...], weigh: Callable[[PointT], fl
 
 HEALTHY_CACHE = 0.8
 """`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
-MONEY = ("carried_usd", "tax_usd", "refresh_usd", "explored_usd", "spared_usd")
+MONEY = ("carried_usd", "tax_usd", "explored_usd", "spared_usd")
 """Fields of `Totals` that may be unknown."""
 
 
@@ -216,8 +216,8 @@ class Totals:
     """Sums over the turns of a session, the sessions of a phase, the phases of a run, the runs of a plan."""
 
     spent: Spent = field(default_factory=Spent)
-    """Sum over every `ResponseReceived`, those that were cut or lost included, and `CacheRefreshed`: what is billed, as
-    the endpoint counted it. `Spent.estimated` where some of it is relay's estimate."""
+    """Sum over every `ResponseReceived`, those that were cut or lost included: what is billed, as the endpoint counted
+    it. `Spent.estimated` where some of it is relay's estimate."""
     turns: int = 0
     """Responses; a request that was sent again because it failed counts where it may be billed."""
     unknown_turns: int = 0
@@ -267,10 +267,6 @@ class Totals:
     crossings: int = 0
     """Sessions that passed the soft line."""
     cache_breaks: int = 0
-    refreshes: int = 0
-    """Requests that only kept a prompt in the cache (older versions made them); these are no `turns`."""
-    refresh_usd: float | None = 0.0
-    """Their cost; None if the price is unknown."""
     explored: int = 0
     """Questions that explorers answered."""
     explored_tokens: int = 0

@@ -367,9 +367,6 @@ def show_cache(figures: Figures) -> Chapter:
     }
     rows = [(name, render_tokens(n), render_share(n / usage.prompt_tokens)) for name, n in amounts.items() if n]
     rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
-    if totals.refreshes:
-        cost = render_usd(totals.refresh_usd)
-        rows.append(("requests that kept the cache during a wait", render_number(totals.refreshes), cost))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
     return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.legs), tables=(table,))
 

@@ -22,7 +22,7 @@ from relay.base.walk import open_folder, open_ignored, open_regular
 from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.plan.text import STATE_DIR
 from relay.session.events import Event, Noticed, PlanShown, RunEnded, RunStarted, ShownPhase
-from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
+from relay.session.records import LoggedEvent, Recorder, parse_record, render_record
 
 OUTPUTS = "outputs"
 OUTPUT_AGE_S = 7 * 86_400
@@ -118,14 +118,12 @@ class LogReader:
         """Torn lines (a crash in mid-write) and those of another schema version, so far."""
 
     def __iter__(self) -> Iterator[LoggedEvent]:
-        scope = Scope()
         with self._lines as lines:
             while line := lines.readline(MAX_LINE_BYTES):
-                record = parse_line(line, scope)
+                record = parse_record(line)
                 if record is None:
                     self.skipped_lines += bool(line.strip())
                     continue
-                scope = leave_scope(record)
                 yield record
 
 
@@ -137,14 +135,6 @@ def open_events(path: Path) -> LogReader | None:
     except OSError:
         return None
     return LogReader(os.fdopen(descriptor, "rb"))
-
-
-def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
-    """Parse one line; None if it is no event, however it is nested."""
-    try:
-        return parse_record(line, before, size_bytes=len(line))
-    except RecursionError:
-        return None
 
 
 def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> int:
@@ -216,7 +206,7 @@ class LogTail:
         self._begin()
 
     def _begin(self) -> None:
-        self._offset, self._rest, self._scope, self._too_long = 0, b"", Scope(), False
+        self._offset, self._rest, self._too_long = 0, b"", False
 
     def read(self) -> Iterator[LoggedEvent]:
         """Yield the events since the last call; an incomplete line waits, foreign lines are skipped."""
@@ -233,8 +223,7 @@ class LogTail:
     def _take(self, line: bytes) -> Iterator[LoggedEvent]:
         if self._too_long:  # the end of one
             self._too_long = False
-        elif record := parse_line(line, self._scope):
-            self._scope = leave_scope(record)
+        elif record := parse_record(line):
             yield record
 
     def read_end(self, kinds: frozenset[str], *, until: str, most: int = _END_EVENTS) -> tuple[LoggedEvent, ...]:
@@ -252,7 +241,7 @@ class LogTail:
             match = _EVENT.match(line)
             kind = match[1].decode() if match else ""
             if kind == until or (kind in kinds and len(found) < most):
-                found += [record] if (record := parse_line(line, Scope())) else []
+                found += [record] if (record := parse_record(line)) else []
             if kind == until:
                 break
         return tuple(reversed(found))
@@ -471,5 +460,5 @@ def _look(path: Path, name: str, folder: int) -> LogEntry | None:
 def _iter_records(lines: Iterable[bytes], kind: str) -> Iterable[LoggedEvent]:
     mark = f'"event":"{kind}"'.encode()
     for line in lines:
-        if mark in line and (record := parse_line(line, Scope())):
+        if mark in line and (record := parse_record(line)):
             yield record

@@ -108,7 +108,7 @@ class Spans:
                 self._leg, self._noted = record, []
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
-            case events.ResponseReceived() | events.CacheRefreshed() | events.ToolFinished() | events.GateFinished():
+            case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
                 yield from self._end_part(record, event)
             case events.LegEnded():
                 yield from self._end_leg(record.at, event)
@@ -132,12 +132,12 @@ class Spans:
     def _end_part(
         self,
         record: LoggedEvent,
-        event: events.ResponseReceived | events.CacheRefreshed | events.ToolFinished | events.GateFinished,
+        event: events.ResponseReceived | events.ToolFinished | events.GateFinished,
     ) -> Iterator[ReadableSpan]:
         times = record.at - event.duration_s, record.at
         said: dict[str, Any]
         match event:
-            case events.ResponseReceived() | events.CacheRefreshed():
+            case events.ResponseReceived():
                 said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: self.provider}
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
                     said[REQUEST_MODEL] = self._run.event.model
@@ -215,11 +215,9 @@ class Spans:
         )
 
 
-def _describe_answer(event: events.ResponseReceived | events.CacheRefreshed) -> dict[str, Any]:
+def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
     said: dict[str, Any] = {OPERATION: "chat", RESPONSE_MODEL: event.model, "relay.cost_usd": event.cost_usd}
     said |= {} if event.usage is None or event.estimated else _describe_usage(event.usage)
-    if isinstance(event, events.CacheRefreshed):
-        return {**said, "relay.refresh": True}
     return {**said, FINISH_REASONS: [event.stop_reason], "relay.fill_tokens": event.fill_tokens}
 
 
@@ -305,7 +303,7 @@ class Metrics:
                 self._model = event.model
             case events.LegStarted():
                 self._leg = record.at, event
-            case events.ResponseReceived() | events.CacheRefreshed():
+            case events.ResponseReceived():
                 self._take_answer(event)
             case events.ToolFinished():
                 failed: dict[str, Any] = {ERROR: "tool_error"} if event.is_error else {}
@@ -322,7 +320,7 @@ class Metrics:
             case _:
                 pass
 
-    def _take_answer(self, event: events.ResponseReceived | events.CacheRefreshed) -> None:
+    def _take_answer(self, event: events.ResponseReceived) -> None:
         own = self._leg is None or self._leg[1].runner in OWN_RUNNER
         said = {
             OPERATION: "chat",
