@@ -5,7 +5,7 @@ from importlib import import_module
 import click
 
 from relay import __version__
-from relay.cli.screen import complain, say
+from relay.cli.screen import say
 
 GROUPS = {
     "Plan": {"plan": "plan", "check": "check"},
@@ -46,12 +46,6 @@ GROUPS = {
     "Try without a model": {"demo": "rehearsal:demo_command", "rehearse": "rehearsal:rehearse_command"},
 }
 """Commands by group. The value is the module in `relay.cli`, and the command's name there if it is not ``command``."""
-OLD_NAMES = {
-    "converge": ("review", "--whole-plan"),
-    "help": (),
-    "otel": ("report", "--otel"),
-}
-"""Former commands and their replacements. They go with the next release."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
@@ -84,26 +78,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a name. A former name gives its replacement; the error for an unknown name lists similar names."""
-        if args[0] in OLD_NAMES:
-            args = _replace_old_name(ctx, args)
+        """Resolve a name, and `help` in front of one; the error for an unknown name lists similar names."""
+        if args[0] == "help":
+            args = [*args[1:], "--help"]
+            if len(args) == 1:
+                say(ctx.get_help())
+                ctx.exit()
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             name = error.command_name
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
-
-
-def _replace_old_name(ctx: click.Context, args: list[str]) -> list[str]:
-    name, *rest = args
-    words = [*rest, "--help"] if name == "help" else [*OLD_NAMES[name], *rest]
-    if not ctx.resilient_parsing:  # which is how a shell asks for completions
-        now = " ".join(words if name == "help" else OLD_NAMES[name])
-        complain(f"relay {name} is now `relay {now}`; the next release drops the old name")
-    if words == ["--help"]:
-        say(ctx.get_help())
-        ctx.exit()
-    return words
 
 
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape

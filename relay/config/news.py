@@ -21,13 +21,6 @@ question a session asks the user something, or a phase waits for a yes (run --ap
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
 _ONE = 'one of url = "ntfys://ntfy.sh/TOPIC", command = ["PROGRAM", "{text}"] and form = "desktop"'
 _ADDRESS = "an address as Apprise has them, such as ntfys://ntfy.sh/TOPIC; ${NAME} in it stands for a variable"
-_GONE = {
-    "ntfy": "leave form and headers out: ntfys://ntfy.sh/TOPIC, with a token ntfys://${TOKEN}@ntfy.sh/TOPIC?auth=token",
-    "slack": "leave form out: the webhook's address is enough",
-    "discord": "leave form out: the webhook's address is enough",
-    "json": "leave form and headers out: jsons://HOST/PATH?+NAME=VALUE, where NAME is a header's",
-}
-"""Former channels, which Apprise replaces, and the form of their addresses."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
@@ -71,9 +64,6 @@ def _read_channels(value: Any) -> tuple[Channel, ...]:
     rows = [value] if isinstance(value, Mapping) else value
     if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError("a list of tables, one for each way to call you")
-    for row in rows:
-        if (form := row.get("form")) in _GONE:
-            raise ValueError(f'form "{form}" is sent by Apprise now (docs/news.md): {_GONE[form]}')
     return tuple(_CHANNEL(row) for row in rows)
 
 

@@ -321,8 +321,6 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
     origin = source.find(str(name))
     if name in _ELSEWHERE:
         return origin.refuse(f"{name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
-    if name == "cache_refresh":
-        return origin.refuse("cache_refresh is no setting any more: refreshing saved too little", hint="leave it out")
     if name == "plan":
         return origin.refuse("plan: a plan cannot name the plan to use")
     if name == "relay":

@@ -240,10 +240,7 @@ def _read_declared(repo: Repo) -> dict[Path, float]:
     """Return the declared locks with the times of their declaration; a torn or foreign note declares nothing."""
     try:
         note = json.loads(read_note(repo, _INTENT))
-        given = note["locks"]
-        # An older relay wrote a list, and one time for all.
-        times = given if isinstance(given, dict) else dict.fromkeys(given, note["time"])
-        locks = {Path(lock): float(moment) for lock, moment in times.items()}
+        locks = {Path(lock): float(moment) for lock, moment in note["locks"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
     return {lock: moment for lock, moment in locks.items() if _may_be_declared(repo, lock)}

@@ -4,13 +4,11 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from relay.base.errors import LedgerError, PlanError, RepoError, within
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
-from relay.git.command import GitError
 from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_renames, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
@@ -159,7 +157,7 @@ def find_newly_changed(
         blobs = (read_blob(repo, head, name) for name in names) if head else ()
         was = next((blob for blob in blobs if blob is not None), None)
         # A source that `head` does not have was right when a session of this phase cited it.
-        if source not in known or not find_change(_complete(repo, source), was, partial(find_blob_id, repo)):
+        if source not in known or not find_change(source, was, partial(find_blob_id, repo)):
             changed[source] = words
     return changed
 
@@ -204,7 +202,7 @@ def _iter_changed(repo: Repo, sources: Iterable[Source]) -> Iterator[tuple[Sourc
             found[path] = path if find_stat(repo.root, path) else _find_moved(repo, path)
             data[path] = read_file(repo.root, found[path])
         moved = f", now {found[path]}," if found[path] != path else ""
-        if words := find_change(_complete(repo, source), data[path], partial(find_blob_id, repo)):
+        if words := find_change(source, data[path], partial(find_blob_id, repo)):
             yield source, found[path], f"{source}{moved}{words.removeprefix(str(source))}"
 
 
@@ -252,18 +250,6 @@ def _is_comparable(repo: Repo, path: str) -> bool:
     return found is None or found.st_size <= MAX_CITED_BYTES
 
 
-def _complete(repo: Repo, source: Source) -> Source:
-    """Return a source with the id of its lines, which older relays did not store, if git has the file."""
-    if source.text or not (source.lines or source.symbol):
-        return source
-    try:
-        data = load_blob(repo, source.blob)
-    except GitError:
-        return source
-    cited = cite(source, data, partial(find_blob_id, repo))
-    return replace(source, lines=cited.lines, text=cited.text)
-
-
 def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
     """Return the commit that changed a source, in words; empty if it is unknown.
 
@@ -273,7 +259,7 @@ def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
     """
     if not (head := repo.head()):
         return ""
-    source, found = _complete(repo, source), None
+    found = None
     which = (f"--max-count={MAX_BLAMED}", *([f"--since={since}"] if since else []))
     texts = read_texts(repo.git, *which, head, "--", *{source.path, now})
     for text in texts:

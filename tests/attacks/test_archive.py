@@ -28,7 +28,7 @@ def pipe(path):
 def declare(arena):
     """A note says that relay was about to take a file of the user's as a lock, at the very time of that file."""
     found = arena.outside / "file"
-    text = json.dumps({"time": found.stat().st_mtime, "locks": [str(found)]})
+    text = json.dumps({"locks": {str(found): found.stat().st_mtime}})
     place(arena, ".git/relay/intent").write_text(text)
 
 

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from relay.cli.main import COMMANDS, GROUPS
-from tests.effort import take_each
 
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
@@ -65,30 +64,7 @@ def test_help_and_version_are_where_one_looks_for_them(relay):
     assert all(f"\n{title}:\n" in shown for title in GROUPS)
     assert re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE) == [*COMMANDS]
     assert relay("help", "run").out == relay("run", "--help").out
+    assert relay("help").out == relay("--help").out == shown
     assert relay("-V").out == relay("--version").out
     assert relay("help", "fleet", "worker").out == relay("fleet", "worker", "--help").out
     assert [relay("help", *words).code for words in (["rnu"], ["fleet", "x"])] == [2, 2]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    take_each(
-        2,
-        [
-            ("help", "--help"),
-            ("help run", "run --help"),
-            ("otel --help", "report --otel --help"),
-            ("converge --help", "review --whole-plan --help"),
-            ("otel", "report --otel"),
-            ("converge", "review --whole-plan"),
-        ],
-    ),
-)
-def test_an_old_name_does_the_same_and_names_the_new_one(relay, old, new):
-    """One line on standard error; no help and no completion offers it."""
-    done, same = relay(*old.split()), relay(*new.split())
-    told, _, rest = done.err.partition("\n")
-    assert told.startswith(f"relay {old.split()[0]} is now `relay ")
-    assert told.split("`")[1] in f"relay {new}"
-    assert (done.code, done.out, rest) == (same.code, same.out, same.err)
-    assert old.split()[0] not in COMMANDS

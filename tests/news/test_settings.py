@@ -72,12 +72,6 @@ def test_a_repository_calls_nobody(tmp_path):
         ('[{form = "desktop", details = 1}]', "details: true or false"),
         ('[{form = "desktop", command = ["x"]}]', 'one of url = "ntfys://'),
         ('[{form = "command"}]', 'one of url = "ntfys://'),
-        (
-            '[{form = "ntfy", url = "https://ntfy.sh/x", headers = {A = "b"}}]',
-            "ntfys://${TOKEN}@ntfy.sh/TOPIC?auth=token",
-        ),
-        ('[{form = "slack", url = "${SLACK}"}]', "leave form out: the webhook's address is enough"),
-        ('[{form = "json", url = "https://x/y"}]', "jsons://HOST/PATH?+NAME=VALUE"),
     ],
 )
 def test_what_is_not_allowed_is_named(tmp_path, row, words):

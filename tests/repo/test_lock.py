@@ -141,7 +141,7 @@ def test_a_lock_from_another_time_is_not_the_announced_one(box):
     lock = box.write(".git/index.lock", "")
     for shift in (-3600, +3600):
         repo.relay_dir.mkdir(exist_ok=True)
-        (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time() + shift, "locks": [str(lock)]}))
+        (repo.relay_dir / "intent").write_text(json.dumps({"locks": {str(lock): time.time() + shift}}))
         assert len(clear_stale_locks(repo)) == 1
         assert lock.exists()
 
@@ -187,7 +187,7 @@ def test_an_announced_lock_stays_while_a_git_runs_here(box):
     repo = box.open()
     lock = box.write(".git/index.lock", "")
     repo.relay_dir.mkdir(exist_ok=True)
-    (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time(), "locks": [str(lock)]}))
+    (repo.relay_dir / "intent").write_text(json.dumps({"locks": {str(lock): time.time()}}))
     with subprocess.Popen(
         ["git", "cat-file", "--batch"], cwd=box.root, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as running:
@@ -215,7 +215,7 @@ def test_a_lock_that_work_trees_share_stays_while_a_git_runs_for_any_of_them(box
     repo = box.open()
     lock = box.write(".git/packed-refs.lock" if shared else ".git/index.lock", "")
     repo.make_relay_dir()
-    (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time(), "locks": [str(lock)]}))
+    (repo.relay_dir / "intent").write_text(json.dumps({"locks": {str(lock): time.time()}}))
     with subprocess.Popen(
         ["git", *options, "cat-file", "--batch"], cwd=box.root.parent / place, env={**os.environ, **env},
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -237,7 +237,7 @@ def test_a_shared_lock_that_was_announced_in_another_work_tree_is_removed(box, t
         own = there.git_dir / "index.lock"
         own.touch()
         there.make_relay_dir()
-        note = {"time": time.time(), "locks": [str(shared), str(own)]}
+        note = {"locks": dict.fromkeys([str(shared), str(own)], time.time())}
         (there.relay_dir / "intent").write_text(json.dumps(note))
         with lock_worktree(there):
             clear_stale_locks(here)
@@ -272,7 +272,7 @@ def test_a_declaration_is_believed_of_git_s_own_locks_only(box, place):
     lock = repo.git_dir / "refs/linked" / place if place == "linked.lock" else box.root.parent / place
     lock.touch()
     repo.make_relay_dir()
-    (repo.relay_dir / "intent").write_text(json.dumps({"time": lock.stat().st_mtime, "locks": [str(lock)]}))
+    (repo.relay_dir / "intent").write_text(json.dumps({"locks": {str(lock): lock.stat().st_mtime}}))
     clear_stale_locks(repo)
     assert lock.exists()
 
@@ -329,7 +329,7 @@ def test_what_stands_in_the_place_of_a_note_is_not_waited_for(box, kind):
         pass
 
 
-@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"time": "x", "locks": ["/etc/passwd"]}', b"\xff"])
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"locks": {"/etc/passwd": "x"}}', b'{"locks": []}', b"\xff"])
 def test_a_torn_note_announces_nothing(box, torn):
     repo = box.open()
     repo.relay_dir.mkdir(exist_ok=True)
