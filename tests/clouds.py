@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import httpx2
 
-VERSION = "2026-10-21"
+VERSION, AGENTS_VERSION = "2026-10-21", "2023-06-01"
 REGION, PROJECT, WORKSPACE, RESOURCE_KEY = "eu-west-1", "my-project", "wrkspc_1", "foundry-key-of-the-user"
 EXPIRED = 403
 _AUTHORIZATION = re.compile(
@@ -82,7 +82,7 @@ class FakeClouds:
     def check(self, path: str, headers: Mapping[str, str], raw: bytes, url: str) -> tuple[dict[str, Any], bool]:
         """Return the request as the Messages API has it, and whether the answer comes in frames."""
         body = json.loads(raw)
-        place, _, rest = path[1:].partition("/")
+        place, _, rest = path[1:].removesuffix("?beta=true").partition("/")
         if place == "runtime":
             found = re.fullmatch(r"model/([^/]+)/invoke-with-response-stream", rest)
             if not found or "model" in body or "stream" in body or body.pop("anthropic_version") != VERSION:
@@ -98,7 +98,9 @@ class FakeClouds:
             self._check_token(headers)
             return {**body, "model": unquote(found[1])}, False
         folder = {"mantle": "anthropic/", "foundry": "anthropic/", "aws": "", "v1": None}[place]
-        if headers.get("anthropic-version") != VERSION or (folder is not None and rest != f"{folder}v1/messages"):
+        if headers.get("anthropic-version") not in {VERSION, AGENTS_VERSION} or (
+            folder is not None and rest != f"{folder}v1/messages"
+        ):
             raise RefusedError(f"this is no request of the Messages API: {path}")
         self._check_plain(place, headers, raw, url)
         return body, False

@@ -37,7 +37,7 @@ from relay.run.loop import run
 from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
 from relay.runners.base import RunnerKind
-from relay.runners.registry import RUNNERS
+from relay.runners.registry import list_runners
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
@@ -355,7 +355,7 @@ class Stage:
             environ={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": self.cache, **environ},
             phases=tuple(phase for phase in phases if not phase.done),
         )
-        runners = RUNNERS if runner is None else {settings.runner: runner.kind}
+        runners = list_runners(settings) if runner is None else {settings.runner: runner.kind}
         with open_run(request, self._observe, self.interrupts, runners={**runners, **more}) as ctx:
             yield ctx
 

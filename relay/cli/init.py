@@ -106,7 +106,7 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
     profiles = list_profiles(settings)
     if name not in profiles:
         raise click.UsageError(f"--agent: found {name!r}; allowed: {', '.join(profiles)}")
-    ready, uses_login = try_for_use(examine_agent(profiles[name], environ), settings)
+    ready, uses_login = try_for_use(examine_agent(profiles[name], settings, environ), settings)
     if not ready:
         say(f"relay wrote nothing; fix this, then run relay init --agent {name} again")
         return ExitCode.USER

@@ -117,13 +117,13 @@ class Settings:
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     agents`). A phase may name its own runner: ``Runner: claude``."""
     provider: str = PROVIDERS[0]
-    """Who serves the models of relay's own loop: ``anthropic`` (or the address in ``ANTHROPIC_BASE_URL``), Amazon
-    ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``. `docs/how-to/clouds.md` has the
-    variables of each. Yours alone."""
+    """Who serves Claude, to relay's own loop and to agents that speak the Messages API: ``anthropic`` (or the address
+    in ``ANTHROPIC_BASE_URL``), Amazon ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``.
+    `docs/how-to/clouds.md` has the variables of each. Yours alone."""
     key_command: tuple[str, ...] = ()
-    """A program with its arguments that prints the API key, such as ``["op", "read", "op://work/claude/key"]``. relay
-    runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key, and
-    stores the key nowhere. Yours alone."""
+    """A program with its arguments that prints the key for the Messages API: ``["op", "read", "op://work/claude/key"]``.
+    relay runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key,
+    and stores the key nowhere, and shows it no agent. Yours alone."""
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     """Your own agents, and changes to those that relay knows: program, variables, files, login. Yours alone;
     `docs/agents.md` has examples."""

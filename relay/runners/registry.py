@@ -5,16 +5,23 @@ The modules that run a session are imported when a runner is opened.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
 from relay.config.model import OWN_LOOP
 from relay.plan.model import Phase, Violation
-from relay.runners.agents.profiles import PROFILES, Profile, adapt_profile, find_login, get_installed, get_setup
+from relay.runners.agents.profiles import (
+    PROFILES,
+    EndpointSetup,
+    Profile,
+    adapt_profile,
+    find_family,
+    find_login,
+    get_installed,
+)
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Way, get_key_name
+from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Family, Way, get_key_name
 from relay.session.events import Noticed
 
 
@@ -50,20 +57,72 @@ def _find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
 
 
 def _get_own_key(settings: Settings, environ: Mapping[str, str]) -> str:
-    way = _find_way(settings, environ)
+    return _name_key(_find_way(settings, environ), environ)
+
+
+def _name_key(way: Way, environ: Mapping[str, str]) -> str:
     return way.credential.words if way.credential else get_key_name(environ, (way.family,))
 
 
-def make_kind(profile: Profile) -> RunnerKind:
-    """Return an agent as a kind of runner."""
-    get_key, require = partial(_get_key, profile), partial(_require, profile)
+def make_kind(profile: Profile, settings: Settings) -> RunnerKind:
+    """Return an agent as a kind of runner.
+
+    Args:
+        settings: Say where its key comes from.
+    """
+    get_key, require = partial(_get_key, profile, settings), partial(_require, profile)
     return RunnerKind(get_key=get_key, require=require, open=partial(_open_agent, profile))
 
 
-def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
+def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> tuple[EndpointSetup, Way]:
+    """Return how an agent reaches its model; of several ways the one of the model's vendor.
+
+    An agent that speaks the Messages API has every way of relay's own loop to it. The other APIs need a key in a
+    variable: `provider` and `key_command` are for the Messages API, and one vendor's key is not another's business.
+
+    Raises:
+        RunnerError: There is no key.
+        ConfigError: The settings do not go together.
+    """
+    known = {family.name: family for family in FAMILIES}
+    setups = [(setup, known[setup.family]) for setup in profile.setups]
+    ready = [found for found in setups if _has_key(found[1], settings, environ)]
+    if not ready:
+        _refuse_keyless(profile, settings, environ, [family for _, family in setups])
+    own = find_family(settings.model)
+    setup, family = next((found for found in ready if found[0].family == own), ready[0])
+    return setup, _find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
+
+
+def _has_key(family: Family, settings: Settings, environ: Mapping[str, str]) -> bool:
+    if any(environ.get(name) for name in family.keys):
+        return True
+    if family is not ANTHROPIC:
+        return False
+    if settings.provider != ANTHROPIC.name or settings.key_command:
+        return True
+    from relay.runners.messages.clouds import name_login
+
+    return bool(name_login(environ))
+
+
+def _refuse_keyless(
+    profile: Profile, settings: Settings, environ: Mapping[str, str], families: Sequence[Family]
+) -> None:
+    try:
+        get_key_name(environ, families)
+    except RunnerError as error:
+        chosen = {"provider": settings.provider != ANTHROPIC.name, "key_command": bool(settings.key_command)}
+        named = [name for name, is_set in chosen.items() if is_set]
+        if ANTHROPIC in families or not named:
+            raise
+        words = f"{' and '.join(named)} {'are' if named[1:] else 'is'} for the Messages API"
+        raise RunnerError(f"{error.message}; {words}, which {profile.title} does not speak", hint=error.hint) from None
+
+
+def _get_key(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:
     if not profile.has_login:
-        known = {family.name: family for family in FAMILIES}
-        return get_key_name(environ, [known[setup.family] for setup in profile.setups])
+        return _name_key(choose_way(profile, settings, environ)[1], environ)
     if found := find_login(profile, environ):
         return found
     raise RunnerError(
@@ -94,18 +153,17 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     if profile.has_login:
         given.observe(Noticed(text=_describe_login(profile), warning=True))
         family = next(found for found in FAMILIES if found.name == profile.setups[0].family)
-        yield AgentRunner(profile=profile, setup=profile.setups[0], family=family, given=given, endpoint=None)
+        way = Way(family=family)
+        yield AgentRunner(profile=profile, setup=profile.setups[0], way=way, given=given, endpoint=None)
         return
-    setup, family = get_setup(profile, given.environ, settings.model)
+    setup, way = choose_way(profile, settings, given.environ)
     idle_s = settings.idle_timeout_s
-    with open_api(
-        environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=Way(family=family)
-    ) as api:
+    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=way) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
-        yield AgentRunner(profile=profile, setup=setup, family=family, given=given, endpoint=endpoint)
+        yield AgentRunner(profile=profile, setup=setup, way=way, given=given, endpoint=endpoint)
 
 
 def _describe_login(profile: Profile) -> str:
@@ -118,12 +176,6 @@ def _describe_login(profile: Profile) -> str:
         f"{profile.name} gets your login in its sandbox, which reaches {', '.join(profile.hosts)} and nothing else; "
         "its usage is what it reports (~), and no cap holds before a request, only after a report"
     )
-
-
-RUNNERS: Mapping[str, RunnerKind] = {
-    OWN_LOOP: RunnerKind(get_key=partial(_get_own_key, Settings()), open=_open_api),
-    **{name: make_kind(profile) for name, profile in PROFILES.items()},
-}
 
 
 def list_profiles(settings: Settings) -> Mapping[str, Profile]:
@@ -147,9 +199,8 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    own = {OWN_LOOP: replace(RUNNERS[OWN_LOOP], get_key=partial(_get_own_key, settings))}
-    made = {name: make_kind(profile) for name, profile in list_profiles(settings).items()} if settings.agents else {}
-    return {**RUNNERS, **own, **made}
+    own = RunnerKind(get_key=partial(_get_own_key, settings), open=_open_api)
+    return {OWN_LOOP: own, **{name: make_kind(found, settings) for name, found in list_profiles(settings).items()}}
 
 
 def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind]) -> RunnerKind:

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.base.errors import RelayError, RunnerError
+from relay.base.errors import ConfigError, RelayError, RunnerError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count, render_usd
@@ -290,12 +290,12 @@ _NO_KEY_BUT = "no key; a login "
 
 def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
     """Look for every agent without starting one."""
-    return tuple(examine_agent(profile, environ) for profile in list_profiles(settings).values())
+    return tuple(examine_agent(profile, settings, environ) for profile in list_profiles(settings).values())
 
 
-def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
+def examine_agent(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> AgentFound:
     """Look for one agent without starting it."""
-    login = _find_login(profile, environ)
+    login = _find_login(profile, settings, environ)
     try:
         installed = get_installed(profile, environ)
     except RunnerError as error:
@@ -309,10 +309,10 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
     )
 
 
-def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
+def _find_login(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:
     try:
-        return make_kind(profile).get_key(environ)
-    except RunnerError:
+        return make_kind(profile, settings).get_key(environ)
+    except (RunnerError, ConfigError):
         place = "" if profile.has_login else find_login(profile, environ)
         return f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.has_login else "no key"
 

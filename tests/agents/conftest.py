@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
+from relay.config import Settings
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.profiles import Profile
@@ -35,7 +36,7 @@ def make_profile(*lies: str, name: str = "fake") -> Profile:
 @pytest.fixture
 def kinds():
     """Makes runners of the fake agent, under these names."""
-    return lambda *names: {name: make_kind(make_profile(name=name)) for name in names}
+    return lambda *names: {name: make_kind(make_profile(name=name), Settings()) for name in names}
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def agent(stage, tmp_path, programs):
                     "ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user",
                     "ANTHROPIC_BASE_URL": stage.server.base_url,
                 }
-                fake = None if runner else FakeRunner(kind=kind or make_kind(make_profile(*lies)))
+                fake = None if runner else FakeRunner(kind=kind or make_kind(make_profile(*lies), Settings()))
                 settings = flags if runner else {"runner": "fake", **flags}
                 with stage.enter(SessionKind(command), flags=settings, environ=environ, runner=fake, more=more) as ctx:
                     yield ctx

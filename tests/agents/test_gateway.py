@@ -491,7 +491,7 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
         environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
         with open_client(environ, 5.0, way=Way(family=family)) as client:
             secrets = find_own_secrets(environ)
-            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, family=family)
+            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, way=Way(family=family))
             with open_gateway(route, tmp_path / "socket"):
                 asked = begin(ask_broken, tmp_path / "socket", target, body)
                 held = told.get(timeout=20)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from relay.base.errors import RunnerError
 from relay.cli.doctor import agents_command
+from relay.config import Settings
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
     PROFILES,
@@ -21,9 +22,9 @@ from relay.runners.agents.profiles import (
     fill,
     find_package_version,
     get_installed,
-    get_setup,
     make_home,
 )
+from relay.runners.registry import choose_way
 from rigs.agents.real import AGENTS
 
 
@@ -134,7 +135,7 @@ def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_severa
     openai, anthropic = {"OPENAI_API_KEY": "sk-o"}, {"ANTHROPIC_AUTH_TOKEN": "sk-a"}
 
     def find(environ, model):
-        return get_setup(both, environ, model)[1].name
+        return choose_way(both, Settings(model=model), environ)[1].family.name
 
     assert find(openai, "claude-opus-5-5") == "openai"
     assert find(anthropic, "gpt-9") == "anthropic"

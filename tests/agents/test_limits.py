@@ -159,7 +159,9 @@ def test_a_request_for_which_the_caps_have_no_room_waits_for_those_before_it(ent
 
     session, context, _, _ = enter(by_s=0.0, check=check)
     ended = begin(session.advance, "work")
-    made = ModelRequest(dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=6_000)
+    made = ModelRequest(
+        dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=6_000, is_streamed=True
+    )
     title, work, more = (HeldRequest(request=replace(made, is_main=n == 1)) for n in range(3))
     context.inbox.put(title)
     assert title.release.result(20) is None

@@ -25,7 +25,9 @@ def attempt(programs, tmp_path):
     def run(*lies, key=KEY, bwrap=Path("bwrap"), system=":/usr/bin:/bin", settings=SETTINGS, **fields):
         environ = {"PATH": f"{programs}{system}", "HOME": str(tmp_path), **key}
         profile = replace(make_profile(*lies), **fields)
-        findings = try_agent(examine_agent(profile, environ), make_kind(profile), settings, environ, bwrap=bwrap)
+        findings = try_agent(
+            examine_agent(profile, settings, environ), make_kind(profile, settings), settings, environ, bwrap=bwrap
+        )
         return {finding.name: finding for finding in findings}
 
     return run

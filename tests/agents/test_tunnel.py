@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from relay.base.errors import ConfigError, ExitCode, RunnerError
+from relay.config import Settings
 from relay.config.agents import AgentSettings
 from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.profiles import PROFILES, adapt_profile
@@ -26,7 +27,7 @@ def tunnel(agent, tmp_path):
     def enter(*lies, login="tunnel", script=NOTHING, **flags):
         own = AgentSettings(login=login, credentials=("FAKE_TOKEN", ".fake/login.json"), hosts=("vendor.invalid",))
         profile = adapt_profile("fake", own, {"fake": make_profile(*lies)})
-        return agent("run", script, kind=make_kind(profile), **flags)
+        return agent("run", script, kind=make_kind(profile, Settings()), **flags)
 
     return enter
 

@@ -3,8 +3,9 @@
 import pytest
 
 from relay.base.errors import ConfigError
+from relay.config import Settings
 from relay.runners.agents.profiles import PROFILES
-from relay.runners.registry import RUNNERS, list_profiles, list_runners
+from relay.runners.registry import list_profiles, list_runners
 from relay.setup.doctor import render_value
 from tests.settings.test_config import load
 
@@ -46,7 +47,7 @@ def test_a_users_agents_are_those_that_relay_knows_with_what_is_different(tmp_pa
     )
     assert found["opencode"].program == "/opt/opencode"
     assert found["opencode"].files == PROFILES["opencode"].files
-    assert list(list_runners(settings)) == [*RUNNERS, "careful", "vibe"]
+    assert list(list_runners(settings)) == [*list_runners(Settings()), "careful", "vibe"]
     assert "high" not in render_value(settings.agents)
 
 

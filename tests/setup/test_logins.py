@@ -6,7 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.config import Settings, load_settings
-from relay.runners.registry import RUNNERS
+from relay.runners.registry import list_runners
 from relay.setup.preconditions import State, check_key, find_unused_login
 
 WAY = """\
@@ -92,6 +92,6 @@ def test_the_login_of_the_agent_that_is_to_run_comes_first_and_with_a_model_of_i
 
 def test_without_a_login_nothing_is_said_of_one(tmp_path):
     assert look(tmp_path) == ("", "")
-    finding = check_key((RUNNERS["api"],), {"HOME": str(tmp_path)}, Settings())
+    finding = check_key((list_runners(Settings())["api"],), {"HOME": str(tmp_path)}, Settings())
     assert finding.state is State.MISSING
     assert "logged in" not in finding.words

@@ -10,7 +10,7 @@ from relay.base.errors import RunnerError
 from relay.config import ModelSettings, Settings
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.registry import RUNNERS
+from relay.runners.registry import list_runners
 from relay.session.prices import parse_price
 from relay.setup.preconditions import State
 from relay.setup.trials import estimate_trial, try_model
@@ -25,7 +25,7 @@ def attempt(turns=TURNS, *, model="glm-4.6", own=OWN, **script):
     played = {"model": model, "sessions": [{"turns": turns, "repeat": True}], **script}
     with serve(parse_script(json.dumps(played))) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        trial = try_model(RUNNERS["api"], Settings(model=model, models={model: own}), environ)
+        trial = try_model(list_runners(Settings())["api"], Settings(model=model, models={model: own}), environ)
         asked = [request for request in server.requests if request.path == "/v1/messages"]
     found = {finding.name: (finding.state, finding.words) for finding in trial.findings}
     return found, tomllib.loads(trial.table).get("models", {}).get(model), asked
@@ -107,4 +107,4 @@ def test_what_it_takes_is_said_before():
 def test_without_a_way_to_the_endpoint_nothing_is_tried():
     environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     with pytest.raises(RunnerError, match="cannot be reached"):
-        try_model(RUNNERS["api"], Settings(model="glm-4.6"), environ)
+        try_model(list_runners(Settings())["api"], Settings(model="glm-4.6"), environ)

@@ -13,7 +13,7 @@ from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.base.tree import make_temporary_name
 from relay.config import Settings
 from relay.git.repository import open_repo
-from relay.runners.registry import RUNNERS
+from relay.runners.registry import list_runners
 from relay.session.values import SessionKind
 from relay.setup import open as opening
 from relay.setup import preconditions
@@ -44,7 +44,7 @@ from tests.scripted import ScriptedRunner
     ],
 )
 def test_a_key_is_named_and_never_shown(environ, words):
-    finding = check_key((RUNNERS["api"],), environ, Settings())
+    finding = check_key((list_runners(Settings())["api"],), environ, Settings())
     assert (finding.state, finding.words, finding.error) == (State.OK, words, None)
 
 
@@ -55,7 +55,7 @@ def test_a_runner_without_a_key_misses_none():
 
 def test_what_is_missing_is_one_error_with_the_words_that_are_shown():
     """The doctor shows the finding, a run stops with the error; they cannot say different things."""
-    finding = check_key((RUNNERS["api"],), {}, Settings())
+    finding = check_key((list_runners(Settings())["api"],), {}, Settings())
     with pytest.raises(RunnerError) as raised:
         require(finding)
     assert finding.state is State.MISSING

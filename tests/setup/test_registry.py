@@ -3,8 +3,9 @@
 import pytest
 
 from relay.base.errors import ConfigError, ExitCode, RunnerError
+from relay.config import Settings
 from relay.run.planning.planner import PlanTask
-from relay.runners.registry import RUNNERS, get_kind
+from relay.runners.registry import get_kind, list_runners
 from relay.session.events import LegEnded, PlanRestored
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
@@ -15,8 +16,9 @@ NEW_PLAN = "# New\n\n## Phase 1 — One\nVerify: `test -e a.py`\n- [ ] Do it —
 
 
 def test_an_unknown_runner_is_named_with_all_that_are_known():
+    own = list_runners(Settings())["api"]
     with pytest.raises(ConfigError) as raised:
-        get_kind("magic", origin="relay.toml:3", known={"api": RUNNERS["api"], "other": RUNNERS["api"]})
+        get_kind("magic", origin="relay.toml:3", known={"api": own, "other": own})
     assert raised.value.message == "relay.toml:3: runner: found 'magic'; allowed: api, other"
 
 

@@ -346,6 +346,8 @@ class ModelRequest:
     prompt_bytes: int
     max_output_tokens: int | None
     """None if the request does not say: the model's own limit holds."""
+    is_streamed: bool
+    """Whether it asks for a stream by a field."""
 
 
 def find_dialect(path: str) -> Dialect | None:
@@ -389,6 +391,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
         is_main=bool(found.get("tools")) and mark in body,
         prompt_bytes=len(body),
         max_output_tokens=_read_limit(found, dialect),
+        is_streamed=bool(found.get("stream")),
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import h11
 
-from relay.base.redaction import redact
+from relay.base.redaction import hide_values, redact
 from relay.base.values import dataclass
 from relay.runners.agents.dialects import (
     MESSAGES,
@@ -34,9 +34,11 @@ from relay.runners.agents.dialects import (
     read_request,
     shorten_answer,
 )
+from relay.runners.messages.answers import StreamBrokenError
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.connection import Fault, FaultKind
-from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_beginning
+from relay.runners.messages.credentials import CredentialError
+from relay.runners.messages.endpoint import FRAMES, PLAIN, StatusError, Way, locate_message, read_beginning
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.openings import listen
 from relay.session.tape import Keep
@@ -140,6 +142,8 @@ _ANSWER_TOKENS = 128_000
 """Longest answer of a request without a limit."""
 _EVENT_SHARE = 4
 """How much larger an event may be than one of the Messages API: Chat's repeat the model, Responses' the text."""
+_MODEL = re.compile(r"\w[\w.:/@-]*")
+"""A model's name that may become part of an address."""
 _SENT = re.compile(
     r"accept|accept-language|content-type|user-agent|originator|version|openai-beta|http-referer|thread-id"
     r"|anthropic-(?:version|beta|dangerous-direct-browser-access)|(?:agent-)?session[_-]id|x-goog-api-client"
@@ -241,8 +245,8 @@ class Route:
     """Texts to remove from errors that come back."""
     tell: Callable[[Told], None]
     """Called twice for each request that a model answers, and once for each refused one; on a thread of its own."""
-    family: Family = ANTHROPIC
-    """The kind of endpoint."""
+    way: Way = PLAIN
+    """The kind of endpoint, what signs requests to it, and their form there."""
     keep: Keep = lambda _: None
     """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
@@ -323,10 +327,24 @@ class _Exchange:
         try:
             with self.route.reading:
                 request = read_request(self.path, body, self.route.mark)
+            self._require_fit(request)
         except ValueError as error:
             self.route.tell(Rejected(words=str(error)))
             raise _RejectedError(400, str(error)) from None
         return self.route.own.judge(request) if request and request.is_main else request
+
+    def _require_fit(self, request: ModelRequest | None) -> None:
+        """Refuse what a cloud has no place for: model and stream are part of the addresses there.
+
+        Raises:
+            ValueError: It asks for no stream, or its model can be part of no address.
+        """
+        way = self.route.way
+        if request is None and not way.lists_models:
+            raise _RejectedError(404, f"provider = {way.family.name} answers nothing but messages")
+        fits = request is None or (request.is_streamed and _MODEL.fullmatch(request.model))
+        if way.locate is not locate_message and not fits:
+            raise ValueError(f"provider = {way.family.name} is asked for nothing but streams of a model")
 
     def _hold(self, request: ModelRequest, body: bytes) -> None:
         held = HeldRequest(request=request)
@@ -354,9 +372,10 @@ class _Exchange:
     def _keep(self, body: bytes, tally: Tally | None, fault: Fault | None) -> None:
         made = describe_answer(tally) if tally else {}
         failed = {"fault": fault.kind.value, "message": fault.message} if fault else {}
+        came = hide_values(self.came_body.decode("utf-8", "surrogateescape"), self._list_secrets())
         with self.route.lock:
             self.route.keep({"kind": "request", "body": json.loads(body)})
-            self.route.keep({**self.came, "body": self.came_body.decode("utf-8", "surrogateescape")})
+            self.route.keep({**self.came, "body": came})
             self.route.keep({"kind": "made", "path": self.path, **made, **failed})
 
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
@@ -366,14 +385,20 @@ class _Exchange:
         self.came_body = bytearray()
         tally = None
         try:
-            with contextlib.closing(self._send(body)) as response:
+            with contextlib.closing(self._send(body, request)) as response:
                 if response.status_code not in _OK:
                     return None, self._pass_error(response)
+                chunks = _read_chunks(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 self._note(response)
-                heard = self._pass(response, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+                heard = self._pass(response, chunks, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
+        except CredentialError as error:
+            kind, status = (FaultKind.INFRA, 502) if error.passes else (FaultKind.USER, 401)
+            fault = Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
+            _refuse(self.peer, status, fault.message)
+            return None, fault
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, StreamBrokenError) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
             if tally is None:
                 _refuse(self.peer, 502, fault.message)
@@ -381,21 +406,20 @@ class _Exchange:
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
-    def _send(self, body: bytes) -> "httpx2.Response":
+    def _send(self, body: bytes, request: ModelRequest | None) -> "httpx2.Response":
         """Send the request; return the response before its body is read.
 
         Raises:
             httpx2.HTTPError: The endpoint was not reached, or its answer cannot be read.
+            CredentialError: There is no key.
         """
         import httpx2
 
-        bare, _, query = self.path.removeprefix(self.route.family.root).partition("?")
-        known = "&".join(filter(_QUERY.fullmatch, query.split("&")))
         login = _LOGIN if self.route.passes_login else ()
         headers = {name: value for name, value in self.headers.items() if _SENT.fullmatch(name) or name in login}
         headers |= {"accept-encoding": "identity"}
-        path = f"{bare}?{known}" if known else bare
-        asked = self.route.client.build_request(self.command, path, content=body, headers=headers)
+        address, body = self._locate(body, request)
+        asked = self.route.client.build_request(self.command, address, content=body, headers=headers)
         if self.route.api_key and "x-api-key" in self.headers:
             asked.headers["x-api-key"] = self.route.api_key
             if asked.headers.get("authorization") == f"Bearer {self.route.api_key}":
@@ -407,7 +431,21 @@ class _Exchange:
             raise httpx2.DecodingError(f"the endpoint compresses its answer unasked, as {coding[:100]}")
         return response
 
-    def _pass(self, response: "httpx2.Response", tally: Tally, output_tokens: int) -> bool:
+    def _locate(self, body: bytes, request: ModelRequest | None) -> tuple[str, bytes]:
+        """Return where the endpoint takes the request, and the body in its form there."""
+        way = self.route.way
+        bare, _, query = self.path.removeprefix(way.family.root).partition("?")
+        known = "&".join(filter(_QUERY.fullmatch, query.split("&")))
+        if request is None or way.locate is locate_message:
+            return f"{bare}?{known}" if known else bare, body
+        with self.route.reading:
+            address, made = way.locate(json.loads(body))
+            if "stream" not in made:  # Bedrock's older runtime reads the betas in the body, as the SDK sends them
+                betas = self.headers.get("anthropic-beta", "")
+                made = {**made, "anthropic_beta": betas.split(",")} if betas else made
+            return address, json.dumps(made).encode()
+
+    def _pass(self, response: "httpx2.Response", chunks: Iterator[bytes], tally: Tally, output_tokens: int) -> bool:
         """Forward an answer; return False if the agent left, so that the endpoint can stop.
 
         Raises:
@@ -417,7 +455,7 @@ class _Exchange:
 
         heard = self.peer.begin(response.status_code, _choose_headers(response.headers))
         left_bytes, is_kept = _EVENT_SHARE * most_answer_bytes(output_tokens), True
-        for chunk in response.iter_bytes():
+        for chunk in chunks:
             left_bytes -= len(chunk)
             if left_bytes < 0:
                 raise httpx2.StreamError(f"the answer is longer than the {output_tokens:,} tokens that it may have")
@@ -442,12 +480,16 @@ class _Exchange:
         said = self._clean(read_beginning(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
-        fault = judge_status(StatusError(response, said), self.route.family)
+        fault = judge_status(StatusError(response, said), self.route.way.family, self.route.way.credential)
         self.peer.answer(response.status_code, _choose_headers(response.headers), said)
         return fault
 
+    def _list_secrets(self) -> tuple[str, ...]:
+        """Return the values so far of a credential: the environment does not hold them."""
+        return self.route.way.credential.secrets if self.route.way.credential else ()
+
     def _clean(self, text: str) -> str:
-        return redact(text, environ_values=self.route.secrets)
+        return redact(text, environ_values=(*self.route.secrets, *self._list_secrets()))
 
 
 def _refuse(peer: HttpPeer, status: int, words: str) -> None:
@@ -457,6 +499,16 @@ def _refuse(peer: HttpPeer, status: int, words: str) -> None:
 
 def _choose_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers.items() if _TOLD.fullmatch(name.lower())]
+
+
+def _read_chunks(response: "httpx2.Response") -> Iterator[bytes]:
+    """Return the body; frames of AWS as the events that an agent reads."""
+    if not response.headers.get("content-type", "").startswith(FRAMES):
+        return response.iter_bytes()
+    from relay.runners.messages.clouds import read_frames
+
+    response.headers["content-type"] = "text/event-stream"
+    return read_frames(response.iter_bytes())
 
 
 def _was_sent(error: Exception) -> bool:

@@ -20,7 +20,6 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.walk import NotAFileError, open_regular, read_bytes
 from relay.config.agents import AgentSettings
-from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
 from relay.sandbox.toolchains import MODULES, find_package
 from relay.session.prices import normalize_model
 
@@ -234,19 +233,6 @@ def _read_field(package: Path, name: str) -> str:
         return ""
     text = found.get(name) if isinstance(found, dict) else None
     return text if isinstance(text, str) and text.isprintable() else ""
-
-
-def get_setup(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[EndpointSetup, Family]:
-    """Return the endpoint whose key is there; of several, the one of the model's vendor.
-
-    Raises:
-        RunnerError: There is no key for any.
-    """
-    setups = [(setup, family) for setup in profile.setups for family in FAMILIES if family.name == setup.family]
-    get_key_name(environ, [family for _, family in setups])
-    ready = [(setup, family) for setup, family in setups if any(environ.get(name) for name in family.keys)]
-    own = find_family(model)
-    return next((found for found in ready if found[0].family == own), ready[0])
 
 
 def find_family(model: str) -> str:

@@ -51,7 +51,7 @@ from relay.runners.agents.session import AgentContext, AgentProcess, AgentSessio
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
-from relay.runners.messages.endpoint import ANTHROPIC, Family, Way, find_own_secrets, open_client
+from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets, open_client
 from relay.sandbox.child import Answered, Intake, Notification, Wire, start_child
 from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
@@ -149,7 +149,7 @@ class AgentRunner:
 
     profile: Profile
     setup: EndpointSetup
-    family: Family
+    way: Way
     given: Surroundings
     endpoint: ApiRunner | None
     """Gives the model's limits; None with a login, which is not for that."""
@@ -256,18 +256,19 @@ class AgentRunner:
             return held.openings, look
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.has_login
-        keys = {self.family.keys[0]: NO_KEY} if lent else {}
-        client = stack.enter_context(open_client({**environ, **keys}, idle_s, way=Way(family=self.family)))
+        family = self.way.family
+        keys = {family.keys[0]: NO_KEY} if lent else {}
+        client = stack.enter_context(open_client({**environ, **keys}, idle_s, way=self.way))
         if lent:
-            del client.headers[self.family.key_header[0]]
+            del client.headers[family.key_header[0]]
         route = Route(
             client=client,
             mark=mark.encode(),
             secrets=find_own_secrets(environ),
             tell=lambda told: release_waiting(() if inbox.put(told, most=2 * MOST) else (told,)),
-            family=self.family,
+            way=self.way,
             passes_login=lent,
-            api_key="" if lent or self.family is not ANTHROPIC else environ.get(ANTHROPIC.keys[0], ""),
+            api_key="" if lent or family is not ANTHROPIC else environ.get(ANTHROPIC.keys[0], ""),
             keep=spec.keep,
             hide=spec.hide,
         )

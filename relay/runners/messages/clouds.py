@@ -418,7 +418,7 @@ def _find_login(environ: Mapping[str, str]) -> Way:
     Raises:
         RunnerError: There is none.
     """
-    words = _name_login(environ)
+    words = name_login(environ)
     if not words:
         get_key_name(environ)
     _require_extra(words, _SDK)
@@ -427,7 +427,7 @@ def _find_login(environ: Mapping[str, str]) -> Way:
     return Way(credential=credential, find_address=partial(_find_login_address, base))
 
 
-def _name_login(environ: Mapping[str, str]) -> str:
+def name_login(environ: Mapping[str, str]) -> str:
     """Name what the SDK's chain would find, as far as that can be seen without it; empty for nothing."""
     if name := environ.get("ANTHROPIC_PROFILE"):
         return f"profile {name} of ant auth login"

@@ -1,0 +1,154 @@
+"""`relay run` with an agent and a key that renews itself, a login or a cloud: whole commands, over HTTP."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.agents import fake_agent
+from tests.cli.test_credentials import CLOUDS, COST, KEYS, PLAN
+from tests.clouds import RESOURCE_KEY, serve_clouds
+
+AGENT = """
+[agents.fake]
+program = "{program}"
+env = {{ FAKE_BASE = "{{base}}", FAKE_MODEL = "{{model}}", FAKE_LIES = "{lies}" }}
+"""
+HEALTHY = """\
+model: claude-opus-5-5
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "echo hello > hello.txt"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "hello.txt says hello"}}]
+      - text: Done.
+"""
+REFUSING = HEALTHY.replace("- tools: [{name: tick", "- fault: {kind: status, status: 401}\n        tools: [{name: tick")
+
+
+@pytest.fixture
+def planned(project, commit):
+    (project / "PLAN.md").write_text(PLAN)
+    commit()
+    return project
+
+
+@pytest.fixture
+def home(environ, tmp_path):
+    """The user's home: a folder, and the function that writes their settings there, with the fake agent as runner."""
+    place, program = Path(environ["HOME"]), tmp_path / "programs/fake-agent"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable} -IS\n{Path(fake_agent.__file__).read_text()}")
+    program.chmod(0o755)
+
+    def configure(text, lies=""):
+        (place / ".config/relay").mkdir(parents=True, exist_ok=True)
+        settings = f'runner = "fake"\n{text}{AGENT.format(program=program, lies=lies)}'
+        (place / ".config/relay/config.toml").write_text(settings)
+        return place
+
+    return configure
+
+
+@pytest.fixture
+def plain_cost(relay, planned, home, environ, tmp_path):
+    """What the phase costs with a key in a variable."""
+    home("")
+    place = Path(shutil.copytree(planned, tmp_path / "plain"))
+    with serve(parse_script(HEALTHY)) as server:
+        ran = relay("run", cwd=place, env={"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"})
+    assert (ran.code, ran.err) == (0, ""), ran.out
+    shown = subprocess.run(
+        ["git", "log", "-1", COST], cwd=place, env=environ, check=True, capture_output=True, text=True
+    )
+    return shown.stdout.strip()
+
+
+def list_kept(place, out):
+    return [out.encode(), *(path.read_bytes() for path in place.rglob("*") if path.is_file())]
+
+
+def test_a_key_that_ends_in_mid_run_is_renewed_outside_of_the_sandbox(relay, planned, home, git, plain_cost):
+    """Once, and the session goes on; nothing that the agent sees or relay keeps has a key."""
+    place = home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n", "peek")
+    with serve(parse_script(REFUSING)) as server:
+        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
+    assert (ran.code, ran.err) == (0, ""), ran.out
+    assert (place / "asked").read_text() == "asked\n" * 2
+    assert "FAKE_MODEL=claude-opus-5-5" in (planned / "peek.txt").read_text()
+    assert not [text for text in list_kept(planned, ran.out) if b"the-key-number" in text]
+    message = git("log", "-1", "--format=%B")
+    assert "Relay-Agent: fake 9.9" in message
+    assert "Relay-Metering: gateway" in message
+    assert git("log", "-1", COST) == plain_cost
+
+
+def test_a_key_that_is_refused_again_stops_the_run_and_says_what_was_tried(relay, planned, home, git):
+    home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n")
+    always = REFUSING.replace("status: 401}", "status: 401, times: always}")
+    with serve(parse_script(always)) as server:
+        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
+    assert ran.code == 1
+    assert "key_command (sh) was asked again, which did not help" in ran.out
+    assert not [text for text in list_kept(planned, ran.out) if b"the-key-number" in text]
+    assert git("log", "--format=%s") == "plan\nstart"
+
+
+def test_a_vault_that_locks_in_mid_run_stops_it_in_its_own_words(relay, planned, home):
+    """The agent is not the reason, and nothing is charged for a request that was never sent."""
+    once = "if test -e ~/asked; then echo the vault is locked >&2; exit 1; fi; echo a > ~/asked; echo k1"
+    home(f"key_command = {json.dumps(['sh', '-c', once])}\n")
+    with serve(parse_script(REFUSING)) as server:
+        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
+    assert ran.code == 1
+    assert "key_command (sh) ended with 1: the vault is locked; type the command yourself" in ran.out
+    assert (planned / "hello.txt").exists()
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_phase_is_built_on_each_cloud_at_the_same_price(relay, planned, home, git, plain_cost, name):
+    """With a login that is taken back in mid-run; the agent is told nothing of it, and sees no secret."""
+    model, log_in = CLOUDS[name]
+    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n', "peek")
+    with serve(parse_script(HEALTHY)) as server, serve_clouds(backend=server.base_url, revokes_at=2) as clouds:
+        login = log_in(place, clouds.url)
+        own = {} if name == "anthropic" else clouds.environ
+        if name == "foundry":
+            clouds.revokes_at = 0
+        ran = relay("run", env={**own, **login, "NO_PROXY": "*"})
+        assert (ran.code, ran.err) == (0, ""), ran.out
+        assert len(clouds.seen) == (3 if name == "foundry" else 4)
+    assert git("show", "HEAD:hello.txt") == "hello"
+    assert git("log", "-1", COST) == plain_cost
+    for secret in (b"that-nobody-sees", b"handed-out-token", RESOURCE_KEY.encode()):
+        assert not [text for text in list_kept(planned, ran.out) if secret in text]
+
+
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('key_command = ["sh", "-c", "echo k"]', "key_command is for the Messages API, which fake does not speak"),
+        ('provider = "bedrock"', "provider is for the Messages API, which fake does not speak"),
+    ],
+)
+def test_an_agent_of_another_api_is_not_given_the_key(relay, home, setting, words):
+    """One vendor's key is not another's business; nothing starts, and the variable for it is named."""
+    place = home(f"{setting}\n")
+    config = place / ".config/relay/config.toml"
+    config.write_text(f'{config.read_text()}endpoints = ["openai"]\n')
+    ran = relay("run")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"Error: no API key: OPENAI_API_KEY is not set; {words}\nHint: export OPENAI_API_KEY=…")
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_cloud_without_its_region_starts_nothing(relay, home):
+    home('provider = "bedrock"\nmodel = "anthropic.claude-opus-5-5"\n')
+    ran = relay("run", env={"AWS_BEARER_TOKEN_BEDROCK": "k" * 20, "ANTHROPIC_API_KEY": "of-another-way"})
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("Error: the region is not known: AWS_REGION is not set")
