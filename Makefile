@@ -103,7 +103,7 @@ site-browser: site  ## the site in headless Chromium, opened as a file: search, 
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
 	@$(BIN)/python -m tests.cli.site_browser
 
-package:  ## build wheel and sdist into dist/, check them, install the wheel in a fresh home and play the demo there
+package:  ## build wheel and sdist into dist/, check them, and play the demo and whole commands on the wheel in a fresh home
 	@.ci/package
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network

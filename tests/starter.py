@@ -59,7 +59,8 @@ def import_all():
     gc.disable()  # nothing of a module goes
     for module in pkgutil.walk_packages(relay.__path__, "relay."):
         if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.supervisor")):
-            importlib.import_module(module.name)
+            with contextlib.suppress(ModuleNotFoundError):  # an extra that is not installed
+                importlib.import_module(module.name)
     for name in ("httpx2", "httpcore2", "truststore", "_strptime", "relay.rehearsal.server", "markdown_it", "yaml"):
         importlib.import_module(name)
     "".encode("idna")

@@ -16,6 +16,7 @@ from relay.git.forge import Remark, Said
 from relay.plan.excerpt import cut_excerpts
 from relay.plan.parse import parse_plan
 from relay.run.follow import append_remarks, choose_remarks, find_new
+from tests.bills import assert_paid
 from tests.conftest import PLAN
 from tests.scripts import HELLO, serving
 
@@ -323,6 +324,26 @@ def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(as
     assert "still wrong" in text
     sent = [word for call in asked.state["calls"] for word in call["words"]]
     assert {"POST", "PUT", "PATCH", "merge", "review", "approve", "edit", "update"}.isdisjoint(sent)
+
+
+def test_what_came_back_is_built_and_costs_what_was_billed(forge):
+    """From the first phase to the request's text that has the last one; nobody but a person merges."""
+    items = [{"name": "tick", "input": {"item": f"3.{number}", "evidence": "settled"}} for number in (1, 2, 3)]
+    settle = [
+        {"tools": [{"name": "bash", "input": {"command": "echo hello again > hello.txt"}}]},
+        {"tools": items},
+        {"text": "Commit: Settle what came back"},
+    ]
+    with serving(f"{TWO}  - turns: {json.dumps(settle)}\n") as (server, access):
+        assert forge.relay("run", "--pr", "--phase", "all", **access).returncode == ExitCode.DONE
+        forge.put(answers=answer(forge.tool))
+        assert forge.relay("pr", "--follow").returncode == ExitCode.DONE
+        done = forge.relay("run", "--pr", **access)
+        assert (done.returncode, server.errors) == (ExitCode.DONE, []), done
+    assert forge.relay("pr", "--follow").stdout == "nothing new on request 7\n"
+    assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
+    assert "merge" not in [word for call in forge.state["calls"] for word in call["words"]]
+    assert_paid(forge.stage.root, server)
 
 
 def test_what_cannot_be_followed_is_said_and_changes_nothing(asked):

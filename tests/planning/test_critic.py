@@ -9,7 +9,6 @@ from relay.base.errors import ExitCode, RelayError
 from relay.cli.plan import read_task
 from relay.run.planning.planner import PlanTask, find_issue
 from relay.session.events import LegStarted, Noticed, ResponseReceived, ReviewFinished
-from tests.scripts import serving
 
 PLAN = "# Keys\nGoal.\n\n## Phase 1\nVerify: `test -e a.py`\n- [ ] One — a.py\n"
 BETTER = PLAN.replace("- [ ] One — a.py", "- [ ] One — a.py\n- [ ] Test it — test_a.py")
@@ -104,21 +103,6 @@ def test_nobody_criticizes_a_plan_unasked(stage):
 )
 def test_the_issue_that_a_task_names_is_found(text, issue):
     assert find_issue(text) == issue
-
-
-def test_a_task_from_a_pipe_names_its_issue_in_the_plan_and_in_the_pull_request(stage):
-    """What `gh issue view` prints, as it is; the request closes what the plan names, and nothing else."""
-    issue = "title:\tSay hello\nnumber:\t12\n--\nCloses #99, say hello.\n"
-    script = json.dumps({"sessions": [plan(PLAN, first_message_contains="Closes #99, say hello.")]})
-    with serving(script) as (_, environ):
-        ran = stage.relay("plan", "--force", "-", answer=issue, environ=environ)
-    assert (ran.returncode, ran.stderr) == (ExitCode.DONE, "")
-    assert "## Issue\n\n- Closes #12\n" in read(stage)
-    stage.write("PLAN.md", read(stage).replace("[ ]", "[x]"))
-    stage.commit("done\n\nRelay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: done\nRelay-Items: 1.1")
-    body = stage.relay("pr", "--text").stdout
-    assert "Closes #12" in body
-    assert "#99" not in body
 
 
 def test_a_pipe_without_a_task_asks_nobody(stage):
