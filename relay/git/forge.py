@@ -7,19 +7,15 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from relay.base.errors import RelayError
+from relay.base.program import run_program
 from relay.base.values import dataclass
+from relay.git.command import clean_path
 from relay.git.remote import find_remote
 from relay.git.repository import Repo
 
@@ -262,63 +258,25 @@ class Forge:
             ForgeError: It cannot start, failed, took too long, or printed too much.
         """
         filled = [_FIELD.sub(lambda found: given[found[1]], word) for word in words]
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
-            stdin.write(text.encode(errors="replace"))
-            stdin.seek(0)
-            code, out = self._run(filled, stdin, stderr)
-            stderr.seek(0)
-            said = _find_last_line(stderr.read(_MAX_BYTES).decode(errors="replace"))
-        if len(out) > _MAX_BYTES:
-            raise ForgeError(f"{self.name} printed more than {_MAX_BYTES // 2**20} MiB")
-        if code:
-            raise ForgeError(f"{self.name} ended with {code}{f': {said}' if said else ''}")
-        return out.decode(errors="replace")
-
-    def _run(self, words: Sequence[str], stdin: IO[bytes], stderr: IO[bytes]) -> tuple[int, bytes]:
-        """Run the program; return its exit code and its output, at most a byte over the limit.
-
-        A program that it has started may hold its output open, so at the limit the whole group is killed.
-        """
         try:
-            process = subprocess.Popen(
-                (self.path, *words),
-                cwd=self.repo.root,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
+            ended = run_program(
+                (self.path, *filled),
                 env={**self.environ, **_QUIET},
-                start_new_session=True,
+                cwd=self.repo.root,
+                limit_s=self.limit_s,
+                stdin=text.encode(errors="replace"),
+                most_bytes=_MAX_BYTES + 1,
             )
         except OSError as error:  # it cannot start, or the text is too long for an argument
             raise ForgeError(f"{self.name} could not be started: {error.strerror}") from None
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            _kill_group(process.pid)
-
-        alarm = threading.Timer(self.limit_s, end)
-        alarm.start()
-        try:
-            out = process.stdout.read(_MAX_BYTES + 1) if process.stdout else b""
-            if len(out) > _MAX_BYTES:
-                _kill_group(process.pid)
-            code = process.wait()
-        finally:
-            alarm.cancel()
-            if process.poll() is None:
-                _kill_group(process.pid)
-                process.wait()
-            if process.stdout:
-                process.stdout.close()
-        if late.is_set():
+        if ended.code is None:
             raise ForgeError(f"{self.name} did not end in {self.limit_s:g} s and was killed")
-        return code, out
-
-
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+        if len(ended.out) > _MAX_BYTES:
+            raise ForgeError(f"{self.name} printed more than {_MAX_BYTES // 2**20} MiB")
+        if ended.code:
+            said = _find_last_line(ended.err.decode(errors="replace"))
+            raise ForgeError(f"{self.name} ended with {ended.code}{f': {said}' if said else ''}")
+        return ended.out.decode(errors="replace")
 
 
 def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge | None:
@@ -329,9 +287,7 @@ def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge 
     """
     address = os.fsdecode(repo.git.ask("config", "--get", f"remote.{find_remote(repo, repo.branch)}.url") or b"")
     names = sorted(_PROGRAMS, key=lambda one: (one == "glab") != ("gitlab" in address.casefold()))
-    root = repo.root.resolve()
-    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
-    path = ":".join(entry for entry in entries if not Path(entry).resolve().is_relative_to(root))
+    path = clean_path(environ.get("PATH", ""), repo.root.resolve())
     for one in [name] if name else names:
         if place := shutil.which(one, path=path):
             return Forge(repo=repo, name=one, path=place, environ=environ)

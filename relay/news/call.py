@@ -1,19 +1,21 @@
 """Send one notification in a process of its own, so that a slow or hostile service cannot affect the run.
 
-The file is run by itself and imports nothing of relay. It reads a job as JSON from standard input, writes each answer
+The file is run by itself. It reads a job as JSON from standard input, writes each answer
 as a line to standard output, and exits with 0 if the notification was delivered. Its output names only the host of an
 address.
 """
 
 import contextlib
 import json
+import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from relay.base.program import run_program
 
 GIVE_UP_S = 90
 """Seconds after which a call ends by itself."""
@@ -28,7 +30,10 @@ def main() -> int:
     """Do a job; return the exit code."""
     job = json.load(sys.stdin)
     signal.alarm(GIVE_UP_S)
-    return not (start_program(**job) if "words" in job else tell_service(**job))
+    if "words" not in job:
+        return not tell_service(**job)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # `run_program` kills the program then
+    return not start_program(**job)
 
 
 def _hear(words: str) -> None:
@@ -40,19 +45,16 @@ def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
     """Run a program, again after each wait while it fails; return whether it succeeded."""
     for wait_s in (*waits_s, None):
         try:
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=PROGRAM_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            _hear(f"{words[0]} did not end in {PROGRAM_S:g} s")
-            return False
+            code = run_program(words, env=os.environ, cwd=None, limit_s=PROGRAM_S, most_bytes=0).code
         except OSError as error:
             _hear(f"{words[0]} cannot be started: {error.strerror}")
             return False
-        _hear(f"{words[0]} ended with {done.returncode}")
-        if not done.returncode or wait_s is None:
-            return not done.returncode
+        if code is None:
+            _hear(f"{words[0]} did not end in {PROGRAM_S:g} s")
+            return False
+        _hear(f"{words[0]} ended with {code}")
+        if not code or wait_s is None:
+            return not code
         time.sleep(wait_s)
     raise AssertionError
 

@@ -273,7 +273,7 @@ class Sender:
                 call.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 cut = "given up at the end of the run"
-                os.killpg(call.pid, signal.SIGKILL)  # with the program that it started
+                os.killpg(call.pid, signal.SIGTERM)  # it kills the program that it started
             self._hear(name, call, cut)
 
 

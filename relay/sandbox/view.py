@@ -23,6 +23,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from relay.base.errors import SandboxError
+from relay.base.program import run_program
 from relay.base.values import dataclass
 from relay.sandbox import inside
 from relay.sandbox.places import (
@@ -187,10 +188,10 @@ def _works(bwrap: Path) -> bool:
             layers.write_table()
         try:
             argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
-            done = subprocess.run(argv, capture_output=True, timeout=_TRIAL_S, check=False)
-        except (OSError, subprocess.TimeoutExpired):
+            done = run_program(argv, env=os.environ, cwd=None, limit_s=_TRIAL_S, most_bytes=0)
+        except OSError:
             return False
-        return done.returncode == 0 and not list((cache / "inner").iterdir())
+        return done.code == 0 and not list((cache / "inner").iterdir())
 
 
 TMPFS_BYTES = 1024 * 1024 * 1024

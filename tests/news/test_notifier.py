@@ -24,6 +24,8 @@ from relay.news.notifier import (
 )
 from relay.session.events import Event, RunEnded, RunStarted
 from tests.news.listener import listen
+from tests.test_program import is_alive, waits
+from tests.waiting import wait_until
 
 NEWS = News(occasion="blocked", text="exit status 1, $0.42 spent", details="PLAN.md on main · <!channel> & @everyone")
 STARTED = RunStarted(
@@ -137,8 +139,15 @@ def test_programs_are_started_without_a_shell(tmp_path):
     assert deliver(job) == lost(f"{script} ended with 3")
     assert (tmp_path / "tries").read_text() == "\n" * 4
     assert deliver({"words": ["/nonexistent"]}) == lost("/nonexistent cannot be started: No such file or directory")
-    script.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert deliver(job, wait_s=1) == lost("given up at the end of the run")
+    script.write_text(f"#!/bin/sh\necho $PPID $$ > {tmp_path}/pid\nexec sleep 600\n")
+    sender = Sender(waits_s=AT_ONCE)
+    sender.send("program", job)
+    wait_until(lambda: (tmp_path / "pid").exists() and len((tmp_path / "pid").read_text().split()) == 2)
+    caller, pid = (tmp_path / "pid").read_text().split()
+    wait_until(lambda: waits(caller))
+    sender.close(0)
+    assert [end.words for end in sender.take_ends()] == ["given up at the end of the run"]
+    wait_until(lambda: not is_alive(pid))
     desktop = render_news(Channel(), NEWS, {})
     assert desktop["words"][-2:] == ["relay: it needs you", NEWS.text]
 

@@ -6,10 +6,7 @@ request again with that.
 
 import contextlib
 import os
-import selectors
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from relay.base.errors import RunnerError
+from relay.base.program import run_program
 from relay.base.redaction import hide_values, redact_for_strangers
 from relay.base.values import dataclass
 from relay.base.words import shorten
@@ -33,7 +31,6 @@ RENEW_S = 60.0
 """A token is renewed so long before its end: a request may wait for its connection."""
 _MOST_BYTES = 64 * 1024
 _SHOWN_CHARS = 300
-_LOOK_S = 0.1
 
 
 class CredentialError(RunnerError):
@@ -212,29 +209,18 @@ class KeyCommand:
         """
         self.require()
         try:
-            child = subprocess.Popen(
+            ended = run_program(
                 (str(self._program), *self._words[1:]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=self._environ.get("HOME") or "/",
                 env=self._environ,
-                start_new_session=True,
+                cwd=self._environ.get("HOME") or "/",
+                limit_s=self._limit_s,
+                most_bytes=_MOST_BYTES,
             )
         except (OSError, ValueError) as error:
             raise CredentialError(f"{self.name} cannot be started: {error}") from None
-        with child:
-            try:
-                said, complaint = _hear(child, self._limit_s)
-            except TimeoutError:
-                raise CredentialError(
-                    f"{self.name} did not end in {self._limit_s:g} s and was killed", hint=self.advice
-                ) from None
-            finally:
-                if child.poll() is None:  # also where a signal ends the wait
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(child.pid, signal.SIGKILL)
-        return Token(value=self._read(child.returncode, said, complaint))
+        if ended.code is None:
+            raise CredentialError(f"{self.name} did not end in {self._limit_s:g} s and was killed", hint=self.advice)
+        return Token(value=self._read(ended.code, ended.out, ended.err))
 
     def _read(self, code: int, said: bytes, complaint: bytes) -> str:
         key = said.decode("utf-8", "replace").strip()
@@ -262,38 +248,3 @@ def find_work_trees(here: Path) -> tuple[Path, ...]:
             folder, _, _ = (top / ".git").read_text().removeprefix("gitdir:").strip().rpartition("/.git/")
             return (top, Path(folder)) if folder.startswith("/") else (top,)
     return (top,)
-
-
-def _hear(child: "subprocess.Popen[bytes]", limit_s: float) -> tuple[bytes, bytes]:
-    """Return the beginnings of what a program prints on each of its outputs, once it has ended.
-
-    A program that it leaves behind may keep the pipes open; nobody waits for that one.
-
-    Raises:
-        TimeoutError: It has not ended in time.
-    """
-    assert child.stdout is not None  # noqa: S101  # asked for
-    assert child.stderr is not None  # noqa: S101  # as well
-    heard = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
-    until = time.monotonic() + limit_s
-    with selectors.DefaultSelector() as selector:
-        for number in heard:
-            selector.register(number, selectors.EVENT_READ)
-        while selector.get_map():
-            left_s = until - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            has_ended = child.poll() is not None
-            ready = selector.select(0 if has_ended else min(left_s, _LOOK_S))
-            if has_ended and not ready:
-                break
-            for key, _ in ready:
-                chunk = os.read(key.fd, _MOST_BYTES)
-                heard[key.fd] += chunk[: _MOST_BYTES - len(heard[key.fd])]
-                if not chunk:
-                    selector.unregister(key.fd)
-    try:
-        child.wait(max(0.0, until - time.monotonic()))
-    except subprocess.TimeoutExpired:  # it has closed its outputs, and goes on
-        raise TimeoutError from None
-    return bytes(heard[child.stdout.fileno()]), bytes(heard[child.stderr.fileno()])
