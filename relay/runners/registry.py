@@ -3,6 +3,7 @@
 The modules that run a session are imported when a runner is opened.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from relay.runners.agents.profiles import (
     find_family,
     find_login,
     get_installed,
+    read_brought,
 )
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Family, Way, get_key_name
@@ -139,6 +141,7 @@ def _require(profile: Profile, environ: Mapping[str, str], settings: Settings) -
             hint=f"leave out --sandbox {settings.sandbox}, or use --runner api",
         )
     get_installed(profile, environ)
+    deque(read_brought(profile, environ), maxlen=0)
 
 
 @contextmanager

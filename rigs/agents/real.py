@@ -23,6 +23,7 @@ from typing import Any
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
+from relay.runners.agents.profiles import PROFILES
 
 NODE = "22.23.3"
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
@@ -89,6 +90,7 @@ AGENTS = (
     Agent("cline", ("cline@3.0.65",), "run_commands", "relay__", command="commands", model="claude-haiku-5-5"),
     Agent("cline", ("cline@3.0.65",), "run_commands", "relay__", command="commands", api="Chat", **GPT),
 )  # fmt: skip
+WORDS = {True: "yes", False: "**no**", None: "–"}
 TABLE = Path(__file__).parents[2] / "docs/agents.md"
 
 
@@ -265,7 +267,45 @@ def try_planner(trial: Trial) -> bool:
         return code == 0 and written and not (trial.root / "stolen.txt").exists()
 
 
-CASES: dict[str, Callable[[Trial], bool]] = {
+BROUGHT = {
+    "skills/pdf/SKILL.md": "---\nname: pdf\ndescription: Fills forms.\n---\nA SKILL OF MINE\n",
+    "commands/greet.md": "---\ndescription: Greets.\n---\nA COMMAND OF MINE\n",
+    "agents/reader.md": "---\nname: reader\ndescription: Reads.\n---\nAN AGENT OF MINE\n",
+}
+
+
+def try_brought(trial: Trial) -> bool | None:
+    """Use a skill, a command and a slow subagent of the user's; None if the agent can be brought none."""
+    if not PROFILES[trial.agent.name].brings:
+        return None
+    home = Path(trial.env["HOME"])
+    for name, text in BROUGHT.items():
+        (home / ".claude" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / ".claude" / name).write_text(text)
+    (home / ".config/relay").mkdir(parents=True)
+    (home / ".config/relay/config.toml").write_text('agents.claude.bring = ["skills", "agents", "commands"]\n')
+    own = (
+        "- {when: {system_contains: AN AGENT OF MINE}, turns: ["
+        + trial.bash("sleep 3; echo seen > seen.txt")
+        + ", {text: x}]}\n"
+    )
+    calls = (
+        ("Skill", "skill: pdf"),
+        ("Skill", "skill: greet"),
+        ("Agent", "description: x, subagent_type: reader, prompt: x"),
+    )
+    seen = "", "A SKILL OF MINE", "A COMMAND OF MINE"
+    used = (
+        f"{{tools: [{{name: {name}, input: {{{given}}}}}], expect: {{last_message_contains: '{text}'}}}}"
+        for (name, given), text in zip(calls, seen, strict=True)
+    )
+    turns = [trial.bash(HELLO), *used, trial.tick(), END]
+    with serve(parse_script(trial.script(turns).replace("sessions:\n", f"sessions:\n{own}"))) as server:
+        code, _ = trial.run(server)
+        return code == 0 and (trial.root / "seen.txt").exists() and trial.is_done(server) and not server.errors
+
+
+CASES: dict[str, Callable[[Trial], bool | None]] = {
     "done, attacks": try_done,
     "soft line": try_soft,
     "hard line": try_hard,
@@ -275,13 +315,14 @@ CASES: dict[str, Callable[[Trial], bool]] = {
     "relay killed": try_kill_relay,
     "agent killed": try_kill_agent,
     "planner": try_planner,
+    "brought": try_brought,
 }
 
 
-def try_case(name: str, trial: Trial) -> bool:
+def try_case(name: str, trial: Trial) -> bool | None:
     """Try a case; what relay said where it does not hold, and where that was, is told."""
     held = CASES[name](trial)
-    if not held:
+    if held is False:
         sys.stderr.write(f"{trial.said}{trial.agent.name}, {name}: see {trial.place}\n")
     return held
 
@@ -325,8 +366,8 @@ def main() -> int:
     failed = False
     for agent in agents:
         found = [try_case(name, Trial(agent, path)) for name in CASES]
-        failed = failed or not all(found)
-        row = f"{agent.label} {' | '.join('yes' if held else '**no**' for held in found)} |\n"
+        failed = failed or False in found
+        row = f"{agent.label} {' | '.join(WORDS[held] for held in found)} |\n"
         write(row)
         sys.stdout.flush()
         if asked.write:

@@ -18,6 +18,7 @@ fetch       has the endpoint fetch an address, twice, and writes what it is told
 flood       says 2.4 MB of words and a thousand tools at its first turn, then works
 abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
+rummage     writes all files of its home directory into rummage.json, and spoils them
 """
 
 import http.client
@@ -224,8 +225,19 @@ def have_fetched(root):
     Path(root, "fetch.txt").write_text(str([post(body), post(body)]))
 
 
+def rummage(root):
+    """Note path, mode and text of each file at home, then write to all of them."""
+    home, seen = Path(os.environ["HOME"]), {}
+    for path in sorted(home.rglob("*")):
+        if path.is_file():
+            seen[str(path.relative_to(home))] = [oct(path.stat().st_mode & 0o777), path.read_text()]
+            path.chmod(0o700)
+            path.write_text("spoiled")
+    Path(root, "rummage.json").write_text(json.dumps(seen))
+
+
 def begin_turn(root):
-    for lie, tell in (("abroad", go_abroad), ("peek", peek), ("fetch", have_fetched)):
+    for lie, tell in (("abroad", go_abroad), ("peek", peek), ("fetch", have_fetched), ("rummage", rummage)):
         if lie in LIES:
             tell(root)
     if "dies" in LIES:

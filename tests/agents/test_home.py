@@ -14,6 +14,7 @@ from relay.cli.doctor import agents_command
 from relay.config import Settings
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
+    MOST_BROUGHT_FILES,
     PROFILES,
     EndpointSetup,
     Profile,
@@ -159,14 +160,13 @@ def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypa
 
 
 def test_folders_of_the_user_s_are_copied_and_hashed_and_nothing_beside_them(tmp_path):
-    """Read-only, programs too; a link is left out, so no login comes with them."""
+    """Read-only, programs too."""
     home, private = tmp_path / "home", tmp_path / "private"
     (home / ".claude/skills/pdf/scripts").mkdir(parents=True)
     (home / ".claude/.credentials.json").write_text("login")
     (home / ".claude/skills/pdf/SKILL.md").write_text("Fill forms.")
     (home / ".claude/skills/pdf/scripts/fill.sh").write_text("#!/bin/sh\n")
     (home / ".claude/skills/pdf/scripts/fill.sh").chmod(0o755)
-    (home / ".claude/skills/pdf/login").symlink_to(home / ".claude/.credentials.json")
     chosen = adapt_profile("claude", AgentSettings(bring=("skills",)), PROFILES)
     environ = {"HOME": str(home)}
 
@@ -184,14 +184,75 @@ def test_folders_of_the_user_s_are_copied_and_hashed_and_nothing_beside_them(tmp
         stream.truncate(1 << 40)
     with pytest.raises(RunnerError, match="is too large"):
         copy_brought(chosen, environ, tmp_path / "large")
-    with pytest.raises(RunnerError, match=r"there is no ~/\.claude/skills"):
+    with pytest.raises(RunnerError, match=r"~/\.claude/skills is not there"):
         copy_brought(chosen, {}, tmp_path / "none")
+
+
+def test_a_folder_that_is_a_link_itself_is_copied_as_what_it_is(tmp_path):
+    """People keep these with their dotfiles."""
+    (tmp_path / "dotfiles/skills/pdf").mkdir(parents=True)
+    (tmp_path / "dotfiles/skills/pdf/SKILL.md").write_text("Fill forms.")
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/skills").symlink_to(tmp_path / "dotfiles/skills")
+    chosen = adapt_profile("claude", AgentSettings(bring=("skills",)), PROFILES)
+    assert copy_brought(chosen, {"HOME": str(tmp_path)}, tmp_path / "private")[0] == 1
+
+
+def _link_out(folder):
+    (folder / "login").symlink_to(folder.parent / ".credentials.json")
+    return "'login' cannot be copied: it is a link"
+
+
+def _link_a_folder_out(folder):
+    (folder / "all\nof it").symlink_to(folder.parent)
+    return r"'all\nof it' cannot be copied: it is a link"
+
+
+def _add_a_pipe(folder):
+    os.mkfifo(folder / "SKILL.md")
+    return "'SKILL.md' cannot be copied: not a regular file"
+
+
+def _nest(folder):
+    (folder / "/".join("a" * 40)).mkdir(parents=True)
+    return "'a' cannot be copied: 1,000 folders, 30 deep, are the most"
+
+
+def _fill(folder):
+    for number in range(MOST_BROUGHT_FILES + 1):
+        (folder / str(number)).touch()
+    return "~/.claude/skills is too large"
+
+
+def _branch(folder):
+    for number in range(MOST_BROUGHT_FILES + 1):
+        (folder / str(number)).mkdir()
+    return "cannot be copied: 1,000 folders, 30 deep, are the most"
+
+
+@pytest.mark.parametrize("spoil", [_link_out, _link_a_folder_out, _add_a_pipe, _nest, _fill, _branch])
+def test_what_is_no_plain_file_is_named_and_nothing_of_it_is_shown(tmp_path, spoil):
+    (tmp_path / ".claude/skills").mkdir(parents=True)
+    (tmp_path / ".claude/.credentials.json").write_text("login")
+    chosen = adapt_profile("claude", AgentSettings(bring=("skills",)), PROFILES)
+    words = spoil(tmp_path / ".claude/skills")
+    with pytest.raises(RunnerError) as raised:
+        copy_brought(chosen, {"HOME": str(tmp_path)}, tmp_path / "private")
+    assert words in raised.value.message
+    assert not list((tmp_path / "private").rglob(".credentials.json"))
+    assert "bring" in str(raised.value.hint)
 
 
 def test_the_tools_that_brought_folders_need_are_added_once():
     chosen = adapt_profile("claude", AgentSettings(bring=("skills", "commands", "agents")), PROFILES)
     tools = PROFILES["claude"].options["_meta"]["claudeCode"]["options"]["tools"]
     assert chosen.options["_meta"]["claudeCode"]["options"]["tools"] == [*tools, "Skill", "Agent"]
+
+
+def test_a_subagent_keeps_its_session_waiting():
+    """Claude Code would let it run on in the background, where a phase ends before it."""
+    chosen = adapt_profile("claude", AgentSettings(bring=("agents",)), PROFILES)
+    assert set(chosen.env) - set(PROFILES["claude"].env) == {("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")}
 
 
 @pytest.mark.parametrize(

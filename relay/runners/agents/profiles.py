@@ -4,13 +4,13 @@ Nothing of a profile comes from a repository. The home is a new directory in the
 files of the profile and nothing of the user's: relay hides the places of credentials in the user's own home.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from relay.base.errors import RunnerError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.base.walk import NotAFileError, open_regular, read_bytes
+from relay.base.walk import open_regular, read_bytes
 from relay.config.agents import AgentSettings
 from relay.sandbox.toolchains import MODULES, find_package
 from relay.session.prices import normalize_model
@@ -92,8 +92,8 @@ class Profile:
     """Whether session/new passes relay's tools; else the agent's files or arguments do."""
     reads_first: bool = False
     """Whether it edits no file that it has not read by its own tool, so that relay has to show it none."""
-    brings: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
-    """Folders of the user's home that it can get a copy of, each by name, with the tool that it needs for them."""
+    brings: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Folders of the user's home that it can get a copy of, each by name: folder, tool, variables to set to 1."""
     bring: tuple[str, ...] = ()
     """Those that the user has chosen."""
     names_sessions: bool = False
@@ -157,6 +157,7 @@ _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"
 """Beginnings of models' names, and their families."""
 MOST_BROUGHT_FILES = 1_000
 MOST_BROUGHT_BYTES = 20_000_000
+_DEEPEST_BROUGHT = 30
 _MOST_LOGIN_BYTES = 256 * 1024
 _NEAR = 4
 """Most directories between a program and its package."""
@@ -282,48 +283,75 @@ def copy_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Map
     return {name: environ[name] for name in profile.credentials if environ.get(name)}
 
 
+def read_brought(profile: Profile, environ: Mapping[str, str]) -> Iterator[tuple[str, bool, bytes]]:
+    """Yield path, whether it is a program, and bytes of each file of the folders that the user has chosen.
+
+    Raises:
+        RunnerError: There is no such folder, it is too large, or something in it is no plain file.
+    """
+    count, left_bytes = 0, MOST_BROUGHT_BYTES
+    for name in profile.bring:
+        folder = profile.brings[name][0]
+        source = Path(os.path.realpath(Path(environ.get("HOME", "/nonexistent"), folder)))
+        where = f"{profile.title}: ~/{folder}"
+        if not source.is_dir():
+            raise RunnerError(f"{where} is not there", hint=f"agents.{profile.name}.bring names {name}")
+        try:
+            for file, handle in _walk_files(source):
+                count += 1
+                with os.fdopen(handle, "rb"):
+                    is_program, data = bool(os.fstat(handle).st_mode & 0o100), read_bytes(handle, left_bytes + 1)
+                left_bytes -= len(data)
+                if count > MOST_BROUGHT_FILES or left_bytes < 0:
+                    most = f"{MOST_BROUGHT_FILES:,} files and {MOST_BROUGHT_BYTES:,} bytes"
+                    raise RunnerError(f"{where} is too large", hint=f"bring takes {most} in all")
+                yield f"{folder}/{file}", is_program, data
+        except OSError as error:
+            words = "it is a link" if error.errno == errno.ELOOP else error.strerror
+            raise RunnerError(
+                f"{where}: {error.filename!r} cannot be copied: {words}",
+                hint=f"put a copy of it there, or leave {name} out of agents.{profile.name}.bring",
+            ) from None
+
+
+def _walk_files(source: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the path of each file below a folder, and the file opened; the order is always the same.
+
+    Raises:
+        OSError: Something cannot be opened, is a link or no file, or lies too deep.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for number, (here, folders, names, holder) in enumerate(os.fwalk(source, onerror=refuse)):
+        folders.sort()
+        inside = Path(here).relative_to(source)
+        if number > MOST_BROUGHT_FILES or len(inside.parts) > _DEEPEST_BROUGHT:
+            most = f"{MOST_BROUGHT_FILES:,} folders, {_DEEPEST_BROUGHT} deep, are the most"
+            raise OSError(errno.EINVAL, most, inside.parts[0])
+        for name in sorted((*names, *(each for each in folders if Path(here, each).is_symlink()))):
+            yield inside / name, open_regular(name, holder)
+
+
 def copy_brought(profile: Profile, environ: Mapping[str, str], place: Path) -> tuple[int, str]:
     """Copy the folders that the user has chosen into the private home; return the number of files, and a digest of all.
 
-    The copy is hashed, and gone with the session: nothing that the agent does reaches the originals, and no login
-    beside them is shown. Links are left out.
+    The copy is gone with the session: nothing that the agent does reaches the originals, and no login beside them is
+    shown.
 
     Raises:
-        RunnerError: There is no such folder, or it is too large.
+        RunnerError: As `read_brought`.
     """
-    count, size, found = 0, 0, hashlib.sha256()
-    for name in profile.bring:
-        folder = profile.brings[name][0]
-        source = Path(environ.get("HOME", "/nonexistent"), folder)
-        if not source.is_dir():
-            raise RunnerError(
-                f"{profile.title}: there is no ~/{folder}", hint=f"agents.{profile.name}.bring names {name}"
-            )
-        for here, folders, names, holder in os.fwalk(source):
-            folders.sort()
-            for file in sorted(names):
-                with suppress(NotAFileError, OSError):
-                    handle = open_regular(file, holder)
-                    try:
-                        mode, data = os.fstat(handle).st_mode, read_bytes(handle, MOST_BROUGHT_BYTES + 1)
-                    finally:
-                        os.close(handle)
-                    count, size = count + 1, size + len(data)
-                    path = f"{folder}/{(Path(here) / file).relative_to(source)}"
-                    found.update(f"{path}\0{hashlib.sha256(data).hexdigest()}\n".encode(errors="surrogateescape"))
-                    if count > MOST_BROUGHT_FILES or size > MOST_BROUGHT_BYTES:
-                        break
-                    _write_read_only(place / path, data, is_program=bool(mode & 0o100))
-        if count > MOST_BROUGHT_FILES or size > MOST_BROUGHT_BYTES:
-            most = f"{MOST_BROUGHT_FILES:,} files and {MOST_BROUGHT_BYTES:,} bytes"
-            raise RunnerError(f"{profile.title}: ~/{folder} is too large", hint=f"bring takes {most} in all")
+    count, found = 0, hashlib.sha256()
+    for path, is_program, data in read_brought(profile, environ):
+        count += 1
+        found.update(f"{path}\0{hashlib.sha256(data).hexdigest()}\n".encode(errors="surrogateescape"))
+        target = place / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        target.chmod(0o500 if is_program else 0o400)
     return count, found.hexdigest()
-
-
-def _write_read_only(target: Path, data: bytes, *, is_program: bool) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-    target.chmod(0o500 if is_program else 0o400)
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
@@ -354,6 +382,8 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
     if not program:
         raise ValueError("program is missing, or like, the name of a known agent to build on")
     setups = tuple(_find_setup(base, family) for family in own.endpoints)
+    options = _add_tools(base, own.bring)
+    brought = tuple((variable, "1") for folder in own.bring for variable in base.brings[folder][2:])
     made = replace(
         base,
         name=name,
@@ -362,14 +392,14 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         program=program,
         arguments=base.arguments if own.arguments is None else own.arguments,
         needs=(*base.needs, *own.needs),
-        env=(*base.env, *own.env),
+        env=(*base.env, *brought, *own.env),
         files=(*base.files, *own.files),
         mode=own.mode or base.mode,
         setups=setups or base.setups,
         credentials=own.credentials or base.credentials,
         hosts=own.hosts or base.hosts,
         bring=own.bring,
-        options=_add_tools(base, own.bring),
+        options=options,
     )
     return _use_login(made, own.login) if own.login not in {"", "key"} else made
 
