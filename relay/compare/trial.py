@@ -5,6 +5,7 @@ before it made. git in the clone holds the state of an unfinished trial, as of a
 says that a trial began and that its run is over.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field
 from itertools import chain
@@ -108,7 +109,6 @@ def open_clone(bench: Bench, place: Path, source: Path, ref: str) -> Repo:
 def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: one phase at a time, nobody called, and none of the user's places visible."""
     hidden = [str(bench.main.root), *([bench.experiment.hidden_dir] if bench.experiment.hidden_dir else [])]
-    given = bench.environ.get("RELAY_UNREADABLE", "")
     setup = {"RELAY_SETUP": "\n".join(bench.settings.setup)} if bench.settings.setup else {}  # approved there
     return {
         **bench.environ,
@@ -118,7 +118,7 @@ def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
         "RELAY_NOTIFY": "off",
         "RELAY_TRIAL": "none",
         "RELAY_MAX_WAIT_S": str(_LONGEST_WAIT_S),
-        "RELAY_UNREADABLE": ":".join((*([given] if given else []), *hidden)),
+        "RELAY_UNREADABLE": json.dumps([*bench.settings.unreadable, *hidden]),
         **extra,
     }
 

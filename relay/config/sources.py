@@ -1,5 +1,6 @@
 """The sources of settings: which source wins, what no source may set, and a model's table for the user's file."""
 
+import contextlib
 import json
 import math
 import os
@@ -111,7 +112,7 @@ def _decode(name: str, value: Any) -> Any:
         return value
     text = value.strip()
     if key.split:
-        return [part.strip() for part in re.split(key.split, text) if part.strip()]
+        return _split(text, key.split)
     words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
     if name == "network":
         return words.get(text.lower(), {"hosts": [host.strip() for host in text.split(",")]})
@@ -126,6 +127,14 @@ def _decode(name: str, value: Any) -> Any:
     except ValueError:
         return text
     return int(number) if math.isfinite(number) and number.is_integer() else number
+
+
+def _split(text: str, between: str) -> list[Any]:
+    """Split a list: as JSON, or at a pattern."""
+    with contextlib.suppress(ValueError):
+        if isinstance(found := json.loads(text), list):
+            return found
+    return [part.strip() for part in re.split(between, text) if part.strip()]
 
 
 def read_repository(root: Path | None) -> SettingsSource:

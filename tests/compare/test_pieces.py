@@ -4,10 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.interrupts import Interrupts
 from relay.compare.arms import parse_arm, parse_arms
 from relay.compare.experiment import Experiment
 from relay.compare.judging import count_tests, match_faults
 from relay.compare.measures import BLOCK_LINES, count_duplicated, count_weakened, list_changed
+from relay.compare.trial import Bench, make_environ
+from relay.config import Settings, load_settings
+from relay.git.repository import open_repo
 
 
 def make(**given):
@@ -111,6 +115,17 @@ def test_added_lines_of_a_block_that_is_there_twice_are_duplicated():
     assert count_duplicated([text, f"{other}\n"], ["something_else()"]) == 0
     assert count_duplicated([text], block) == 0
     assert count_duplicated(["}\n" * 40], ["}"] * 40) == 0
+
+
+def test_a_trial_hides_what_is_hidden_from_it_whatever_the_path(stage):
+    """A colon in a path splits nothing."""
+    bench = Bench(
+        main=open_repo(stage.root), experiment=make(hidden_dir="/a:b/hidden"), flags={}, environ={},
+        settings=Settings(unreadable=("~/c,/d",)), interrupts=Interrupts(), tell=lambda *_: None, say=str,
+    )  # fmt: skip
+    given = {"RELAY_UNREADABLE": make_environ(bench, {})["RELAY_UNREADABLE"]}
+    found = load_settings(flags={}, environ=given, plan_settings={}, repo_root=None, user_dir=None)
+    assert found.unreadable == ("~/c,/d", str(stage.root), "/a:b/hidden")
 
 
 def test_two_reviews_agree_where_file_and_place_do():

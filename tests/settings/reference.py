@@ -31,7 +31,8 @@ them, not you. Those files may lower a cap on spending, never raise it.
 Endpoint and key are not settings. relay reads the variables `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` or
 `ANTHROPIC_AUTH_TOKEN`, and `ANTHROPIC_CUSTOM_HEADERS` (`Name: value` on each line).
 
-In a variable, separate the entries of a list by commas, the commands of `verify` by line ends, paths by `:` or commas.
+In a variable, separate the entries of a list by commas, the commands of `verify` by line ends, paths by `:` or commas;
+or write the list as JSON.
 
 """
 MODELS = """\

@@ -355,6 +355,15 @@ def test_a_comma_within_a_path_is_its_own() -> None:
     assert load(environ={"RELAY_UNREADABLE": "a,b:c"}).unreadable == ("a,b", "c")
 
 
+def test_a_list_in_a_variable_may_be_json() -> None:
+    """So any path can be written; what is no list of texts is refused as in a file."""
+    assert load(environ={"RELAY_UNREADABLE": '["/a:b,/c", "[d]"]'}).unreadable == ("/a:b,/c", "[d]")
+    assert load(environ={"RELAY_VERIFY": '["a\\nb"]'}).verify == ("a\nb",)
+    assert load(environ={"RELAY_UNREADABLE": "[a]:b"}).unreadable == ("[a]", "b")
+    with pytest.raises(ConfigError, match="RELAY_UNREADABLE"):
+        load(environ={"RELAY_UNREADABLE": "[1]"})
+
+
 def test_what_is_set_without_effect_is_named(tmp_path: Path) -> None:
     environ = {"RELAY_BOGUS_THING": "1", "RELAY_EMPTY_ONE": "", "RELAY_WRITABLE_DIRS": f"{tmp_path}:{tmp_path}/none"}
     unknown, missing = describe_settings(load(environ=environ), environ)
