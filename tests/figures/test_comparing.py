@@ -1,11 +1,13 @@
 """What an experiment says of its arms: pairs by repeat, intervals that hold, and no claim without one."""
 
+import re
 from random import Random
 
 import pytest
 
 from relay.insight.figures.comparing import OUTCOMES, TrialResult, compare_arms
 from relay.insight.figures.statistics import find_bootstrapped, find_mean_difference
+from relay.insight.report.experiment import Setting, make_experiment_page
 from tests.figures.test_coverage import cost, count, is_red
 
 ARMS = ("reset", "none")
@@ -43,6 +45,21 @@ def test_a_large_difference_is_shown_and_a_doubtful_one_says_what_it_would_take(
     assert not doubtful.is_shown
     assert doubtful.interval.low < 0 < doubtful.interval.high
     assert doubtful.more > 3
+
+
+@pytest.mark.parametrize(
+    ("repeats", "words"), [(2, ""), (4, r"; a mean difference below \d+(\.\d+)? is still possible")]
+)
+def test_what_never_differed_is_said_so(repeats: int, words: str) -> None:
+    results = [make(arm, n, hidden_passed=18, hidden_total=20) for n in range(1, repeats + 1) for arm in ARMS]
+    setting = Setting(id="x", facts=(), arms=ARMS, repeats=repeats, cap_usd=1.0, lost_usd=0.0, contexts={})
+    page = make_experiment_page(setting, compare_arms(results, ARMS))
+    said = next(line for line in page.answers[1].lines if line.startswith("held-out"))
+    begin = f"held-out checks passed, of 20: none never differed from reset in {repeats} repeats"
+    assert re.fullmatch(re.escape(begin) + words, said)
+    tables = [table for section in page.sections for table in section.tables if "Interval" in dict(table.columns)]
+    row = next(row for row in tables[0].rows if row[0].startswith("held-out"))
+    assert row[3] == ("–" if repeats < 3 else "never differed")
 
 
 def test_equal_counts_of_checks_do_not_hide_that_they_vary() -> None:

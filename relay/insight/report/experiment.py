@@ -69,6 +69,11 @@ def _name(outcome: Outcome, comparison: Comparison) -> str:
 
 def _say(one: Difference, comparison: Comparison) -> str:
     estimate = sum(one.pairs) / len(one.pairs)
+    if not any(one.pairs):
+        words = f"{_name(one.outcome, comparison)}: {one.arm} never differed from {one.other}"
+        words = f"{words} in {count(len(one.pairs), 'repeat')}"
+        most = one.interval and _render(one.outcome, one.interval.high)
+        return f"{words}; a mean difference below {most} is still possible" if most else words
     words = (
         f"{_name(one.outcome, comparison)}: {one.arm} {_render(one.outcome, estimate, signed=True)} against {one.other}"
     )
@@ -80,6 +85,8 @@ def _say(one: Difference, comparison: Comparison) -> str:
 def _render_interval(one: Difference) -> str:
     if one.interval is None:
         return NOTHING
+    if not any(one.pairs):
+        return "never differed"
     low, high = (_render(one.outcome, end, signed=True) for end in (one.interval.low, one.interval.high))
     return f"{low} to {high}"
 
