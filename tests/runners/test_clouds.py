@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -385,6 +387,34 @@ def test_without_a_login_a_run_ends_with_the_command_that_gets_one(open_api, bec
     with pytest.raises(RunnerError, match=r"Google's login: File .*none\.json was not found") as raised:
         open_api(environ, "vertex", "claude-opus-5-5").find_model("claude-opus-5-5")
     assert raised.value.hint == "gcloud auth application-default login"
+
+
+def test_a_login_of_google_that_names_no_project_is_said(open_api, clouds, become, tmp_path):
+    login = make_google_login(tmp_path, f"{clouds.url}/google/token")
+    file = tmp_path / "google.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"project_id": None}))
+    environ = become({**clouds.environ, **login, "ANTHROPIC_VERTEX_PROJECT_ID": ""})
+    with pytest.raises(RunnerError, match="the project, which Google's login does not name, is not known") as raised:
+        open_api(environ, "vertex", "claude-opus-5-5").find_model("claude-opus-5-5")
+    assert raised.value.hint == "export ANTHROPIC_VERTEX_PROJECT_ID=…"
+
+
+@pytest.mark.parametrize(
+    ("provider", "login", "model"),
+    [("bedrock", "static", MANTLE), ("aws", "static", "claude-opus-5-5"), ("vertex", "google", "claude-opus-5-5")],
+)
+def test_a_clouds_own_login_loads_nothing_of_the_sdk(clouds, tmp_path, provider, login, model):
+    """Which takes ten times as long, and 77 MB."""
+    code = (
+        "import os, sys, httpx2; from relay.config import Settings\n"
+        "from relay.runners.messages.clouds import find_way\n"
+        f"way = find_way(Settings(provider={provider!r}, model={model!r}), os.environ)\n"
+        "request = httpx2.Request('POST', way.find_address(), content=b'{}'); way.credential.sign(request)\n"
+        "print('authorization' in request.headers, 'anthropic' in sys.modules)"
+    )
+    environ = {**clouds.environ, **LOGINS[login](tmp_path, clouds), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True", "False"]
 
 
 @pytest.mark.parametrize(

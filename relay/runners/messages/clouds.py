@@ -1,8 +1,9 @@
 """Ways to Claude that need more than a fixed key: a login of Anthropic's SDK, the user's command, and clouds.
 
-The SDK (extra `cloud`) finds and renews credentials, makes AWS's signatures and reads the frames of Bedrock's event
-stream. It is imported for these alone, because that takes 1 to 2 s and 77 MB. The requests are relay's: address and
-body are written here as the SDK writes them, and `tests/runners/test_clouds.py` compares the two.
+The extra `cloud` brings the SDK, and what that takes for clouds: botocore and google-auth find and renew credentials,
+and botocore signs; relay asks these themselves, in 0.2 s. Anthropic's own login and the frames of Bedrock's event
+stream are the SDK's, which is imported for them alone, because that takes 1 to 2 s and 77 MB. The requests are relay's:
+address and body are written here as the SDK writes them, and `tests/runners/test_clouds.py` compares the two.
 
 A cloud whose key is in a variable, or printed by `key_command`, needs no SDK, but for Bedrock's older models, whose
 answers come in frames.
@@ -76,7 +77,8 @@ _GOOGLE_HOSTS = {
     "eu": "aiplatform.eu.rep.googleapis.com",
 }
 _FOUNDRY_RESOURCE = "ANTHROPIC_FOUNDRY_RESOURCE"
-_SDK, _AWS_SDK, _GOOGLE_SDK = ("anthropic",), ("anthropic", "boto3"), ("anthropic", "google.auth", "requests")
+_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_SDK, _AWS_SDK, _GOOGLE_SDK = ("anthropic",), ("boto3",), ("google.auth", "requests")
 _AWS_ADVICE = "aws sso login, or aws configure; AWS_PROFILE chooses a profile"
 _GOOGLE_ADVICE = "gcloud auth application-default login"
 _SDK_ADVICE = "ant auth login; ANTHROPIC_PROFILE chooses a profile"
@@ -214,22 +216,21 @@ class _GoogleLogin:
         Raises:
             CredentialError: There is no login, Google refuses it or is not reached, or it has no project.
         """
-        from anthropic.lib.vertex._auth import load_auth
+        import google.auth
         from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.transport.requests import Request
 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of quotas: they would go through the view
-                found, project = load_auth(project_id=self._project or None)
-        except GoogleAuthError as error:
+                found, project = google.auth.default(scopes=[_GOOGLE_SCOPE])
+                cast("Any", found).refresh(Request())
+        except (GoogleAuthError, ValueError) as error:
             passes = isinstance(error, TransportError) or bool(getattr(error, "retryable", False))
             words = " ".join(str(error.args[0] if error.args else error).split())[:_SHOWN_CHARS]
             raise CredentialError(f"Google's login: {words}", hint=_GOOGLE_ADVICE, passes=passes) from None
-        except ValueError:
-            raise CredentialError(
-                f"Google's login names no project, and {_GOOGLE_PROJECT} is not set", hint=f"export {_GOOGLE_PROJECT}=…"
-            ) from None
-        self._project = _get_name({_GOOGLE_PROJECT: project}, _GOOGLE_PROJECT, what="the project")
+        named = {_GOOGLE_PROJECT: self._project or project or ""}
+        self._project = _get_name(named, _GOOGLE_PROJECT, what="the project, which Google's login does not name,")
         until = found.expiry.replace(tzinfo=UTC).timestamp() if found.expiry else None
         account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
         where = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or type(found).__module__
@@ -246,7 +247,7 @@ def _find_aws(settings: Settings, environ: Mapping[str, str], credential: Creden
     is_framed = family is BEDROCK and not _MANTLE_MODEL.fullmatch(settings.model)
     if own or is_framed:
         what = "AWS's login" if own else f"{settings.model}, a model of Bedrock's older runtime,"
-        _require_extra(what, _AWS_SDK)
+        _require_extra(what, (*_AWS_SDK, *_SDK) if is_framed else _AWS_SDK)
     get_region = own.get_region if own else partial(_get_name, environ, *_AWS_REGION, what="the region")
     base = environ.get(_RUNTIME, "").rstrip("/") if is_framed else find_base(environ, family)
     if not own and not base:
@@ -322,26 +323,20 @@ class AwsSignature:
 
     def sign(self, request: "httpx2.Request") -> str:
         """Sign a request as it is; later changes of its headers or body make the signature wrong."""
-        from anthropic.lib.aws._auth import get_auth_headers
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
 
         region = self.get_region()
         with self._lock, _explaining_aws():
             key = self._freeze()
+        unsigned = {*_SIGNATURE, "connection"}  # a proxy may take that header away
+        headers = {name: value for name, value in request.headers.items() if name not in unsigned}
+        signed = AWSRequest(method=request.method, url=str(request.url), headers=headers, data=request.read())
+        service = "bedrock" if request.url.path.endswith(_RUNTIME_ENDING) else self._service
+        SigV4Auth(key, service, region).add_auth(signed)
         for name in _SIGNATURE:
             request.headers.pop(name, None)
-        signed = get_auth_headers(
-            method=request.method,
-            url=str(request.url),
-            headers=request.headers,
-            aws_access_key=key.access_key,
-            aws_secret_key=key.secret_key,
-            aws_session_token=key.token,
-            region=region,
-            profile=None,
-            data=request.read(),
-            service_name="bedrock" if request.url.path.endswith(_RUNTIME_ENDING) else self._service,
-        )
-        request.headers.update(signed)
+        request.headers.update({name: signed.headers[name] for name in _SIGNATURE if name in signed.headers})
         return f"{key.access_key} {key.token}"
 
     def renew(self, refused: str) -> bool:
