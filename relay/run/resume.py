@@ -43,6 +43,7 @@ from relay.store.refs import find_leg_ref
 from relay.store.resume import LegFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_leg
+from relay.store.steering_files import find_strange, require_known
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
 
@@ -197,6 +198,7 @@ def settle(ctx: RunContext) -> PlanState:
     if kept.foreign is not None:
         give_up_leg(ctx.repo, kept.foreign)
         return settle(ctx)
+    require_known(find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
     if ensure_plan_committed(ctx).text != plan_state.plan.text:
         return settle(ctx)  # the user edited the plan a moment ago
     if commit_ledger_edit(ctx):

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import IO, Any, Generic, TypeVar
 from relay.base.errors import SandboxError
 from relay.base.values import dataclass
 from relay.sandbox.command import wrap_limits
+from relay.sandbox.covers import Cover
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     ATTEMPTS,
@@ -33,7 +33,6 @@ from relay.sandbox.process import (
     wait_until_bound,
 )
 from relay.sandbox.run import Sandbox
-from relay.sandbox.supervisor import find_descendants
 
 MOST_WAITING = 4
 """Messages in an intake; a program that sends more has to wait."""
@@ -88,7 +87,6 @@ START_S = 20.0
 """Time limit for the set-up of the sandbox, which takes a hundredth of it."""
 SEND_S = 30.0
 """How long a program may leave a message unread."""
-_MOST_LOOKS = 100
 _SHOWN_BYTES = 2_000
 
 
@@ -114,6 +112,8 @@ class Child:
         self._errors = errors
         self._init_pid = 0
         self._ended = False
+        self._cover: Cover | None = None
+        """Made when the program is let go."""
         self.is_deaf = False
         """relay ended it because it did not read its input."""
 
@@ -131,6 +131,11 @@ class Child:
         if self._launch.status_fd is not None:
             self._init_pid = read_init_pid(self._launch.status_fd)
             wait_until_bound(self._init_pid)
+        self._cover = Cover(self._started, self._init_pid)
+        if not self._cover.is_whole:
+            self.end()
+            self.output.close()
+            return False
         self._speak.settimeout(SEND_S)
         self.send(self._launch.words)
         return True
@@ -160,35 +165,32 @@ class Child:
 
     def freeze(self) -> None:
         """Stop it and its descendants, so that none of them writes until `thaw`."""
-        held: set[int] = set()
-        for _ in range(_MOST_LOOKS):  # a stopped process starts no other: each look finds fewer
-            found = set(find_descendants(self._process.pid)) - held
-            if not found:
-                return
-            _signal(found, signal.SIGSTOP)
-            held |= found
+        if self._cover:
+            self._cover.stop()
 
     def thaw(self) -> None:
         """Let it and its descendants go on."""
-        _signal(find_descendants(self._process.pid), signal.SIGCONT)
+        if self._cover:
+            self._cover.resume()
+
+    @property
+    def lost(self) -> str:
+        """Why relay ended it because of a file that somebody replaced; empty if relay did not."""
+        return self._cover.words if self._cover else ""
 
     def end(self) -> None:
         """Kill it and its descendants, and wait for its end."""
         if self._ended:
             return
         self._ended = True
+        if self._cover:
+            self._cover.close()
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
         self._speak.close()
         if self._launch.status_fd is not None:
             os.close(self._launch.status_fd)
-
-
-def _signal(pids: Sequence[int] | set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def start_child(

@@ -24,13 +24,13 @@ from typing import Protocol, Self
 
 from relay.base.errors import SandboxError
 from relay.base.values import dataclass
+from relay.sandbox.covers import Cover
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     GONE_S,
     Launch,
     Started,
     check_memory,
-    has_mounts,
     kill_below,
     spawn,
     wait_until_bound,
@@ -259,8 +259,7 @@ class Standby:
             return
         (limits, cwd), self._expected = self._expected, None
         with contextlib.suppress(SandboxError, OSError, ValueError):
-            started = spawn(build(None, limits=limits, cwd=cwd), stderr=subprocess.STDOUT)
-            self._started = replace(started, early=True)
+            self._started = spawn(build(None, limits=limits, cwd=cwd), stderr=subprocess.STDOUT)
 
     def take(self, launch: Callable[[], Launch], argv: Sequence[str]) -> Started | None:
         """Return the waiting sandbox for a command; None if there is none, or a new one would differ.
@@ -355,7 +354,8 @@ class _Tree:
         self._pipe = process.stdout
         self._capture = capture
         self._prepare = prepare
-        self._is_stale = False
+        self._cover: Cover | None = None
+        """Made when the command is let go."""
         self._status_fd = started.launch.status_fd
         self._idle_tasks = _count_all_tasks()
         self._status = b""
@@ -383,6 +383,8 @@ class _Tree:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._kill()
+        if self._cover:
+            self._cover.close()
         self._selector.close()
         self._command.close()
         self._pipe.close()
@@ -394,7 +396,9 @@ class _Tree:
     @property
     def command_started(self) -> bool:
         """False if bwrap ended before the command was let go; after that it may have run, whatever ended bwrap."""
-        return not self._is_stale and (self._status_fd is None or self._is_let_go or b'"exit-code"' in self._status)
+        if self._cover and not self._cover.is_whole:
+            return False
+        return self._status_fd is None or self._is_let_go or b'"exit-code"' in self._status
 
     def watch(self, *, limits: Limits, should_stop: Callable[[], bool], hear: Callable[[bytes], None]) -> _Stopped:
         """Read until the process ends or must be ended."""
@@ -419,7 +423,7 @@ class _Tree:
                 if words := check_memory(self._started, self._init_pid, limits.memory_bytes):
                     return _Stopped(notes=(words,))
             self._handle(min(POLL_S, deadline - now))
-        return _Stopped()
+        return _Stopped(notes=(self._cover.words,) if self._cover and self._cover.words else ())
 
     def _handle(self, timeout_s: float) -> None:
         # Without a pidfd (a kernel before 5.3) an exit does not end the wait: look often.
@@ -480,8 +484,8 @@ class _Tree:
         self._prepare()
         launch = self._started.launch
         # After `prepare`, which may take seconds: meanwhile somebody may save a file that is covered.
-        self._is_stale = self._started.early and not has_mounts(self._init_pid, launch.points)
-        if self._is_stale:
+        self._cover = Cover(self._started, self._init_pid)
+        if not self._cover.is_whole:
             self._kill()
             return
         self.begun_s = time.monotonic()

@@ -1,6 +1,6 @@
 """The rules for commands as values: files, network, limits; and words for the user about what is open."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -69,6 +69,9 @@ class Opening:
     """A sentence for the user about what commands reach; empty if it leads to relay only."""
 
 
+Doubt = Callable[[tuple[Path, ...]], object]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The repository, and the rules for commands in it. Paths are absolute; missing ones are ignored."""
@@ -104,6 +107,8 @@ class Policy:
     """Whether a whole agent runs in the sandbox, and not the commands of a session."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets of the host that the user opened, resolved; a missing one may appear later."""
+    doubt: Doubt = field(default=lambda _: None, compare=False)
+    """Called, on any thread, with protected paths that somebody replaced while a command may have written them."""
 
     @property
     def reaches_hosts(self) -> bool:

@@ -15,13 +15,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from relay.base.values import dataclass
-from relay.sandbox.policy import MIB
-from relay.sandbox.supervisor import find_descendants
+from relay.sandbox.policy import MIB, Doubt
+from relay.sandbox.supervisor import find_descendants, list_children
+
+if TYPE_CHECKING:
+    from relay.sandbox.view import Mount
 
 ATTEMPTS = 3
 """Launches of a command. A path that vanishes between check and mount fails the set-up before the command runs; the
@@ -29,7 +32,6 @@ next attempt lays the view out anew."""
 GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _EXPENDABLE = "1000"
-_ESCAPED = re.compile(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
 _LOOKS, _PAUSE_S = 2000, 0.0005
 
 
@@ -50,6 +52,12 @@ class Launch:
     """Launches with equal identities set up the same sandbox."""
     points: tuple[Path, ...] = ()
     """The mount points of the sandbox."""
+    guarded: tuple[Path, ...] = ()
+    """Those that keep the command from writing what stands there."""
+    lay: Callable[[], tuple["Mount", ...]] = tuple
+    """Returns the mounts that the same sandbox would have if it were made now; raises SandboxError as for a command."""
+    doubt: Doubt = lambda _: None
+    """See `Policy.doubt`."""
 
     def close(self) -> None:
         """Close the descriptors of a launch that is not started."""
@@ -66,8 +74,6 @@ class Started:
     speak: socket.socket
     """The other end of its standard input."""
     launch: Launch
-    early: bool = False
-    """Started ahead of its command: files that its mounts cover may have been replaced meanwhile."""
 
 
 def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> Started:
@@ -128,32 +134,7 @@ def wait_until_bound(init: int) -> None:
         time.sleep(_PAUSE_S)
     with contextlib.suppress(OSError):
         if _find_score(init).read_text() != f"{_EXPENDABLE}\n":  # bwrap made it before relay made bwrap expendable
-            make_expendable(init, *_list_below(init))
-
-
-def has_mounts(init: int, points: Collection[Path]) -> bool:
-    """Return whether a sandbox still has all of these mounts, and none whose source was removed.
-
-    If a file or directory outside of the sandbox is removed or replaced, the kernel drops the mounts on it. If it is
-    renamed, its mounts go with it. Either way the new file at the old name is not covered.
-    """
-    try:
-        lines = Path(f"/proc/{init}/mountinfo").read_bytes().splitlines()
-    except OSError:  # it has ended
-        return False
-    rows = [line.split(b" ", 5) for line in lines]
-    names = (name for _, _, _, source, name, _ in rows if not source.endswith(b"//deleted"))
-    there = {_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name) for name in names}
-    return there.issuperset(map(os.fsencode, points))
-
-
-def _list_below(pid: int) -> list[int]:
-    """Return the descendants of a waiting process without a walk over all processes of the machine."""
-    try:
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:  # it has ended, or the kernel keeps no such list
-        return find_descendants(pid)
-    return children + [below for child in children for below in _list_below(child)]
+            make_expendable(init, *list_children(init))
 
 
 def _find_score(pid: int) -> Path:

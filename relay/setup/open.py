@@ -26,7 +26,7 @@ from relay.sandbox.private_folder import find_folder, remove_left_overs
 from relay.session.events import Observe, RunPaused, RunResumed
 from relay.session.spend import Meter, Pace
 from relay.setup.context import RunContext, RunRequest
-from relay.setup.observers import Observers, Progress, announce, describe_settings
+from relay.setup.observers import Doubts, Observers, Progress, announce, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
 from relay.setup.workspace import (
@@ -62,7 +62,7 @@ def open_run(
     require_all(check_apart(request, runners))
     with ExitStack() as stack:
         run_id = new_id()
-        observe = (observers := Observers(view=view)).observe
+        observe = (observers := Observers(view=view, doubts=Doubts(request.files))).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # First: what runners need is loaded in the background, while git works and the sandbox is proven.
         get_runner = _open_runners(request.runners, runners, given, stack)
@@ -70,7 +70,8 @@ def open_run(
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
-        workspace = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
+        opened = stack.enter_context(open_workspace(request, rules, interrupts, doubt=observers.doubts.note))
+        workspace = _listen(observers, opened)
         require_all(check_enclosed(request, workspace.sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, workspace, meter)
         observers.meter = meter
@@ -226,10 +227,10 @@ def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...
             clear_temporaries(repo, status.untracked)
         meter = make_meter(repo, request.plan_path, settings, find_price_now(settings, settings.model))
         require_all(check_taken(request, status, meter))
-        begin_watch(repo)
+        begin_watch(repo, request.plan_path)
         try:
             yield meter, left
         finally:
             # If the disk is full, the next run asks the user about steering files instead.
             with suppress(OSError, RepoError):
-                end_watch(repo)
+                end_watch(repo, request.plan_path)

@@ -33,7 +33,7 @@ from relay.git.status import list_known, read_status
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there, separate_tree
-from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
+from relay.sandbox.policy import MIB, Doubt, Level, Limits, Mechanism, Policy
 from relay.sandbox.process import find_most_bytes
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
@@ -212,11 +212,14 @@ def load_run_rules(request: RunRequest) -> Rules:
 
 
 @contextmanager
-def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
+def open_workspace(
+    request: RunRequest, rules: Rules, interrupts: Interrupts, *, doubt: Doubt = lambda _: None
+) -> Iterator[Workspace]:
     """Open the sandbox of a run's tools and commands, and close it again; a session kind decides about write access.
 
     Args:
         rules: Their files are write-protected, whatever their names.
+        doubt: See `Policy.doubt`.
 
     Raises:
         RelayError: No sandbox works here, or the settings do not fit the machine.
@@ -234,7 +237,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     with (
         serve_openings(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
         open_sandbox(
-            replace(policy, openings=held.openings), level, mechanism=mechanism, inquiries=held.inquiries
+            replace(policy, openings=held.openings, doubt=doubt), level, mechanism=mechanism, inquiries=held.inquiries
         ) as sandbox,
     ):
         yield Workspace(

@@ -5,6 +5,9 @@ protect files that did not exist: a session, a gate or a hook may have made a fi
 run. relay does not obey such a file, and commits nothing beside it, until a person has staged or committed it: git's
 index is out of reach of every command. relay notes which files exist before anything runs and looks again when all is
 over; no clock decides, and neither does ``.gitignore``, which a session may write.
+
+The same holds for an existing file, the plan too, that somebody replaced while a command may have written it
+(`relay.sandbox.covers`).
 """
 
 import hashlib
@@ -37,7 +40,7 @@ class _Record:
     """The known steering files of a work tree."""
 
     strange: frozenset[str]
-    """Files that a command may have made."""
+    """Files that a command may have made or written."""
     known: frozenset[str] | None
     """All files that existed when the present run began; None when no run is on."""
 
@@ -86,13 +89,13 @@ def _read_table(file: Path) -> str:
         return ""  # the settings' own reader reports what is wrong
 
 
-def begin_watch(repo: Repo) -> None:
+def begin_watch(repo: Repo, plan_path: str) -> None:
     """Note the steering files before anything of a run starts; the caller holds the work tree's lock.
 
     Raises:
-        RepoError: There is a file that a command of an earlier run may have made.
+        RepoError: There is a file that a command of an earlier run may have made or written.
     """
-    present = find_steering(repo.root)
+    present = find_steering(repo.root) | {plan_path}
     strange = find_strange(repo, present)
     require_known(strange)
     _save(repo, _Record(strange=frozenset(), known=present))
@@ -105,9 +108,18 @@ def note_own(repo: Repo, path: str) -> None:
         _save(repo, replace(record, known=record.known | {path}))
 
 
-def end_watch(repo: Repo) -> None:
+def doubt(repo: Repo, paths: Iterable[str]) -> None:
+    """Note files and directories that somebody replaced while a command may have written them."""
+    record, wanted = _read(repo), frozenset(paths)
+    if record is not None and record.known is not None:
+        found = {entry for entry in record.known if _find_path(entry).rstrip("/") in wanted}
+        _save(repo, replace(record, strange=record.strange | found))
+
+
+def end_watch(repo: Repo, plan_path: str) -> None:
     """Note the files that appeared during a run; files that appear from now on are a person's."""
-    _save(repo, _Record(strange=frozenset(find_strange(repo, find_steering(repo.root))), known=None))
+    strange = find_strange(repo, find_steering(repo.root) | {plan_path})
+    _save(repo, _Record(strange=frozenset(strange), known=None))
 
 
 def require_known(strange: tuple[str, ...]) -> None:
@@ -124,14 +136,17 @@ def require_known(strange: tuple[str, ...]) -> None:
 def describe_strange(strange: tuple[str, ...]) -> tuple[str, Hint]:
     """Return what is wrong with files of an unknown maker, and what the user can do."""
     paths = [_find_path(entry) for entry in strange]
-    words = f"{list_paths(paths)} appeared while a session, a check or a hook could run; only you make such a file"
+    words = (
+        f"{list_paths(paths)} appeared or was replaced while a session, a check or a hook could write it; "
+        "only you make such a file"
+    )
     files = tuple((" ", TypedPath(path=path)) for path in paths if not path.endswith("/"))[:3]
     own: Hint = ("git add -f", files) if len(files) == len(strange) else f"rm .git/relay/{STEERING}"
-    return words, ("remove it; or, if it is yours, say so: ", own)
+    return words, ("look at it, and remove what is not yours; if it is yours, say so: ", own)
 
 
 def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
-    """Return those of the present files that a command may have made, and that no person has staged or committed."""
+    """Return those of the present files that a command may have made or written, and no person staged or committed."""
     record = _read(repo)
     if record is None:
         return ()

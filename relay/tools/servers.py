@@ -110,7 +110,7 @@ class ProgramLink:
         while time.monotonic() < until and not self._should_stop():
             match self._heard.take(_LOOK_S):
                 case Gone():
-                    words = find_reason(render_output(self._child.read_errors().encode()))
+                    words = self._child.lost or find_reason(render_output(self._child.read_errors().encode()))
                     raise ServerError(f"its program has ended{f': {self._advise(words)}' if words else ''}")
                 case Answered(id=answered) as said if answered == number:
                     return _get_result(said)

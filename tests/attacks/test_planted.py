@@ -99,7 +99,7 @@ def test_what_steers_others_later_is_found(stage, name):
     stage.git("update-index", "--add", "--cacheinfo", f"160000,{head},sub")
     stage.git("commit", "-qm", "with a submodule")
     repo, outside = open_repo(stage.root), stage.root.parent
-    begin_watch(repo)
+    begin_watch(repo, "PLAN.md")
     assert find_strange(repo, find_steering(stage.root)) == ()
 
     subprocess.run(["bash", "-ec", ATTACKS[name].replace("@OUT@", str(outside))], cwd=stage.root, check=True)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.command import CommandResult, Standby, render_words, wrap_limits
+from relay.sandbox.covers import has_mounts
 from relay.sandbox.policy import Limits
 from relay.sandbox.private_folder import find_survivors
-from relay.sandbox.process import has_mounts
 from relay.sandbox.supervisor import find_descendants
 from tests.waiting import wait_until
 

@@ -169,7 +169,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         check_marks(ctx.repo, candidate.leg, work.after.tree)
         or _check_plan(candidate)
         or _check_left_out(ctx, candidate, work)
-        or _check_strange(ctx.repo)
+        or _check_strange(ctx.files)
         or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
         or _check_phantom(ctx, candidate, doubts)
         or _check_secrets(ctx, candidate, work.owned, work.after)
@@ -299,12 +299,12 @@ def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
-def _check_strange(repo: Repo) -> Refused | None:
-    """Refuse to commit beside steering files that a session, the gate or a hook may have made.
+def _check_strange(files: PlanFiles) -> Refused | None:
+    """Refuse to commit beside steering files that a session, the gate or a hook may have made or written.
 
     No session can repair it: these files are read-only for its commands.
     """
-    strange = find_strange(repo, find_steering(repo.root))
+    strange = find_strange(files.repo, find_steering(files.repo.root) | {files.plan_path})
     if not strange:
         return None
     words, ways = describe_strange(strange)

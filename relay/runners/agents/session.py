@@ -371,8 +371,14 @@ class AgentSession:
             case Answered():
                 self._handle_answer(found)
             case Gone():
-                self._fail(self._find_last_words())
+                self._handle_end()
         return self._note_life()  # only now: one of relay's tools may have waited for a person
+
+    def _handle_end(self) -> None:
+        if words := self._process.child.lost:
+            self._end(SessionEnd.HARD_LINE, words)  # by relay, and nobody's failure: the next session takes over
+        else:
+            self._fail(self._find_last_words())
 
     def _find_last_words(self) -> str:
         if self._process.child.is_deaf:

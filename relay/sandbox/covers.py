@@ -1,0 +1,486 @@
+"""Keeps the mounts of running sandboxes in place while people save the files under them.
+
+A sandbox protects and hides single files by mounts over them. If somebody outside replaces such a file by a rename, as
+most editors and git do, the kernel drops the mount in the sandbox, or moves it away with the old file: the new file at
+the old name is bare. One thread watches all sandboxes of this process. The kernel reports a dropped mount at once; a
+moved one is seen at the next look. The thread then stops the sandbox's processes, mounts what a new sandbox would have
+(`relay.sandbox.remount`), and lets them go on.
+
+Until they stop, for about a millisecond, a process inside can write the bare file. So relay asks for a proof that none
+did: the file was put there as a whole, nothing happened to its name since, it has no second name, and no process holds
+it. A protected file without that proof is in doubt (`Policy.doubt`). A process that holds the file could write it past
+every new mount: its program is ended, as is one whose mounts cannot be put back.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import select
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from relay.base.errors import SandboxError
+from relay.base.words import list_some
+from relay.sandbox import remount
+from relay.sandbox.process import Started
+from relay.sandbox.supervisor import find_descendants, list_children
+from relay.sandbox.view import DEV_NULL, Mount, Op
+
+LOOK_S = 0.1
+"""Interval of the looks at mount tables."""
+AWAIT_S = 0.3
+"""How long processes stay stopped while a file is away, or the one before is still beside it: vim and git are quick."""
+_PAUSE_S = 0.002
+_STOPPING_S = 0.05
+_MOST_LOOKS = 100
+_REMOUNT_S = 10.0
+_MOST_IDLE = 8
+_CHUNK_BYTES = 64 * 1024
+_ESCAPED = re.compile(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
+
+_MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
+_REPLACES = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+_OVERFLOW = 0x4000
+_MOST_KEPT = 1_000
+"""Events from before a loss: an editor writes a file under another name first."""
+_ONLY_DIRECTORIES = 0x01000000
+_HEAD = struct.Struct("=iIII")  # struct inotify_event
+_Happened = tuple[Path, int, int]
+"""Path, mask, and the number that both halves of a rename share."""
+
+
+def stop(root: int) -> None:
+    """Stop the descendants of a process, so that none of them writes until `resume`."""
+    _signal(list_children(root), signal.SIGSTOP)  # at once; the walk finds the children of threads
+    held: set[int] = set()
+    for _ in range(_MOST_LOOKS):  # a stopped process starts no other: each look finds fewer
+        found = set(find_descendants(root)) - held
+        if not found:
+            break
+        _signal(found, signal.SIGSTOP)
+        held |= found
+    until = time.monotonic() + _STOPPING_S
+    while any(map(_is_running, held)) and time.monotonic() < until:
+        time.sleep(_PAUSE_S / 10)
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a thread of a process goes on until it takes the signal."""
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in b"TtZX":
+                return True
+    return False
+
+
+def resume(root: int) -> None:
+    """Let the descendants of a process go on, children first: a shell would take a stopped child for suspended."""
+    _signal(reversed(find_descendants(root)), signal.SIGCONT)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(pid, number)
+
+
+def has_mounts(init: int, points: Collection[Path]) -> bool:
+    """Return whether a new sandbox still has all of these mounts, and none whose source was removed."""
+    try:
+        table = Path(f"/proc/{init}/mountinfo").read_bytes()
+    except OSError:  # it has ended
+        return False
+    return _parse_points(table, removed=False).issuperset(map(os.fsencode, points))
+
+
+def _parse_points(table: bytes, *, removed: bool = True) -> frozenset[bytes]:
+    """Return the mount points in a `mountinfo`; `removed` keeps mounts whose sources were removed."""
+    rows = (line.split(b" ", 5) for line in table.splitlines())
+    names = (row[4] for row in rows if len(row) == 6 and (removed or not row[3].endswith(b"//deleted")))  # noqa: PLR2004
+    return frozenset(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name) for name in names)
+
+
+class _Saves:
+    """What happens to the names in some directories, by inotify. Mutable: each read adds what happened since."""
+
+    def __init__(self, folders: frozenset[Path]) -> None:
+        self.folders = folders
+        self._found = _identify(folders)
+        self._folders: dict[int, Path] = {}
+        self._happened: list[_Happened] = []
+        self._old = 0
+        """How many of them happened while all mounts were in place."""
+        library = ctypes.CDLL(None, use_errno=True)
+        self._fd, self.moves = (library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC) for _ in range(2))
+        every = ctypes.c_uint32(_MODIFY | _ATTRIB | _CLOSE_WRITE | _REPLACES | _ONLY_DIRECTORIES)
+        for folder in map(os.fsencode, folders):
+            self._folders[library.inotify_add_watch(self._fd, folder, every)] = Path(os.fsdecode(folder))
+            library.inotify_add_watch(self.moves, folder, ctypes.c_uint32(_MOVED_FROM | _ONLY_DIRECTORIES))
+        # The second one wakes the thread for a mount that may have been moved away: not for each write of a build.
+
+    def read(self) -> None:
+        """Note what happened since the last read."""
+        _read_all(self.moves)
+        chunk, at = _read_all(self._fd), 0
+        while at < len(chunk):
+            watch, mask, cookie, size = _HEAD.unpack_from(chunk, at)
+            at += _HEAD.size + size
+            name = os.fsdecode(chunk[at - size : at].rstrip(b"\0"))
+            if mask & _OVERFLOW:
+                self.close()
+            elif watch in self._folders:
+                self._happened.append((self._folders[watch] / name, mask, cookie))
+
+    def renew(self) -> bool:
+        """Drop all that happened; return whether the names are still those of the same directories."""
+        for fd in (self._fd, self.moves):
+            _read_all(fd)
+        self._happened.clear()
+        self._old = 0
+        return self._fd >= 0 and self._found == _identify(self.folders)
+
+    def settle(self) -> None:
+        """Take what was read for old: all mounts are in place."""
+        del self._happened[:-_MOST_KEPT]
+        self._old = len(self._happened)
+
+    def is_whole(self, place: Path) -> bool:
+        """Return whether one writer made the file at a path, and nobody touched it since.
+
+        Either it was made under another name and put here as a whole, or the file before was put aside, this one made,
+        and the other removed, as vim does. No process inside can remove that: it carries the mount.
+        """
+        new = [one for one in self._happened[self._old :] if one[0] == place]
+        at = next((at for at, (_, mask, _) in enumerate(new) if mask & _REPLACES), None)
+        if self._fd < 0 or at is None:
+            return False
+        (_, mask, cookie), after = new[at], new[at + 1 :]
+        if mask & _MOVED_TO:
+            return not after and self._is_made(self._find_other(cookie, _MOVED_FROM, place))
+        return bool(mask & _MOVED_FROM) and self._is_removed(cookie, place) and _is_made_once(after)
+
+    def is_aside(self, place: Path) -> bool:
+        """Return whether the file before was put aside, and is still there."""
+        new = [cookie for path, mask, cookie in self._happened[self._old :] if path == place and mask & _MOVED_FROM]
+        return bool(new) and not self._is_removed(new[0], place)
+
+    def _find_other(self, cookie: int, half: int, place: Path) -> list[_Happened]:
+        """Return what happened to the other name of a rename."""
+        names = {path for path, mask, other in self._happened if mask & half and other == cookie and path != place}
+        return [one for one in self._happened if one[0] in names]
+
+    def _is_made(self, other: list[_Happened]) -> bool:
+        return bool(other) and _is_made_once(other[:-1]) and bool(other[-1][1] & _MOVED_FROM)
+
+    def _is_removed(self, cookie: int, place: Path) -> bool:
+        other = self._find_other(cookie, _MOVED_TO, place)
+        return bool(other) and bool(other[-1][1] & _DELETE)
+
+    def close(self) -> None:
+        """Watch no more: then nothing is proven."""
+        for fd in (self._fd, self.moves):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self.moves = -1
+
+
+def _identify(folders: frozenset[Path]) -> dict[Path, tuple[int, int] | None]:
+    """Return device and inode of each directory; None for a missing one."""
+    found = dict[Path, tuple[int, int] | None].fromkeys(folders)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            found[folder] = (status.st_dev, status.st_ino)
+    return found
+
+
+def _read_all(fd: int) -> bytes:
+    found = b""
+    with contextlib.suppress(BlockingIOError):
+        while fd >= 0 and (chunk := os.read(fd, _CHUNK_BYTES)):
+            found += chunk
+    return found
+
+
+def _is_made_once(happened: list[_Happened]) -> bool:
+    """Return whether a file was made, and written and closed by one writer."""
+    masks = [mask for _, mask, _ in happened]
+    closed = next((at for at, mask in enumerate(masks) if mask & _CLOSE_WRITE), len(masks))
+    later = (mask & (_REPLACES | (_MODIFY | _CLOSE_WRITE if at > closed else 0)) for at, mask in enumerate(masks) if at)
+    return bool(masks and masks[0] & _CREATE) and not any(later)
+
+
+class Cover:
+    """The mounts of a running sandbox. Mutable: a thread keeps them in place until it is closed.
+
+    Without bubblewrap there are none, and it only stops and resumes the program.
+
+    Args:
+        started: The program; its sandbox is set up.
+        init: The sandbox's init process; 0 for none.
+    """
+
+    def __init__(self, started: Started, init: int) -> None:
+        self.words = ""
+        """Why the program was ended; empty if it was not."""
+        launch = self._launch = started.launch
+        self._root, self._init = started.process.pid, init
+        self._lock = threading.RLock()
+        self._is_held = False
+        self._seen = b""
+        """The mount table when all was in place."""
+        self._points = frozenset(map(os.fsencode, launch.points))
+        self._bare = frozenset[bytes]()
+        """Mount points that are lost, and at whose path nothing is now."""
+        self._made = frozenset[bytes]()
+        """Those of them at whose path something is again."""
+        self._table: int | None = None
+        """The mount table's file; None if nothing is watched, or not any more."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._table = os.open(f"/proc/{init}/mountinfo", os.O_RDONLY | os.O_CLOEXEC) if init else None
+        self._saves = _WATCH.take(frozenset({place.parent for place in launch.guarded} if self._table else ()))
+        self.is_whole = not init or has_mounts(init, launch.points)
+        """Whether all mounts were in place when the watch began; else the program must not begin."""
+        if self._table is not None:
+            _WATCH.add(self, self._table, self._saves)
+
+    def stop(self) -> None:
+        """Stop the program and its descendants until `resume`."""
+        with self._lock:
+            self._is_held = True
+            stop(self._root)
+
+    def resume(self) -> None:
+        """Let them go on."""
+        with self._lock:
+            self._is_held = False
+            resume(self._root)
+
+    def _read(self) -> bytes:
+        """Return the mount table; empty if the sandbox has ended."""
+        table = b""
+        with contextlib.suppress(OSError):
+            while self._table is not None and (chunk := os.pread(self._table, _CHUNK_BYTES, len(table))):
+                table += chunk
+        return table
+
+    def find_lost(self) -> frozenset[Path]:
+        """Return the paths that lost their mounts since the last look; if there are any the program is stopped."""
+        with self._lock:
+            self._saves.read()  # before the table: what happens in between is seen at the next look
+            table = self._read()
+            self._made = frozenset(filter(os.path.lexists, self._bare))
+            lost = self._made
+            if table and table != self._seen:
+                lost |= self._points - _parse_points(table) - self._bare
+                self._seen = table
+            if lost:
+                stop(self._root)
+                self._saves.read()
+            else:
+                self._saves.settle()
+            return frozenset(Path(os.fsdecode(place)) for place in lost)
+
+    def is_aside(self, lost: frozenset[Path]) -> bool:
+        """Return whether somebody is still saving one of the paths: the file before was put aside."""
+        with self._lock:
+            self._saves.read()
+            return any(map(self._saves.is_aside, lost))
+
+    def mend(self, lost: frozenset[Path], absent: frozenset[Path]) -> None:
+        """Put the lost mounts back and resume the program, or end it.
+
+        Args:
+            lost: From `find_lost`.
+            absent: Paths where nothing was when the program was stopped.
+        """
+        with self._lock:
+            if self._table is None:  # closed meanwhile
+                return
+            names = list_some(sorted(place.name for place in lost), 3)
+            held = self._find_held(lost)
+            doubtful = [place for place in lost if place in held or not self._is_proven(place, absent)]
+            if held:
+                self._end(f"it held {names} open, which somebody replaced at that moment")
+            elif not self._remount():
+                self._end(f"somebody replaced {names} meanwhile, and relay could not protect it again")
+            elif not self._is_held:
+                resume(self._root)
+            if found := [place for place in doubtful if place in self._launch.guarded and os.path.lexists(place)]:
+                for place in found:
+                    _separate(place)
+                self._launch.doubt(tuple(sorted(found)))
+            self._saves.settle()
+
+    def _is_proven(self, place: Path, absent: frozenset[Path]) -> bool:
+        """Return whether no process in the sandbox can have written a path before the program was stopped."""
+        if place in absent:
+            return True
+        try:
+            found = place.lstat()
+        except OSError:
+            return True
+        is_made = os.fsencode(place) in self._made
+        return not is_made and stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and self._saves.is_whole(place)
+
+    def _find_held(self, lost: frozenset[Path]) -> frozenset[Path]:
+        """Return the lost files, and guarded directories, that a process of the program holds as they are now."""
+        steering = [place for place in lost if place in self._launch.guarded or not place.is_dir()]
+        held = {f"{name}/" for pid in find_descendants(self._root) for name in _list_held(pid)} if steering else ()
+        return frozenset(place for place in steering if any(name.startswith(f"{place}/") for name in held))
+
+    def _remount(self) -> bool:
+        """Mount what a new sandbox would have and this one lacks; return whether that worked."""
+        there = _parse_points(self._read())
+        try:
+            words = tuple(_render(mount for mount in self._launch.lay() if os.fsencode(mount.dest) not in there))
+            argv = (sys.executable, "-I", "-S", remount.__file__, str(self._init), *words)
+            if words and subprocess.run(argv, env={}, capture_output=True, timeout=_REMOUNT_S, check=False).returncode:
+                return False
+        except (OSError, SandboxError, subprocess.TimeoutExpired):
+            return False
+        self._seen = self._read()
+        there = _parse_points(self._seen)
+        wanted = {os.fsencode(word.partition("=")[2]) for word in words}
+        lost = self._points - there
+        self._bare = frozenset(place for place in lost if not os.path.lexists(place))
+        self._points = (self._points & there) | self._bare | (wanted & there)
+        return not (lost & wanted) - self._bare
+
+    def _end(self, words: str) -> None:
+        self.words = f"killed: {words}; nothing is wrong with the command itself, so it can be run again"
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._init, signal.SIGKILL)  # and the kernel ends all processes of its namespace
+        resume(self._root)  # bubblewrap's own processes, which end with it
+
+    def close(self) -> None:
+        """Watch no more; wait for a repair that is under way."""
+        with self._lock:
+            if self._table is not None:
+                _WATCH.remove(self._table, self._saves)
+                os.close(self._table)
+            self._table = None
+
+
+def _list_held(pid: int) -> Iterator[str]:
+    """Yield the paths that a process has open, stands in, or has mapped to write, without files that are gone.
+
+    Its mounts give the repository's files their names on the host.
+    """
+    with contextlib.suppress(OSError):  # it has ended
+        for entry in (*Path(f"/proc/{pid}/fd").iterdir(), Path(f"/proc/{pid}/cwd")):
+            with contextlib.suppress(OSError):
+                name, found = os.readlink(entry), entry.stat()  # noqa: PTH115
+                if os.path.samestat(found, os.lstat(name)):
+                    yield name
+        for line in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines():
+            if " rw-s " in line and "/" in line:
+                yield line[line.index("/") :]
+
+
+def _separate(place: Path) -> None:
+    """Give a file with a second name a copy of its own at its first: what has the second name cannot change it."""
+    with contextlib.suppress(OSError):
+        if place.is_file() and not place.is_symlink() and place.stat().st_nlink > 1:
+            number, copy = tempfile.mkstemp(dir=place.parent)
+            os.close(number)
+            Path(shutil.copy2(place, copy)).rename(place)
+
+
+def _render(mounts: Iterable[Mount]) -> Iterator[str]:
+    """Yield the words for `relay.sandbox.remount`.
+
+    Layers and copies have sources that the sandbox does not see: what is under them stays read-only until the program
+    ends.
+    """
+    for mount in mounts:
+        if mount.source == DEV_NULL:
+            yield f"hide={mount.dest}"
+        elif mount.op is Op.EMPTY:
+            yield f"empty={mount.dest}"
+        elif mount.source == mount.dest and mount.op in {Op.READ, Op.WRITE}:
+            yield f"{'read' if mount.op is Op.READ else 'write'}={mount.dest}"
+
+
+class _Watch:
+    """Watches the covers of this process. Mutable: its thread starts with the first one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._covers: dict[int, Cover] = {}
+        self._poll: select.epoll | None = None
+        self._idle: list[_Saves] = []
+        """For the next sandboxes of the same repository: to close one takes the kernel 10 to 30 ms."""
+
+    def take(self, folders: frozenset[Path]) -> _Saves:
+        """Return the watch of some directories, from now on."""
+        with self._changed:
+            found = next((saves for saves in self._idle if saves.folders == folders), None)
+            if found:
+                self._idle.remove(found)
+        if found and found.renew():
+            return found
+        if found:
+            found.close()
+        return _Saves(folders)
+
+    def add(self, cover: Cover, table: int, saves: _Saves) -> None:
+        """Watch a cover, by its mount table."""
+        with self._changed:
+            if self._poll is None:
+                self._poll = select.epoll()
+                threading.Thread(target=self._work, args=(self._poll,), name="relay-covers", daemon=True).start()
+            self._poll.register(table, select.EPOLLPRI)
+            if saves.moves >= 0:
+                self._poll.register(saves.moves, select.EPOLLIN)
+            self._covers[table] = cover
+            self._changed.notify()
+
+    def remove(self, table: int, saves: _Saves) -> None:
+        """Watch a cover no more."""
+        with self._changed:
+            if self._poll is not None and table in self._covers:
+                del self._covers[table]
+                self._poll.unregister(table)
+                if saves.moves >= 0:
+                    self._poll.unregister(saves.moves)
+            self._idle.append(saves)
+            surplus = self._idle[:-_MOST_IDLE]
+            del self._idle[:-_MOST_IDLE]
+        for left in surplus:
+            left.close()
+
+    def _work(self, poll: select.epoll) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._covers)
+            poll.poll(LOOK_S)
+            with self._changed:
+                covers = tuple(self._covers.values())
+            # All are stopped before the first is mended: they may share the file.
+            if found := [(cover, lost) for cover in covers if (lost := cover.find_lost())]:
+                _mend(found)
+
+
+def _mend(found: list[tuple[Cover, frozenset[Path]]]) -> None:
+    absent = frozenset(place for _, lost in found for place in lost if not os.path.lexists(place))
+    until = time.monotonic() + AWAIT_S
+    while not all(map(os.path.lexists, absent)) or any(cover.is_aside(lost) for cover, lost in found):
+        if time.monotonic() > until:
+            break
+        time.sleep(_PAUSE_S)
+    for cover, lost in found:
+        cover.mend(lost, absent)
+
+
+_WATCH = _Watch()
