@@ -7,23 +7,20 @@ goes or changes its meaning.
 """
 
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from relay.base.errors import RelayError, RepoError
+from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
-from relay.fleet.jobs import find_error
+from relay.fleet.jobs import JobRun
 from relay.ledger.belief import Belief
 from relay.ledger.model import Claim
 from relay.plan.model import Plan
 from relay.session.events import Event, RunEnded
-from relay.session.records import parse_record
 from relay.setup.place import Place, find_source, get_place, load_plan
 from relay.store.outcomes import PhaseOutcome, read_outcomes
 from relay.store.plan_state import PlanSummary, summarize_plan
@@ -32,7 +29,7 @@ from relay.store.staleness import read_judged_ledger
 __all__ = ["VERSION", "JudgedClaim", "Project", "RelayError", "open_project"]
 
 VERSION = 1
-_LAST_CHARS = 4_000
+_LOOK_S = 0.5
 
 
 class WorkTree(Protocol):
@@ -108,27 +105,23 @@ class Project:
         Raises:
             RelayError: The run could not begin; the message says why.
         """
-        with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads would fill
-            process = self._start(
-                ("run", "--plan", str(self.root / self.plan_name), "--phase", phase, *options), errors
-            )
-            ended = _follow(process, observe)
-            if ended is None:
-                errors.seek(0)
-                reason, hint = find_error(errors.read()[-_LAST_CHARS:].decode(errors="replace"))
-                raise RelayError(reason or f"relay ended with {process.returncode}", hint=hint)
-            return ended
-
-    def _start(self, words: Sequence[str], errors: IO[bytes]) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            (sys.executable, "-P", "-m", "relay", *words, "--json", "--job-of", str(os.getpid())),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=self.root,
-            env=dict(self.environ),
-            start_new_session=True,  # Ctrl-C in a terminal reaches this program, which hands it on
-        )
+        words = ("run", "--plan", str(self.root / self.plan_name), "--phase", phase, *options)
+        child, interrupts, ended = JobRun(self.root, words, self.environ), Interrupts(), None
+        try:
+            for record in chain.from_iterable(child.follow(interrupts, _LOOK_S)):
+                ended = record.event if isinstance(record.event, RunEnded) else ended
+                observe(record.event)
+        except BaseException:
+            interrupts.request(Urgency.FINISH_TURN)
+            for _ in child.follow(interrupts, _LOOK_S):
+                continue  # it hands over
+            raise
+        finally:
+            end = child.close()
+            interrupts.close()
+        if ended is None:
+            raise RelayError(end.reason, hint=end.hint)
+        return ended
 
     def _find(self) -> Place:
         return get_place(plan=str(self.root / self.plan_name), environ=self.environ, cwd=self.root)
@@ -153,20 +146,3 @@ def open_project(
     environ = os.environ if environ is None else environ
     place = get_place(plan=plan, environ=environ, cwd=Path(found).resolve())
     return Project(root=place.root, plan_name=place.plan_name, environ=environ)
-
-
-def _follow(process: "subprocess.Popen[bytes]", observe: Callable[[Event], Any]) -> RunEnded | None:
-    """Hand on a run's events until it ends; return its end, None if it could not begin."""
-    ended = None
-    with process:
-        try:
-            for line in process.stdout or ():
-                if record := parse_record(line):
-                    ended = record.event if isinstance(record.event, RunEnded) else ended
-                    observe(record.event)
-        except BaseException:
-            process.send_signal(signal.SIGINT)  # finish the turn and hand over
-            for _ in process.stdout or ():
-                continue  # a full pipe would keep it from ending
-            raise
-    return ended

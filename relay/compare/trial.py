@@ -162,23 +162,13 @@ def follow(
     bench: Bench, trial: Trial, heard: Heard, repo: Repo, words: tuple[str, ...], environ: Mapping[str, str]
 ) -> JobEnd:
     """Run a command of relay in a clone and pass its events on; hand the user's wish to stop over to it."""
-    interrupts, asked = bench.interrupts, 0
-    while is_locked(repo) and not interrupts.wait(_LOOK_S):  # the child of a killed experiment hands over
+    while is_locked(repo) and not bench.interrupts.wait(_LOOK_S):  # the child of a killed experiment hands over
         continue
     child = JobRun(repo.root, words, make_environ(bench, environ))
     try:
-        while True:
-            interrupts.wait_for(child.descriptors, _LOOK_S)
-            has_ended = child.has_ended  # asked first: what it said before is heard
-            for record in child.hear():
-                heard.hear(record)
-                bench.tell(record, trial)
-            wanted = interrupts.finish_turn + interrupts.stop_now
-            if wanted > asked:
-                asked = wanted
-                child.interrupt(now=asked > 1)
-            if has_ended:
-                break
+        for record in chain.from_iterable(child.follow(bench.interrupts, _LOOK_S)):
+            heard.hear(record)
+            bench.tell(record, trial)
     finally:
         if not child.has_ended:
             child.interrupt(now=True)

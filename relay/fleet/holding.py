@@ -1,9 +1,8 @@
 """A held claim: a run works on its phase, and each renewal pushes the phase's refs with it."""
 
 import math
-import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from relay.git.notes import lock_worktree
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
+from relay.session.records import LoggedEvent
 from relay.store.worktree_notes import drop_claim_end, read_clock, write_claim_end
 
 _HEARING_S = 0.5
@@ -81,25 +81,18 @@ class Holding:
             drop_claim_end(job.repo)
 
     def _follow(self, job: Job, child: JobRun) -> JobEnd:
-        asked = 0
-        while not child.has_ended:
-            select.select(child.descriptors, (), (), _HEARING_S)
-            ended_leg = self._pass_on(child)
-            wanted = self._interrupts.finish_turn + self._interrupts.stop_now
-            if wanted > asked:
-                asked = wanted
-                child.interrupt(now=asked > 1)
-            if ended_leg or read_clock() >= self._due_s:
+        for records in child.follow(self._interrupts, _HEARING_S):
+            ended_leg = self._pass_on(records)
+            if (ended_leg or read_clock() >= self._due_s) and not child.has_ended:
                 self._report(job)
-        self._pass_on(child)
         end = child.close()
         if end.exit_code == ExitCode.USER and not end.began:
             raise UnfitError(end.reason, hint=end.hint)
         return end
 
-    def _pass_on(self, child: JobRun) -> bool:
+    def _pass_on(self, records: Iterable[LoggedEvent]) -> bool:
         """Pass on the run's events; return whether a session has ended, whose checkpoints are to be pushed."""
-        events = [record.event for record in child.hear()]
+        events = [record.event for record in records]
         for event in events:
             if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
                 self._observe(event)
@@ -119,9 +112,8 @@ class Holding:
     def _end(self, child: JobRun) -> None:
         """End a run at once; its checkpoints stay."""
         child.interrupt(now=True)
-        while not child.has_ended:
-            select.select(child.descriptors, (), (), _HEARING_S)
-            self._pass_on(child)
+        for records in child.follow(self._interrupts, _HEARING_S):
+            self._pass_on(records)
         child.close()
 
     def renew(self, job: Job) -> None:

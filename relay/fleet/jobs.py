@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from relay.base.errors import ExitCode
+from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count, list_some
 from relay.fleet.landing import Job
@@ -133,6 +134,18 @@ class JobRun:
                 self._ended = event
             case _:
                 pass
+
+    def follow(self, interrupts: Interrupts, look_s: float) -> Iterator[tuple[LoggedEvent, ...]]:
+        """Yield its events until it has ended, and nothing every `look_s` seconds; hand over a wish to stop."""
+        asked, has_ended = 0, not self.descriptors  # they are gone once it is closed
+        while not has_ended:
+            interrupts.wait_for(self.descriptors, look_s)
+            wanted = interrupts.finish_turn + interrupts.stop_now
+            if wanted > asked:
+                asked = wanted
+                self.interrupt(now=asked > 1)
+            has_ended = self.has_ended  # asked first: what it said before is heard
+            yield tuple(self.hear())
 
     def interrupt(self, *, now: bool) -> None:
         """Ask it to hand over, or to stop at once."""
