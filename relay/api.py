@@ -143,6 +143,8 @@ def open_project(
     found = where if isinstance(where, str | os.PathLike) else where.working_tree_dir
     if found is None:
         raise RepoError("a bare repository has no work tree", hint="git worktree add DIR BRANCH")
+    if not Path(found).is_dir():
+        raise RepoError(f"{os.fspath(found)} is no directory")
     environ = os.environ if environ is None else environ
     place = get_place(plan=plan, environ=environ, cwd=Path(found).resolve())
     return Project(root=place.root, plan_name=place.plan_name, environ=environ)

@@ -12,7 +12,7 @@ from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.report import render_text, require_libraries
-from relay.cli.screen import clean_line, say, say_document
+from relay.cli.screen import clean_line, complain, say, say_document
 from relay.insight.report.blocks import (
     SERIES,
     Bar,
@@ -48,14 +48,19 @@ _KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken bac
 def command(rev: str, *, days: int | None, output: str | None, as_json: bool) -> None:
     """Show how the phases of all plans went: first pass, sessions and cost to done, red gates, regressions.
 
-    relay reads them from the trailers of the commits below REV (default: HEAD), so any clone shows the same.
+    relay reads them from the trailers of the commits below REV (default: HEAD), so any full clone shows the same.
 
     A phase passes first if no red gate went back to its session. It is taken back if `relay rewind` or git revert undid
     it by a later commit. Sessions and cost to done are medians.
     """
     if as_json and output is not None:
         raise click.UsageError("--json and --output exclude each other")
-    outcomes = read_outcomes(note_place().repo, rev)
+    repo = note_place().repo
+    outcomes = read_outcomes(repo, rev)
+    if (repo.common_dir / "shallow").exists():
+        complain(
+            "this clone is shallow: phases before its oldest commit are missing; git fetch --unshallow brings them"
+        )
     if days is not None:
         since = (datetime.now(UTC) - timedelta(days=days)).timestamp()
         outcomes = tuple(one for one in outcomes if one.time >= since)

@@ -133,9 +133,10 @@ def read_all_plans(
     newer, known = _find_known(repo, place, start)
     if known is None:
         newer, known = [], _ask_for_all(repo, start, *_find_before(repo, plan_path))
-    _known.clear()
-    _known[*place, start] = (*(commit for commit in map(_parse_commit, newer) if commit.plan), *known)
-    return _known[*place, start]
+    found = (*(commit for commit in map(_parse_commit, newer) if commit.plan), *known)
+    _known.clear()  # another thread may do so at any time
+    _known[*place, start] = found
+    return found
 
 
 def _find_known(
@@ -147,7 +148,7 @@ def _find_known(
     """
     newer: list[CommitText] = []
     at, texts = start, walk_texts(repo, start, _MOST_NEW)
-    while (*place, at) not in _known:
+    while (known := _known.get((*place, at))) is None:
         text = next(texts, None)
         if text is None:
             return [], None
@@ -155,7 +156,7 @@ def _find_known(
         if not text.parents:
             return newer, ()
         at = text.parents[0]
-    return newer, _known[*place, at]
+    return newer, known
 
 
 def _ask_for_all(repo: Repo, start: str, *newer_than: str) -> tuple[RelayCommit, ...]:

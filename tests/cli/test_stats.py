@@ -92,6 +92,18 @@ def test_a_clone_shows_the_same_and_its_page_has_the_plots(stage, tmp_path):
     assert (refused.returncode, page.read_text()) == (ExitCode.USER, "mine")
 
 
+def test_a_shallow_clone_says_what_it_lacks(stage, tmp_path):
+    run_plan(stage)
+    place = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{stage.root}", place], check=True)
+    assert "shallow" not in stage.relay("stats").stderr
+    there = replace(stage, root=place)
+    shown = there.relay("stats")
+    assert "phases  1 of 1 plan file" in shown.stdout
+    assert "this clone is shallow: phases before its oldest commit are missing" in shown.stderr
+    assert "this clone is shallow" in there.relay("stats", "--json").stderr
+
+
 def test_a_history_without_a_phase_and_an_unknown_commit_are_said(stage):
     for words, said in (((), "no commit below HEAD ends a phase"), (("no-such",), "there is no commit 'no-such'")):
         ran = stage.relay("stats", *words)

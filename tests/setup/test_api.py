@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,26 @@ def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path
         relay.api.open_project(Bare(), environ={})
     with pytest.raises(relay.api.RelayError, match="not inside a git repository"):
         relay.api.open_project(tmp_path.parent, environ={})
+    with pytest.raises(relay.api.RelayError, match="gone is no directory"):
+        relay.api.open_project(tmp_path / "gone", environ={})
+
+
+def test_a_repository_without_a_plan_or_a_commit_has_no_values_and_says_so(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    project = relay.api.open_project(tmp_path, environ=os.environ)
+    for read in (project.read_plan, project.summarize, project.run):
+        with pytest.raises(relay.api.RelayError, match="there is no such plan"):
+            read()
+    assert project.list_claims() == ()
+
+
+def test_threads_may_read_one_project(stage):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    project = relay.api.open_project(stage.root, environ=os.environ)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: (project.summarize(), project.list_outcomes()), range(20)))
+    assert found == found[:1] * 20
 
 
 def test_the_page_has_every_name():
