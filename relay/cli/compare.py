@@ -15,7 +15,7 @@ from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, Relay
 from relay.base.hints import advise_extra
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
-from relay.cli.options import json_option, network_option, offer_models, offer_plans, sandbox_option
+from relay.cli.options import AMOUNT, json_option, network_option, offer_models, offer_plans, sandbox_option
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.config.model import OWN_LOOP
 from relay.plan.parse import find_plan_in
@@ -41,7 +41,7 @@ _MOST_REPEATS = 100
 @click.option(
     "--repeats", type=click.IntRange(1, _MOST_REPEATS), default=3, show_default=True, metavar="N", help="Runs per arm."
 )
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Cap on the whole experiment.")
+@click.option("--max-cost", type=AMOUNT, metavar="USD", help="Cap on the whole experiment.")
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Shuffles the order of the runs.")
 @click.option("--hidden", multiple=True, metavar="CMD", help="A check of the result, of which no session knows.")
 @click.option(

@@ -12,7 +12,7 @@ import click
 
 from relay.base.errors import ExitCode, RelayError
 from relay.cli.boundary import note_place
-from relay.cli.options import SectionedCommand, offer_phases, plan_option, session_options, setup_option
+from relay.cli.options import AMOUNT, SectionedCommand, offer_phases, plan_option, session_options, setup_option
 from relay.cli.run import parse_selection
 from relay.cli.screen import complain, say, say_now
 from relay.cli.sessions import ask_for_setup, find_left_questions, make_request
@@ -40,12 +40,6 @@ _DATABASE = click.option(
 _REMOTE = click.option(
     "--remote", metavar="NAME", default="origin", show_default=True, help="Git remote that has the plan."
 )
-
-
-def _require_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("an amount must be a number")
-    return value
 
 
 @click.group("fleet", short_help="Queue phases for workers on many machines.")
@@ -175,8 +169,7 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
 @click.option(
     "--lost",
     metavar="USD",
-    type=click.FloatRange(0, 1_000_000),
-    callback=_require_number,
+    type=AMOUNT,
     help="Book this amount (from the bill) as the spending of lost workers, and free their reserved shares.",
 )
 def reap(database: str | None, remote: str, plan: str | None, *, lost: float | None) -> None:

@@ -77,6 +77,17 @@ def _fit(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
 
 
+class _Amount(click.FloatRange):
+    """A sum of money; "nan" is a float and no amount."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        amount = super().convert(value, param, ctx)
+        if amount != amount:  # noqa: PLR0124  # which only that is not
+            self.fail("an amount must be a number", param, ctx)
+        return amount
+
+
+AMOUNT = _Amount(0, 1_000_000)
 plan_option = click.option(
     "--plan",
     metavar="FILE",

@@ -34,8 +34,8 @@ _DIR = "RELAY_HIDDEN"
 _ROUNDS = (("review-1", ()), ("review-2", ("--turned",)))
 _NEAR_LINES = 10
 """Two findings in the same file so close to each other are one."""
-_PYTEST = re.compile(r"^(?:=+ )?(?=\d+ (?:failed|passed|errors?)\b)([^\n]*) in [\d.]+s", re.MULTILINE)
-_UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n\n(?:OK|FAILED)([^\n]*)", re.MULTILINE)
+_PYTEST = re.compile(r"^(?:=+ )?(?=\d{1,9} (?:failed|passed|errors?)\b)([^\n]*) in [\d.]+s", re.MULTILINE)
+_UNITTEST = re.compile(r"^Ran (\d{1,9}) tests? in [^\n]*\n\n(?:OK|FAILED)([^\n]*)", re.MULTILINE)
 
 
 def open_judged(bench: Bench, trial: Trial, repo: Repo) -> Repo:
@@ -147,11 +147,11 @@ def count_tests(output: str, *, green: bool) -> tuple[int, int]:
     """
     failed = total = 0
     for words in _PYTEST.findall(output):
-        counts = {kind: int(number) for number, kind in re.findall(r"(\d+) (failed|passed|error)", words)}
+        counts = {kind: int(number) for number, kind in re.findall(r"\b(\d{1,9}) (failed|passed|error)", words)}
         failed += counts.get("failed", 0) + counts.get("error", 0)
         total += sum(counts.values())
     for number, words in _UNITTEST.findall(output):
-        failed += sum(map(int, re.findall(r"(?:failures|errors)=(\d+)", words)))
+        failed += sum(map(int, re.findall(r"(?:failures|errors)=(\d{1,9})\b", words)))
         total += int(number)
     if not total:
         return int(green), 1

@@ -104,7 +104,7 @@ def _load_text(repo: Repo, blob: str) -> str:
 def list_changed(patch: str, sign: str) -> dict[str, list[str]]:
     """Return the added (``+``) or deleted (``-``) lines of a patch by file."""
     path, in_hunk, found = "", False, dict[str, list[str]]()
-    for line in patch.splitlines():
+    for line in patch.split("\n"):  # other ends of lines are a file's own text
         if line.startswith("diff --git "):
             path, in_hunk = line.partition(" b/")[2], False
         elif line.startswith("@@"):

@@ -188,6 +188,8 @@ def test_nothing_is_sent_before_somebody_agrees(lab):
         (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
         (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
         (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
+        (("--max-cost", "nan"), "an amount must be a number"),
+        (("--max-cost", "inf"), "is not in the range"),
         (("--show", "../../heads/main"), "there is no experiment"),
         (("--resume", "12345678"), "there is no experiment"),
     ],

@@ -67,6 +67,8 @@ def test_the_cap_is_divided_and_another_cap_is_no_other_experiment():
         ("whatever", False, (0, 1)),
         ("Ran 4 tests in 0.1s\n\nOK", False, (3, 4)),  # the code under test can print
         ("Ran 1 test in 0.1s\n\nOK\n1 failed in 0.1s", False, (1, 2)),
+        (f"{'9' * 5_000} passed in 1s\nRan {'9' * 5_000} tests in 1s\n\nOK", True, (1, 1)),  # no number for Python
+        (f"1 passed, {'9' * 5_000} failed in 1s", False, (0, 1)),
     ],
 )
 def test_held_out_tests_are_counted_and_the_exit_code_has_the_last_word(output, green, counts):
@@ -100,6 +102,14 @@ def test_gone_tests_gone_assertions_and_new_skips_are_counted_in_test_files_alon
     assert added["app.py"] == ["--- a/x"]
     assert count_weakened(added, deleted) == 1 + 3 + 1
     assert count_weakened(deleted, added) == 1  # the new test is gone then
+
+
+@pytest.mark.parametrize("end", ["\f", "\x1c", "\x85", "\u2028", "\r"])
+def test_a_file_cannot_pose_as_the_head_of_another_by_an_odd_end_of_line(end):
+    patch = PATCH.replace("+    pass", f"+    x = 1{end}diff --git a/app.py b/app.py{end}@@ -1 +1 @@")
+    assert list_changed(patch, "-") == list_changed(PATCH, "-")
+    assert list_changed(patch, "+").keys() == list_changed(PATCH, "+").keys()
+    assert len(list_changed(patch, "+")["tests/test_a.py"]) == 3
 
 
 def test_a_moved_test_is_not_gone():
