@@ -12,7 +12,7 @@ from typing import Any
 from relay.base.errors import ConfigError, ExitCode
 from relay.base.values import dataclass
 from relay.compare.experiment import REVIEW_PART, Trial, note, read_note
-from relay.compare.trial import Bench, Heard, follow, open_clone, require_over
+from relay.compare.trial import Bench, follow, open_clone, require_over
 from relay.git.message import Message
 from relay.git.objects import read_entries, write_commit, write_paths_tree
 from relay.git.refs import find_ref, move_ref
@@ -21,6 +21,7 @@ from relay.git.trees import ABSENT
 from relay.plan.text import find_ledger_path
 from relay.run.commit.hooks import try_gate
 from relay.run.commit.review import MAX_TASK_CHARS
+from relay.session.events import ReviewFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
@@ -67,11 +68,12 @@ def review_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
         if body is None:
             cap = f"{before + most * number / len(_ROUNDS):.6f}"
             words = ("review", f"{experiment.base}..HEAD", "--plan", experiment.plan_path, "--max-cost", cap, *more)
-            heard = Heard()
-            end = follow(bench, trial, heard, repo, (*words, *experiment.options), {"RELAY_REVIEW_MAX_COST_USD": cap})
-            require_over(bench, trial, heard, end)
-            faults = [one for review in heard.reviews for one in review.findings if one["verdict"] == "confirmed"]
-            body = {"faults": faults, "ended": bool(heard.reviews) or end.exit_code == ExitCode.DONE}
+            limit = {"RELAY_REVIEW_MAX_COST_USD": cap}
+            end, ends = follow(bench, trial, repo, (*words, *experiment.options), limit)
+            require_over(bench, trial, end, ends)
+            reviews = [event for event in ends if isinstance(event, ReviewFinished)]
+            faults = [one for review in reviews for one in review.findings if one["verdict"] == "confirmed"]
+            body = {"faults": faults, "ended": bool(reviews) or end.exit_code == ExitCode.DONE}
             note(bench.main, experiment, trial, name, body)
         found.append(body)
     total = make_meter(repo, experiment.plan_path, bench.settings, None).total

@@ -6,8 +6,8 @@ says that a trial began and that its run is over.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -64,24 +64,6 @@ class Bench:
     """Prints a line."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Heard:
-    """What decides whether a child is over. Mutable: it hears events."""
-
-    last_end: SessionEnd | None = None
-    reviews: list[ReviewFinished] = field(default_factory=list)
-
-    def hear(self, record: LoggedEvent) -> None:
-        """Take the next event."""
-        match record.event:
-            case LegEnded() as event:
-                self.last_end = event.end
-            case ReviewFinished() as event:
-                self.reviews.append(event)
-            case _:
-                pass
-
-
 def open_trial(bench: Bench, trial: Trial) -> Repo | None:
     """Return a trial's clone, made if it has not begun; None if it has begun and somebody removed its clone.
 
@@ -135,45 +117,52 @@ def run_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
     words = ("run", "--plan", experiment.plan_path, "--max-cost", f"{before + experiment.run_usd:.6f}")
     kills = 0
     while True:
-        heard = Heard()
-        end = follow(bench, trial, heard, repo, (*words, *experiment.options, *options), arm.environ)
+        end, ends = follow(bench, trial, repo, (*words, *experiment.options, *options), arm.environ)
         kills += end.exit_code < 0
         if end.exit_code >= 0 or kills >= _MOST_KILLS or bench.interrupts.finish_turn:
             break
-    require_over(bench, trial, heard, end)
+    require_over(bench, trial, end, ends)
     return {"exit_code": end.exit_code, "reason": end.reason}
 
 
-def require_over(bench: Bench, trial: Trial, heard: Heard, end: JobEnd) -> None:
+def require_over(bench: Bench, trial: Trial, end: JobEnd, ends: Sequence[LegEnded | ReviewFinished]) -> None:
     """Require that a child's end is an outcome of the trial.
+
+    Args:
+        ends: Of its sessions and reviews, as `follow` returns them.
 
     Raises:
         UnfinishedError: It is not: a limit, a fault of the endpoint, a refused start, a kill, the user's wish.
     """
     if bench.interrupts.finish_turn and end.exit_code != ExitCode.DONE:
         raise UnfinishedError(f"interrupted in trial {trial.number} ({trial.arm}); everything is kept")
+    last = next((event.end for event in reversed(ends) if isinstance(event, LegEnded)), None)
     if end.exit_code not in {ExitCode.DONE, ExitCode.STOPPED} or (
-        end.exit_code == ExitCode.STOPPED and heard.last_end in _NOT_OVER
+        end.exit_code == ExitCode.STOPPED and last in _NOT_OVER
     ):
         raise UnfinishedError(f"trial {trial.number} ({trial.arm}) waits: {end.reason}", hint=end.hint)
 
 
 def follow(
-    bench: Bench, trial: Trial, heard: Heard, repo: Repo, words: tuple[str, ...], environ: Mapping[str, str]
-) -> JobEnd:
-    """Run a command of relay in a clone and pass its events on; hand the user's wish to stop over to it."""
+    bench: Bench, trial: Trial, repo: Repo, words: tuple[str, ...], environ: Mapping[str, str]
+) -> tuple[JobEnd, tuple[LegEnded | ReviewFinished, ...]]:
+    """Run a command of relay in a clone and pass its events on; return its end, and those of its sessions and reviews.
+
+    The user's wish to stop is handed over to it.
+    """
+    ends: list[LegEnded | ReviewFinished] = []
     while is_locked(repo) and not bench.interrupts.wait(_LOOK_S):  # the child of a killed experiment hands over
         continue
     child = JobRun(repo.root, words, make_environ(bench, environ))
     try:
         for record in chain.from_iterable(child.follow(bench.interrupts, _LOOK_S)):
-            heard.hear(record)
+            ends += [record.event] if isinstance(record.event, LegEnded | ReviewFinished) else []
             bench.tell(record, trial)
     finally:
         if not child.has_ended:
             child.interrupt(now=True)
         end = child.close()
-    return end
+    return end, tuple(ends)
 
 
 def fetch_trial(bench: Bench, trial: Trial, repo: Repo) -> None:

@@ -153,6 +153,7 @@ class Explorer:
             return render_hand_in_notice(ANSWER.name) if allowance.is_at_end else ""
 
         readers = Readers(
+            ctx=ctx,
             sessions=replace(
                 self.sessions,
                 check_budget=lambda prompt, output: allowance.check(prompt, output) or check(prompt, output),
@@ -161,8 +162,6 @@ class Explorer:
             ),
             workspace=workspace,
             runner=self.phase.runner if self.phase else "",
-            rules=ctx.rules.text,
-            secret_values=ctx.secret_values,
             new_id=ctx.new_id,
             phase_id=self.phase.id if self.phase else "",
         )

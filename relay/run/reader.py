@@ -7,6 +7,7 @@ from relay.base.values import dataclass
 from relay.prompts.texts import render_hand_in_notice, render_hand_in_reminder
 from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
+from relay.setup.context import RunContext
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.toolbox import build_reader_tools, refuse_secrets
 from relay.tools.workspace import ToolAnswer, Workspace
@@ -18,15 +19,14 @@ TakenT = TypeVar("TakenT")
 class Readers:
     """Sessions that only read, and their surroundings."""
 
+    ctx: RunContext
+    """Of the run that they are part of."""
     sessions: Sessions
     """With the readers' model; their cost counts for the plan."""
     workspace: Workspace
     """With a read-only sandbox."""
     runner: str
     """The runner that the phase names; empty for the one of the settings."""
-    rules: str
-    """The repository's rules (AGENTS.md), for the model."""
-    secret_values: tuple[str, ...]
     new_id: Callable[[], str]
     phase_id: str
     """The phase that they read for; empty without one."""
@@ -107,7 +107,7 @@ def ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], Ta
         system=errand.system,
         tools=toolbox.specs,
         callbacks=Callbacks(
-            run_tool=refuse_secrets(toolbox.run, readers.secret_values),
+            run_tool=refuse_secrets(toolbox.run, readers.ctx.secret_values),
             render_soft_notice=lambda *_: render_hand_in_notice(tool.name),
             hear=errand.hear,
         ),

@@ -245,7 +245,7 @@ def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, .
     errand = Errand(
         title="review",
         reason="A fresh session looks for faults in the change.",
-        system=render_reviewer_system(readers.rules),
+        system=render_reviewer_system(readers.ctx.rules.text),
         message=render_reviewer_message(briefing),
         tool=REPORT_FINDINGS,
     )
@@ -257,7 +257,7 @@ def criticize(readers: Readers, request: str, plan_text: str) -> tuple[ReviewFin
     errand = Errand(
         title="critic",
         reason="A fresh session looks for faults in the plan.",
-        system=render_critic_system(readers.rules),
+        system=render_critic_system(readers.ctx.rules.text),
         message=render_critic_message(request, plan_text),
         tool=REPORT_FINDINGS,
     )
@@ -274,7 +274,7 @@ def _find_and_refute(readers: Readers, errand: Errand, plan_text: str = "") -> t
     errand = Errand(
         title="refutation",
         reason="Another fresh session tries to refute the findings.",
-        system=render_refuter_system(readers.rules, what="plan" if plan_text else "change"),
+        system=render_refuter_system(readers.ctx.rules.text, what="plan" if plan_text else "change"),
         message=render_refuter_message(render_numbered(asked), plan_text),
         tool=JUDGE_FINDINGS,
     )

@@ -248,6 +248,7 @@ def find_reviewers(
     wish = settings.review_runner or runner
     asked = ctx.sessions.ask_model(settings.review_model or settings.model, wish)
     return Readers(
+        ctx=ctx,
         sessions=replace(
             asked,
             check_budget=lambda prompt, output: cap.check(prompt, output, price=asked.price),
@@ -255,8 +256,6 @@ def find_reviewers(
         ),
         workspace=workspace,
         runner=wish,
-        rules=ctx.rules.text,
-        secret_values=ctx.secret_values,
         new_id=new_id,
         phase_id=phase_id,
     )
