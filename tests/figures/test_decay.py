@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.decay import THRESHOLDS, Decay, Retrieved, find_history_share, find_turns_left
+from relay.insight.figures.decay import THRESHOLDS, Decay, find_history_share, find_turns_left
 from relay.insight.figures.fold import Fold, fold_records
 from relay.insight.figures.tallies import MOST_PARTS
 from relay.insight.figures.tuning import measure_use
@@ -118,12 +118,11 @@ def test_what_was_retrieved_and_used() -> None:
         *turn(3, 1_410),
     )  # fmt: skip
     files, ledger, preloads = measure(*steps, claims=claims, preloads=("app.py",), prompt=parts(preload=700)).retrieved
-    assert (files.shown, files.used, files.tokens, files.hit_rate) == (4, 2, 400, 0.5)
+    assert (files.shown, files.used, files.tokens) == (4, 2, 400)
     assert (ledger.kind, ledger.shown, ledger.used, ledger.tokens) == ("ledger", 2, 1, 90)
     assert (preloads.shown, preloads.used, preloads.tokens) == (1, 1, 700)
     old = measure(*turn(1, 9), *call("read", "a", 9, lines=(1, 2), uses=None), *turn(2, 19)).retrieved
-    assert [(one.used, one.hit_rate) for one in old] == [(None, None)]
-    assert Retrieved(kind="file", shown=0, used=0, tokens=0).hit_rate is None
+    assert [one.used for one in old] == [None]
 
 
 def show(**states: str) -> PlanShown:

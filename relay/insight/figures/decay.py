@@ -49,11 +49,6 @@ class Retrieved:
     tokens: int
     """Of all that were shown; estimated for parts of the first message."""
 
-    @property
-    def hit_rate(self) -> float | None:
-        """Used / shown."""
-        return None if self.used is None or not self.shown else self.used / self.shown
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decay:
