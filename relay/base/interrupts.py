@@ -10,13 +10,27 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
 
 GRACE_S = 10.0
 """Seconds that relay has to stop at once. Source: ``docker stop`` waits as long, other supervisors longer."""
+
+
+_MOST_MS = 2**31 - 1
+
+
+def wait_readable(descriptors: Iterable[int], seconds: float) -> bool:
+    """Wait until a descriptor can be read; return False if none can in time. A program around relay may hold many.
+
+    `select.select` takes no descriptor above 1,023. A wait of more than 24 days ends early.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(min(1000 * seconds, _MOST_MS)))
 
 
 class Urgency(IntEnum):
@@ -78,13 +92,13 @@ class Interrupts:
         while not self.finish_turn and (left := deadline - time.monotonic()) > 0:
             # A signal between the test and the call left a byte, which ends the wait at once. Bytes are never read,
             # so a requested stop stays requested.
-            select.select([self._read_fd], [], [], left)
+            wait_readable([self._read_fd], left)
         return self.finish_turn
 
     def wait_for(self, descriptors: Sequence[int], seconds: float) -> None:
         """Wait until a descriptor can be read, a stop is first asked for, or the seconds are over."""
         own = () if self.finish_turn else (self._read_fd,)
-        select.select([*descriptors, *own], [], [], seconds)
+        wait_readable([*descriptors, *own], seconds)
 
     @contextmanager
     def interruptible(self, at: Urgency = Urgency.NOW) -> Iterator[None]:

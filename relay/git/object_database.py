@@ -15,13 +15,13 @@ import contextlib
 import hashlib
 import os
 import secrets
-import select
 import subprocess
 import threading
 import zlib
 from dataclasses import field, replace
 from pathlib import Path
 
+from relay.base.interrupts import wait_readable
 from relay.base.tree import Look, take_look
 from relay.base.values import dataclass
 from relay.base.walk import sync_together
@@ -86,7 +86,7 @@ def _ask(process: subprocess.Popen[bytes], name: str) -> tuple[str, bytes] | Non
     assert process.stdout is not None  # noqa: S101
     process.stdin.write(os.fsencode(f"{name}\n"))
     process.stdin.flush()
-    if not select.select([process.stdout], [], [], _LIMIT_S)[0]:
+    if not wait_readable([process.stdout.fileno()], _LIMIT_S):
         raise EOFError
     head = process.stdout.readline()
     words = head.split(b" ")

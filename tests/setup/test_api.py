@@ -111,6 +111,21 @@ def test_a_repository_without_a_plan_or_a_commit_has_no_values_and_says_so(tmp_p
     assert project.list_claims() == ()
 
 
+def test_a_program_with_many_open_files_reads_and_runs(project):
+    """`select` takes no descriptor above 1,023."""
+    lines = (
+        "import os, resource, sys, relay.api",
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))",
+        "held = [os.dup(0) for _ in range(1_100)]",
+        "project = relay.api.open_project(sys.argv[1])",
+        "print(project.run().exit_code, len(project.summarize().phases))",
+    )
+    words = (sys.executable, "-c", "\n".join(lines), project.root)
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=project.environ)
+    assert ran.stdout.split() == ["0", "1"], ran.stderr
+
+
 def test_threads_may_read_one_project(stage):
     stage.write("PLAN.md", PLAN)
     stage.commit()
