@@ -15,6 +15,7 @@ import click
 from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import Command
 from relay.base.words import name_item, shorten
+from relay.cli.boundary import note_place
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
 from relay.cli.sessions import (
@@ -290,6 +291,10 @@ def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any
     once. No work is lost.
     """
     options["approve"] = approve
+    if not (options["dry_run"] or options["job_of"]):
+        from relay.run.done_plans import end_move
+
+        end_move(note_place().repo)
     if plans:
         return run_plans(plans, phase, options)
     return begin(phase, options)

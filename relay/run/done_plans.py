@@ -1,15 +1,17 @@
 """Moves a plan that is done, with its ledger, to the directory of finished plans, in one commit."""
 
+import json
 import posixpath
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from relay.base.errors import PlanError, RepoError
 from relay.base.hints import STATUS
 from relay.base.tree import find_stat, read_file, remove_file, replace_file
 from relay.git.message import Message
 from relay.git.names import render_path
-from relay.git.notes import lock_worktree
+from relay.git.notes import drop_note, lock_worktree, read_note, write_note
+from relay.git.objects import read_entries
 from relay.git.repository import Repo
 from relay.git.trees import FILE
 from relay.plan.text import find_ledger_path
@@ -17,6 +19,7 @@ from relay.run.commit.gates import open_hooks
 from relay.run.commit.hooks import explain_hook
 from relay.run.commit.plan_commit import list_other_subjects, make_source, render_subject
 from relay.setup.context import RunRequest
+from relay.setup.open import hold_worktree
 from relay.setup.workspace import open_own_workspace
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
@@ -26,13 +29,14 @@ from relay.store.snapshot import write_snapshot_tree
 
 MOVED = "moved"
 """Status of the commit."""
+_NOTE = "moving"
 
 
 def move_plan(request: RunRequest, folder: str) -> str:
     """Move the plan into a folder of the repository; return its new path.
 
-    The commit holds nothing else, and the file stays where it is unless the commit is made. A killed move leaves the
-    file in its old place, in its new one, or in both.
+    The commit holds nothing else, and the file stays where it is unless the commit is made; after a kill `end_move`
+    sees to that.
 
     Raises:
         PlanError: The plan is not done, or not committed as it is.
@@ -74,19 +78,39 @@ def move_plan(request: RunRequest, folder: str) -> str:
 
 @contextmanager
 def _moving(repo: Repo, pairs: Mapping[str, str], found: Mapping[str, bytes]) -> Iterator[None]:
-    """Move files in the work tree, and back again unless HEAD moves meanwhile."""
-    head, moved = repo.head(), list[str]()
+    """Move files in the work tree, and back again unless the commit is made meanwhile."""
+    write_note(repo, _NOTE, json.dumps({old: pairs[old] for old in found}))
     try:
         for old, data in found.items():
             _write(repo, pairs[old], data)
-            moved.append(old)
             remove_file(repo.root, old)
         yield
     finally:
-        if repo.head() == head:
-            for old in moved:
-                replace_file(repo.root, old, found[old], FILE)
-                remove_file(repo.root, pairs[old])
+        _move_back(repo)
+
+
+def end_move(repo: Repo) -> None:
+    """Put a killed move right: finish its commit, or move the files back if there is none.
+
+    Raises:
+        RepoError: Somebody else is at work here.
+    """
+    if read_note(repo, _NOTE):
+        with hold_worktree(repo):  # it finishes the commit
+            _move_back(repo)
+
+
+def _move_back(repo: Repo) -> None:
+    with suppress(ValueError):  # no text of relay's
+        pairs = json.loads(read_note(repo, _NOTE) or "{}")
+        committed = read_entries(repo, "HEAD", pairs)
+        for old, new in pairs.items():
+            data = read_file(repo.root, new) if old in committed else None
+            if data is not None and find_stat(repo.root, old) is None:
+                replace_file(repo.root, old, data, FILE)
+            if data is not None and read_file(repo.root, old) == data:  # else somebody has changed one of the two
+                remove_file(repo.root, new)
+    drop_note(repo, _NOTE)
 
 
 def _write(repo: Repo, path: str, data: bytes) -> None:
