@@ -200,6 +200,18 @@ def test_the_same_text_under_different_parents_is_fine():
 def test_links_references_alerts_and_choices_are_no_near_boxes():
     assert found(f"{GOOD}\n- [x](y)\n- [a] b\n- [1]: z\n- [ ](u)\n\n> [!NOTE]\n> text\n\n- [^1] foot\n") == []
     assert found(f"{GOOD}\n[ ] Yes / [ ] No\n") == []
+    assert found(f"{GOOD}\n- ( ) Yes\n- (x) No\n- [/](u)\n") == []
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["* [] b", "-[ ] b", "- [  ] b", "- [ x] b", "- [ ]b", "1.[ ] b", "• [ ] b", "– [ ] b", "— [x] b", "- [/] b"],
+)
+@pytest.mark.parametrize("before", ["", "\n"])
+def test_a_mistyped_box_is_named_with_its_line_and_what_is_allowed(typed, before):
+    ((line, _, message),) = [one for one in found(f"{GOOD}{before}{typed}\n") if not one[1]]
+    assert line == 4 + len(before)
+    assert message.endswith("` is no item; write `- [ ] text` or `- [x] text`")
 
 
 def test_violations_are_in_line_order():
