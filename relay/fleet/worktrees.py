@@ -33,7 +33,7 @@ from relay.store.legs import displace_leg, read_leg
 from relay.store.refs import get_branch
 from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home
 
-_KEPT = ("outputs", "sessions", "history", "reports")
+_KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
 _CHUNK_BYTES = 1 << 20
 _MOST_PLACES = 1_000
@@ -281,7 +281,7 @@ def _bring_home(root: Path, home: Path) -> None:
 
 def _bring_file(root: Path, home: Path, kind: str, name: str) -> None:
     with (
-        open_folder(root, (STATE_DIR, kind)) as here,
-        open_folder(home, (STATE_DIR, kind), create=True, permissions=0o700) as there,
+        open_folder(root, (STATE_DIR, *kind.split("/"))) as here,
+        open_folder(home, (STATE_DIR, *kind.split("/")), create=True, permissions=0o700) as there,
     ):
         os.link(name, name, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)

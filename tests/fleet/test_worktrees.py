@@ -289,9 +289,11 @@ def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, 
     place = finish(box, main, job)
     place.write(".relay/.gitignore", "*\n")
     place.write(".relay/outputs/one.txt", "spilled")
+    place.write(".relay/outputs/evidence/ab.png", "seen")
     assert list(remove_free(main, "PLAN.md")) == []
     assert not get_jobs_place(main.root).exists()
     assert (box.root / ".relay/outputs/one.txt").read_text() == "spilled"
+    assert (box.root / ".relay/outputs/evidence/ab.png").read_text() == "seen"
     assert box.text("branch", "--list", "relay-jobs/*") == ""
     assert len(list_worktrees(main)) == 1
 
