@@ -35,6 +35,7 @@ from relay.insight.telemetry.otel import (
 )
 from relay.session.events import (
     Committed,
+    ContextMeasured,
     Event,
     LegEnded,
     LegStarted,
@@ -414,7 +415,11 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     scope = Scope(run_id="r", session_id="s", phase_id="1", turn=1)
     legs = [LegStarted(session_id=name, phase_id="1", title="t", leg=1, reason="") for name in ("s", "t")]
     spans = Spans(Resource.get_empty())
-    happened: list[Event] = [RUN, *legs, RequestStarted(turn=1)]
+    measured = ContextMeasured(
+        turn=1, turns_left=None, growth_tokens=12.5, history_tokens=0, history_share=0.0, distance_tokens=None,
+        superseded_tokens=7, unused_tokens=None, turns_to_go=None, go_on_usd=None, hand_over_usd=None,
+    )  # fmt: skip
+    happened: list[Event] = [RUN, legs[0], measured, legs[1], RequestStarted(turn=1)]
     found = [
         span
         for at, event in enumerate(happened)
@@ -422,13 +427,19 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     ]
     found += spans.finish()
     assert [span.name for span in found] == ["invoke_agent relay", "invoke_agent relay", "invoke_workflow relay run"]
-    assert [span.end_time for span in found] == [2_000_000_000, 3_000_000_000, 3_000_000_000]
+    assert [span.end_time for span in found] == [3_000_000_000, 4_000_000_000, 4_000_000_000]
     assert "relay.exit_code" not in (found[-1].attributes or {})
+    states = [{name: value for name, value in (span.attributes or {}).items() if "context" in name} for span in found]
+    known = {"turn": 1, "growth_tokens": 12.5, "history_tokens": 0, "history_share": 0.0, "superseded_tokens": 7}
+    assert states == [{f"relay.context.{name}": value for name, value in known.items()}, {}, {}]
     assert list(spans.finish()) == []
 
 
 @given(
-    st.lists(st.one_of(*(any_event(kind) for kind in (RunStarted, LegStarted, ResponseReceived, RunEnded))), max_size=8)
+    st.lists(
+        st.one_of(*(any_event(kind) for kind in (RunStarted, LegStarted, ResponseReceived, ContextMeasured, RunEnded))),
+        max_size=8,
+    )
 )
 def test_any_events_are_a_batch_that_can_be_sent(taken):
     spans = Spans(Resource({"service.name": "relay"}))

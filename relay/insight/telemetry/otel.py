@@ -6,7 +6,8 @@ log, and ids follow from the run's id. The names of the GenAI conventions are in
 (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
-warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``.
+warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``. A session has the last state of its
+context as ``relay.context.…``, named as in the event `ContextMeasured`.
 
 Metrics are cumulative from the run's start. ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``,
 ``gen_ai.invoke_agent.duration`` and ``gen_ai.execute_tool.duration`` have the names and bucket bounds of the
@@ -24,7 +25,7 @@ import logging
 import socket
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from math import inf
 from typing import Any
 from urllib.parse import unquote
@@ -94,6 +95,7 @@ class Spans:
         self._run: LoggedEvent | None = None
         self._leg: LoggedEvent | None = None
         self._noted: list[Event] = []
+        self._measured: events.ContextMeasured | None = None
         self._last_at = 0.0
 
     def take(self, record: LoggedEvent) -> Iterator[ReadableSpan]:
@@ -105,7 +107,9 @@ class Spans:
                 self._run = record
             case events.LegStarted():
                 yield from self._end_leg(record.at, None)  # a session that was cut off has no end
-                self._leg, self._noted = record, []
+                self._leg, self._noted, self._measured = record, [], None
+            case events.ContextMeasured():
+                self._measured = event
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
             case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
@@ -163,6 +167,8 @@ class Spans:
         said["relay.result"] = event.result if event else "unknown"
         if event is not None:
             said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
+        if self._measured is not None:
+            said |= {f"relay.context.{name}": value for name, value in asdict(self._measured).items()}
         failed = event is None or event.result in {"failed", "blocked"}
         key = f"leg {begun.session_id}"
         yield self._make("invoke_agent relay", key, (leg.at, at), said, failed=failed, above="run", noted=self._noted)
