@@ -306,8 +306,8 @@ def _render_cost(spent: Spent) -> str:
     tokens = f"{render_tokens(usage.prompt_tokens)} tokens in, {render_tokens(usage.output_tokens)} out"
     if not usage.prompt_tokens:
         return _render_usd(spent)
-    share = usage.cache_read_tokens * 100 // usage.prompt_tokens
-    return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
+    share = usage.cache_read_tokens / usage.prompt_tokens
+    return f"{_render_usd(spent)}  ({tokens}, {share:.0%} of the input from the cache)"
 
 
 def render_json(

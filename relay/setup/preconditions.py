@@ -398,7 +398,7 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
                 f"tracked files have uncommitted changes: {list_paths(named)}",
                 hint="commit them, or use --allow-dirty: relay then keeps these files out of every commit",
             )
-        return "no uncommitted changes"
+        return "no tracked file has uncommitted changes"
 
     return find_out(get, name="changes")
 

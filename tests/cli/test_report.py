@@ -141,11 +141,11 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
     folder = tmp_path / ".relay" / "sessions"
     folder.mkdir(parents=True)
     head = (
-        '{{"v":1,"at":{at},"event":"RunStarted","run_id":"{id}","command":"run","model":"m","plan_path":"{plan}",'
+        '{{"v":2,"at":{at},"event":"RunStarted","run_id":"{id}","command":"run","model":"m","plan_path":"{plan}",'
         '"branch":"main","sandbox":"off","cap_usd":null,"spent_usd":0,"rehearsed":true}}\n'
     )
-    over = '{"v":1,"at":9,"event":"RunEnded","exit_code":0,"reason":"done","next_command":"","spent_usd":1}\n'
-    text = '{"v":1,"at":2,"event":"TextShown","text":"' + "x" * HEAD_BYTES + '"}\n'
+    over = '{"v":2,"at":9,"event":"RunEnded","exit_code":0,"reason":"done","next_command":"","spent_usd":1}\n'
+    text = '{"v":2,"at":2,"event":"TextShown","text":"' + "x" * HEAD_BYTES + '"}\n'
     folder.joinpath("r-1.jsonl").write_text(head.format(at=5, id="r-1", plan="PLAN.md") + text + over)
     folder.joinpath("r-2.jsonl").write_text(head.format(at=7, id="r-2", plan="docs/PLAN.md"))
     folder.joinpath("r-3.jsonl").write_text(head.format(at=9, id="r-3", plan="PLAN.md")[:50] + "\n" + "[" * 9_999)
