@@ -157,15 +157,14 @@ def _find_text(repo: Repo, commit: str) -> CommitText | None:
     return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
 
 
-def walk_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = False) -> Iterator[CommitText]:
+def walk_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
     """Yield a commit and its ancestors, one parent after the other, at most `most`.
 
-    It stops before a commit that `git log` must read: an odd one, the end of a shallow clone, or a merge unless
-    `first_parents` is set.
+    It stops before a commit that `git log` must read: an odd one, the end of a shallow clone, or a merge.
     """
     for _ in range(most):
         text = _find_text(repo, commit)
-        if text is None or (len(text.parents) > 1 and not first_parents):
+        if text is None or len(text.parents) > 1:
             return
         yield text
         if not text.parents:

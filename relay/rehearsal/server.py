@@ -137,6 +137,7 @@ class App:
             return
 
 
+_HOST = "127.0.0.1"
 _START_S = 10.0
 
 
@@ -168,7 +169,6 @@ class Rehearsal:
 def serve(
     script: Script,
     *,
-    host: str = "127.0.0.1",
     port: int = 0,
     clock: Callable[[], float] = time.monotonic,
     keeps_bodies: bool = True,
@@ -176,7 +176,6 @@ def serve(
     """Serve a script until the block ends.
 
     Args:
-        host: Address to listen on. Stay on loopback: everyone who can connect may play.
         port: 0 takes a free one.
         clock: Seconds for the lifetime of prompt cache entries.
         keeps_bodies: Whether `Rehearsal.requests` holds the bodies of requests.
@@ -186,33 +185,31 @@ def serve(
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
     state = ServerState(script, clock, keeps_bodies=keeps_bodies)
-    with host_app(App(state=state), host=host, port=port) as base_url:
+    with host_app(App(state=state), port=port) as base_url:
         yield Rehearsal(base_url=base_url, state=state)
 
 
 @contextlib.contextmanager
-def host_app(app: "App | TapeApp", *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve an application until the block ends; yields its address, without ``/v1``.
+def host_app(app: "App | TapeApp", *, port: int = 0) -> Iterator[str]:
+    """Serve an application on loopback until the block ends; yields its address, without ``/v1``.
 
     Raises:
         ConfigError: The address cannot be used.
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((_HOST, port))  # everyone who can connect may play
     except OSError as error:
-        raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
+        raise ConfigError(f"the rehearsal server cannot listen on {_HOST}:{port}: {error}") from error
     # Accepted connections inherit it. Without it, each answer on a reused connection waits for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = build_server(app)
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
     thread.start()
-    shown = f"[{host}]" if family == socket.AF_INET6 else host
     try:
         if not server.ready.wait(_START_S):
             raise RuntimeError("the rehearsal server did not start")
-        yield f"http://{shown}:{listener.getsockname()[1]}"
+        yield f"http://{_HOST}:{listener.getsockname()[1]}"
     finally:
         server.stop()
         thread.join(_START_S)

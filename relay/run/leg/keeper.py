@@ -50,11 +50,6 @@ MAX_BESIDE = 3
 """Most claims about the same place that are shown with a new claim."""
 
 
-def read_now() -> str:
-    """Return the time in the form of `Stamp.at`."""
-    return render_stamp_time(datetime.now(UTC))
-
-
 class ClaimWatch:
     """Adds a session's records to the ledger, and tells how records and edits affect other claims.
 
@@ -62,17 +57,13 @@ class ClaimWatch:
 
     Args:
         notes: Their ledger grows.
-        read_time: Returns the time in the form of `Stamp.at`.
     """
 
-    def __init__(
-        self, files: PlanFiles, notes: LegNotes | Findings, stamp: Stamp, *, read_time: Callable[[], str] = read_now
-    ) -> None:
+    def __init__(self, files: PlanFiles, notes: LegNotes | Findings, stamp: Stamp) -> None:
         self._repo = files.repo
         self._own = (files.plan_path, files.ledger_path)
         self._notes = notes
         self._stamp = stamp
-        self._read_time = read_time
         self._recorded = 0
         self._notices: list[Noticed] = []
         # The first message has listed claims that were stale before the session.
@@ -152,7 +143,7 @@ class ClaimWatch:
             if claim.claim == record.claim and claim.stamp.session == session and name not in record.replaces
         ]
         about = (*record.replaces, *former[-1:], *record.confirms)
-        stamp = replace(self._stamp, at=ledger.make_time(self._read_time(), about))
+        stamp = replace(self._stamp, at=ledger.make_time(render_stamp_time(datetime.now(UTC)), about))
         sources = cite_sources(self._repo, record.sources, self._own)
         if record.confirms:
             return [

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -335,16 +335,13 @@ class MessagesApi:
         """Remove secrets from the endpoint's words."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
-    def _send(
-        self, request: Mapping[str, Any], wire: NotedRequest, on_block: OnBlock, client: "httpx2.Client | None" = None
-    ) -> Answer | Fault:
-        """Send a request. With `client` it runs in a thread, where no signal can end it."""
+    def _send(self, request: Mapping[str, Any], wire: NotedRequest, on_block: OnBlock) -> Answer | Fault:
         import httpx2
 
         builder = AnswerBuilder()
         try:
-            with nullcontext() if client else self._interrupts.interruptible():
-                return self._receive(client or self._get_client(), request, wire, builder, on_block)
+            with self._interrupts.interruptible():
+                return self._receive(request, wire, builder, on_block)
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
@@ -382,15 +379,11 @@ class MessagesApi:
         return 3 * self._idle_timeout_s
 
     def _receive(
-        self,
-        client: "httpx2.Client",
-        request: Mapping[str, Any],
-        wire: NotedRequest,
-        builder: AnswerBuilder,
-        on_block: OnBlock,
+        self, request: Mapping[str, Any], wire: NotedRequest, builder: AnswerBuilder, on_block: OnBlock
     ) -> Answer | Fault:
         import httpx2
 
+        client = self._get_client()
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
         address, fields = self._way.locate(request)
         body, headers = _encode(fields).encode(), {"content-type": "application/json"}
