@@ -12,11 +12,13 @@ from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
+from relay.config import Settings
 from relay.run.loop import run
 from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
 from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS
 from relay.runners.messages.answers import parse_api_usage
+from relay.runners.registry import make_kind
 from relay.session.events import (
     GaugeCrossed,
     LegEnded,
@@ -26,6 +28,7 @@ from relay.session.events import (
     TextShown,
     ToolFinished,
 )
+from tests.agents.conftest import make_profile
 from tests.effort import THOROUGH
 from tests.waiting import wait_until
 
@@ -92,6 +95,17 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     assert [tool["name"] for tool in bodies[0]["tools"]] == [
         *("bash", "tick", "record", "amend", "hand_off", "defer", "block")
     ]
+
+
+@pytest.mark.parametrize("effort", [(), (("FAKE_EFFORT", "is {effort}"),)], ids=["its own", "told"])
+@pytest.mark.parametrize("asked", [None, "high"])
+def test_an_effort_is_told_to_an_agent_that_takes_one_and_else_to_the_user(stage, agent, effort, asked):
+    kind = make_kind(replace(make_profile("peek"), effort=effort), Settings())
+    with agent("run", HELLO, kind=kind, effort=asked) as ctx:
+        assert play(ctx).exit_code == ExitCode.DONE
+    assert ("FAKE_EFFORT=is high" in (stage.root / "peek.txt").read_text()) is bool(effort and asked)
+    words = "Fake has an effort of its own; relay cannot tell it high"
+    assert (words in [noticed.text for noticed in stage.seen(Noticed)]) is bool(asked and not effort)
 
 
 def test_what_an_agent_tries_stays_in_its_sandbox_and_its_endpoint_fetches_nothing(stage, agent):

@@ -76,6 +76,8 @@ class Profile:
     env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Path below the home directory, and text."""
+    effort: tuple[tuple[str, str], ...] = ()
+    """Variables that tell it a session's effort; without them it has its own."""
     setups: tuple[EndpointSetup, ...] = (EndpointSetup(family="anthropic"),)
     """Additional arguments, variables and files for each family of endpoints it can use."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -137,7 +139,7 @@ def _parse_setup(table: Mapping[str, Any]) -> EndpointSetup:
 
 def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
     made: dict[str, Any] = {part: tuple(value) if isinstance(value, list) else value for part, value in table.items()}
-    made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files")}
+    made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files", "effort")}
     if "setups" in table:
         made["setups"] = tuple(map(_parse_setup, table["setups"]))
     if "engine" in table:

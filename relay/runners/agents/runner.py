@@ -190,6 +190,9 @@ class AgentRunner:
             stack.callback(lambda: release_waiting(inbox.close()))
             sandbox, installed, look = self._put_up(stack, spec, inbox, mark)
             self._bring(sandbox.private.tmp / HOME_NAME)
+            if spec.effort and not self.profile.effort:
+                words = f"{self.profile.title} has an effort of its own; relay cannot tell it {spec.effort}"
+                self.given.observe(Noticed(text=words, warning=True))
             context = AgentContext(
                 start=partial(self._start, stack, sandbox, spec, inbox, installed),
                 note_version=self.versions.append,
@@ -303,10 +306,12 @@ class AgentRunner:
             "tools": str(tools),
             "window": str(model.window_tokens),
             "output": str(most_tokens),
+            "effort": spec.effort or "",
             "server": json.dumps(server),
         }
         make_home(self.profile, self.setup, sandbox.private.tmp / HOME_NAME, words)
-        own = {name: fill(value, words) for name, value in (*self.profile.env, *self.setup.env)}
+        told = self.profile.effort if spec.effort else ()
+        own = {name: fill(value, words) for name, value in (*told, *self.profile.env, *self.setup.env)}
         if self.profile.has_login:
             own |= copy_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(
