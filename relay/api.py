@@ -7,13 +7,15 @@ goes or changes its meaning.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from relay.base.errors import RelayError, RepoError
+from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
 from relay.fleet.jobs import JobRun
@@ -30,6 +32,16 @@ __all__ = ["VERSION", "JudgedClaim", "Project", "RelayError", "open_project"]
 
 VERSION = 1
 _LOOK_S = 0.5
+
+
+@contextmanager
+def _writing_hints() -> Iterator[None]:
+    """Give an error's hint as the text that a person reads."""
+    try:
+        yield
+    except RelayError as error:
+        error.hint = AT_ROOT.write(error.hint)
+        raise
 
 
 class WorkTree(Protocol):
@@ -59,6 +71,7 @@ class Project:
     environ: Mapping[str, str] = field(repr=False)
     """The environment for settings and runs; it may hold a key."""
 
+    @_writing_hints()
     def read_plan(self) -> Plan:
         """Return the plan as the work tree has it.
 
@@ -67,6 +80,7 @@ class Project:
         """
         return load_plan(self._find())
 
+    @_writing_hints()
     def summarize(self) -> PlanSummary:
         """Return where the plan stands: phases, commits, cost in USD and tokens, open questions, the next step.
 
@@ -76,6 +90,7 @@ class Project:
         place = self._find()
         return summarize_plan(find_source(place), place.repo)
 
+    @_writing_hints()
     def list_outcomes(self, rev: str = "HEAD") -> tuple[PhaseOutcome, ...]:
         """Return the phases of all plans that were done in the history of a commit, oldest first.
 
@@ -84,6 +99,7 @@ class Project:
         """
         return read_outcomes(self._find().repo, rev)
 
+    @_writing_hints()
     def list_claims(self) -> tuple[JudgedClaim, ...]:
         """Return what sessions recorded beside this plan, in the order of the ledger.
 
@@ -127,6 +143,7 @@ class Project:
         return get_place(plan=str(self.root / self.plan_name), environ=self.environ, cwd=self.root)
 
 
+@_writing_hints()
 def open_project(
     where: str | os.PathLike[str] | WorkTree = ".", *, plan: str | None = None, environ: Mapping[str, str] | None = None
 ) -> Project:

@@ -106,8 +106,9 @@ def test_a_repository_without_a_plan_or_a_commit_has_no_values_and_says_so(tmp_p
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     project = relay.api.open_project(tmp_path, environ=os.environ)
     for read in (project.read_plan, project.summarize, project.run):
-        with pytest.raises(relay.api.RelayError, match="there is no such plan"):
+        with pytest.raises(relay.api.RelayError, match="there is no such plan") as refused:
             read()
+        assert str(refused.value.hint).startswith("`relay plan "), refused.value.hint
     assert project.list_claims() == ()
 
 
