@@ -126,23 +126,15 @@ class Spans:
         yield from self._end_leg(self._last_at, None)
         yield from self._end_run(self._last_at, None)
 
-    @property
-    def provider(self) -> str | None:
-        """The provider of the session's API; None if an agent may speak another."""
-        leg = self._leg.event if self._leg else None
-        own = not isinstance(leg, events.LegStarted) or leg.runner in OWN_RUNNER
-        return "anthropic" if own else None
-
     def _end_part(
-        self,
-        record: LoggedEvent,
-        event: events.ResponseReceived | events.ToolFinished | events.GateFinished,
+        self, record: LoggedEvent, event: events.ResponseReceived | events.ToolFinished | events.GateFinished
     ) -> Iterator[ReadableSpan]:
         times = record.at - event.duration_s, record.at
         said: dict[str, Any]
         match event:
             case events.ResponseReceived():
-                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: self.provider}
+                provider = _find_provider(self._leg.event if self._leg else None)
+                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: provider}
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
                     said[REQUEST_MODEL] = self._run.event.model
                 key = f"turn {record.scope.session_id} {event.turn} {record.at}"
@@ -219,6 +211,11 @@ class Spans:
             end_time=render_nano(max(times)),
             instrumentation_scope=SCOPE,
         )
+
+
+def _find_provider(leg: events.Event | None) -> str | None:
+    """Return the provider of a session's API, given its start; None if an agent may speak another."""
+    return "anthropic" if not isinstance(leg, events.LegStarted) or leg.runner in OWN_RUNNER else None
 
 
 def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
@@ -327,10 +324,9 @@ class Metrics:
                 pass
 
     def _take_answer(self, event: events.ResponseReceived) -> None:
-        own = self._leg is None or self._leg[1].runner in OWN_RUNNER
         said = {
             OPERATION: "chat",
-            PROVIDER: "anthropic" if own else None,
+            PROVIDER: _find_provider(self._leg[1] if self._leg else None),
             REQUEST_MODEL: self._model or None,
             RESPONSE_MODEL: event.model or None,
         }
