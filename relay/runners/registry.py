@@ -51,7 +51,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
 
 
 def _find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
-    if settings.provider == ANTHROPIC.name and any(environ.get(name) for name in ANTHROPIC.keys):
+    if settings.provider == ANTHROPIC.name and _is_set(ANTHROPIC, environ):
         return PLAIN
     from relay.runners.messages.clouds import find_way
 
@@ -77,7 +77,7 @@ def make_kind(profile: Profile, settings: Settings) -> RunnerKind:
 
 
 def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> tuple[EndpointSetup, Way]:
-    """Return how an agent reaches its model; of several ways the one of the model's vendor.
+    """Return how an agent reaches its model; of several ways that of the model's vendor, else one with a variable.
 
     An agent that speaks the Messages API has every way of relay's own loop to it. The other APIs need a key in a
     variable: `provider` and `key_command` are for the Messages API, and one vendor's key is not another's business.
@@ -88,7 +88,8 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     """
     known = {family.name: family for family in FAMILIES}
     setups = [(setup, known[setup.family]) for setup in profile.setups]
-    ready = [found for found in setups if _has_key(found[1], settings, environ)]
+    keyed = [found for found in setups if _is_set(found[1], environ)]
+    ready = keyed + [found for found in setups if found not in keyed and _has_own_way(found[1], settings, environ)]
     if not ready:
         _refuse_keyless(profile, settings, environ, [family for _, family in setups])
     own = find_family(settings.model)
@@ -96,9 +97,11 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     return setup, _find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
 
 
-def _has_key(family: Family, settings: Settings, environ: Mapping[str, str]) -> bool:
-    if any(environ.get(name) for name in family.keys):
-        return True
+def _is_set(family: Family, environ: Mapping[str, str]) -> bool:
+    return any(environ.get(name) for name in family.keys)
+
+
+def _has_own_way(family: Family, settings: Settings, environ: Mapping[str, str]) -> bool:
     if family is not ANTHROPIC:
         return False
     if settings.provider != ANTHROPIC.name or settings.key_command:

@@ -19,9 +19,11 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Memory, Passed, Rejected, Route, open_gateway
 from relay.runners.messages.connection import FaultKind
-from relay.runners.messages.endpoint import GEMINI, OPENAI, Way, find_own_secrets, open_client
+from relay.runners.messages.credentials import BearerToken, CredentialError
+from relay.runners.messages.endpoint import FRAMES, GEMINI, OPENAI, Way, find_own_secrets, open_client
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
+from tests.clouds import render_frames
 
 MARK = b"mark-1"
 KEY = "sk-real-key-of-the-user"
@@ -83,7 +85,8 @@ def played(answer, place, **given):
     """Open a gateway whose endpoint is a function of requests; yield what is told, and its socket."""
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     transport = httpx2.MockTransport(answer)
-    with open_client({"ANTHROPIC_API_KEY": KEY}, 5.0, transport) as client:
+    way = given.get("way", Way())
+    with open_client({"ANTHROPIC_API_KEY": KEY}, 5.0, transport, Way(credential=way.credential)) as client:
         route = Route(client=client, mark=MARK, secrets=(KEY,), tell=told.put, **given)
         with open_gateway(route, place / "socket"):
             yield told, place / "socket"
@@ -518,3 +521,74 @@ def ask_broken(path, target, body):
         connection.request("POST", target, json.dumps(body).encode(), headers)
         with closing(connection.getresponse()) as response:
             response.read()
+
+
+def locate(request):
+    return f"/models/{request['model']}:stream", {"said": request["messages"]}
+
+
+CLOUD = Way(locate=locate, lists_models=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "status", "words"),
+    [
+        ("/v1/messages/count_tokens", {}, 404, "provider = anthropic answers nothing but messages"),
+        ("/v1/models/claude-opus-5-5", {}, 404, "provider = anthropic answers nothing but messages"),
+        ("/v1/messages", {"stream": False}, 400, "provider = anthropic is asked for nothing but streams of a model"),
+        ("/v1/messages", {"model": "../../v1/files"}, 400, "is asked for nothing but streams of a model"),
+        ("/v1/messages", {"model": "m?x=1"}, 400, "is asked for nothing but streams of a model"),
+    ],
+)
+def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path, target, change, status, words):
+    """Model and stream become part of the address: a command of the session can name any model."""
+    seen: list[Any] = []
+    with played(seen.append, tmp_path, way=CLOUD) as (told, path):
+        method = "GET" if "models" in target else "POST"
+        found, _, said = ask(path, b"" if method == "GET" else {**BODY, **change}, target=target, method=method)
+        assert (found, seen) == (status, [])
+        assert words in said.decode()
+        assert [type(told.get()) for _ in range(told.qsize())] == [Rejected] * (status == 400)
+
+
+def test_a_cloud_gets_the_request_in_its_form_and_the_agents_betas(tmp_path):
+    seen: list[Any] = []
+
+    def answer(request):
+        seen.append((request.url.path, json.loads(request.read())))
+        return httpx2.Response(403, json={"message": "no"})
+
+    headers = {"anthropic-beta": "one-beta,two-beta", "content-type": "application/json"}
+    with played(answer, tmp_path, way=CLOUD) as (told, path):
+        _, _, passed = ask_released(path, told, BODY, headers=headers)
+    body = {"said": BODY["messages"], "anthropic_beta": ["one-beta", "two-beta"]}
+    assert seen == [("/models/claude-opus-5-5:stream", body)]
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.USER, False)
+
+
+@pytest.mark.parametrize(("passes", "kind", "status"), [(True, FaultKind.INFRA, 502), (False, FaultKind.USER, 401)])
+def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(tmp_path, passes, kind, status):
+    def fetch(_fresh):
+        raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
+
+    seen: list[Any] = []
+    way = Way(credential=BearerToken("it", fetch, advice=""))
+    with played(seen.append, tmp_path, way=way) as (told, path):
+        (found, _, said), _, passed = ask_released(path, told, BODY)
+    assert (found, seen) == (status, [])
+    assert "the vault is locked; unlock it" in said.decode()
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, False)
+
+
+def test_frames_that_break_off_are_no_whole_answer(tmp_path):
+    """They reach the agent as events as far as they came, and may be billed."""
+    frames = render_frames(b'data: {"type": "message_start", "message": {"model": "m"}}\n')
+    answer = httpx2.Response(200, headers={"content-type": FRAMES}, content=frames + b"\0\0\0\1rubbish")
+    with played(lambda _: answer, tmp_path, way=CLOUD) as (told, path):
+        asked = begin(ask_broken, path, "/v1/messages", BODY)
+        told.get(timeout=20).release.set_result(None)
+        passed = told.get(timeout=20)
+        asked.result()
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.INFRA, True)
+    assert "a frame of 1 bytes" in passed.fault.message
+    assert (passed.tally.model, passed.tally.streamed) == ("m", True)

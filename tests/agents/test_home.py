@@ -3,6 +3,7 @@
 import json
 import os
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +136,19 @@ def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_severa
     )
     openai, anthropic = {"OPENAI_API_KEY": "sk-o"}, {"ANTHROPIC_AUTH_TOKEN": "sk-a"}
 
-    def find(environ, model):
-        return choose_way(both, Settings(model=model), environ)[1].family.name
+    def find(environ, model, **given):
+        return choose_way(both, Settings(model=model, **given), environ)[1].family.name
 
     assert find(openai, "claude-opus-5-5") == "openai"
     assert find(anthropic, "gpt-9") == "anthropic"
     assert find(openai | anthropic, "anthropic/claude-opus-5.5") == "anthropic"
     assert find(openai | anthropic, "qwen3-coder") == "openai"
-    with pytest.raises(RunnerError, match="neither OPENAI_API_KEY nor ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN"):
+    command = {"key_command": ("sh", "-c", "echo k")}
+    assert find({"PATH": "/bin"}, "gpt-9", **command) == "anthropic"
+    assert find(openai | {"PATH": "/bin"}, "claude-opus-5-5", **command) == "anthropic"
+    both = replace(both, setups=both.setups[::-1])
+    assert find(openai | {"PATH": "/bin"}, "qwen3-coder", **command) == "openai"
+    with pytest.raises(RunnerError, match="neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN nor OPENAI_API_KEY"):
         find({}, "gpt-9")
 
 
