@@ -127,11 +127,10 @@ def prepare(arena):
 def work(arena, kind, command):
     """Run the phase: the attack is a command, runs in the background, or is an agent's."""
     args = install_agent(arena) if kind == "agent" else ()
-    command = {"command": f"touch src/begun; {command}"}
+    command = {"command": f"touch src/begun; {command}", **({"background": True} if kind == "background" else {})}
     turns = [{"tools": [{"name": "bash", "input": command}]}, *TURNS]
     if kind == "background":
         wait = "n=0; until test -e src/tried || test $((n+=1)) -gt 100; do sleep 0.05; done; cat .relay/outputs/*"
-        turns[0]["tools"][0]["input"] = {**command, "background": True}
         turns.insert(1, {"tools": [{"name": "bash", "input": {"command": wait}}]})
     sessions = [{"turns": turns, "then": "next"}, {"turns": [{"text": "Done."}], "repeat": True}]
     return arena.play(sessions, "run", "--phase", "1", *args, warm=True)

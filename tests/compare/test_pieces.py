@@ -131,7 +131,7 @@ def test_a_trial_hides_what_is_hidden_from_it_whatever_the_path(stage):
     """A colon in a path splits nothing."""
     bench = Bench(
         main=open_repo(stage.root), experiment=make(hidden_dir="/a:b/hidden"), flags={}, environ={},
-        settings=Settings(unreadable=("~/c,/d",)), interrupts=Interrupts(), tell=lambda *_: None, say=str,
+        settings=Settings(unreadable=("~/c,/d",)), interrupts=Interrupts(), tell=lambda *_: None, say=lambda _: None,
     )  # fmt: skip
     given = {"RELAY_UNREADABLE": make_environ(bench, {})["RELAY_UNREADABLE"]}
     found = load_settings(flags={}, environ=given, plan_settings={}, repo_root=None, user_dir=None)
