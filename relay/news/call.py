@@ -1,8 +1,7 @@
 """Send one notification in a process of its own, so that a slow or hostile service cannot affect the run.
 
-The file is run by itself. It reads a job as JSON from standard input, writes each answer
-as a line to standard output, and exits with 0 if the notification was delivered. Its output names only the host of an
-address.
+It reads a job as JSON from standard input, writes each answer as a line to standard output, and exits with 0 if the
+notification was delivered. Its output names only the host of an address.
 """
 
 import contextlib
@@ -120,7 +119,3 @@ def _use_adapter(waits_s: Sequence[float]) -> None:
             return response
 
     requests.sessions.HTTPAdapter = Adapter  # type: ignore[assignment, attr-defined]  # a process of its own, which does nothing else
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, Any, cast
 
 from relay.base.hints import advise_extra
 from relay.base.values import dataclass
 from relay.base.words import count_questions, render_duration, render_usd, shorten
 from relay.config.news import Channel, fill_variables
-from relay.news import call as program
 from relay.session.events import (
     Event,
     GateFinished,
@@ -206,6 +206,9 @@ WAITS_S = (1.0, 2.0, 4.0)
 """Waits before each further try, unless the service asks for another; all of them fit into `LAST_S`."""
 LAST_S = 8.0
 """Seconds that the end of a run waits for open calls."""
+_HOME = str(Path(__file__).parents[2])
+_CALL = "import sys; sys.path.insert(0, sys.argv[1]); from relay.news.call import main; sys.exit(main())"
+"""Starts this relay's call, whatever else is called relay, or nothing is installed."""
 MOST_CALLS = 20
 """Simultaneous calls; Apprise takes 45 MB for each."""
 
@@ -236,7 +239,7 @@ class Sender:
             return
         try:  # -P: import nothing from the work tree; start_new_session: Ctrl-C at the run ends no call
             call = subprocess.Popen(
-                (sys.executable, "-P", program.__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                (sys.executable, "-P", "-c", _CALL, _HOME), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
