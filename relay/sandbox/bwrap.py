@@ -24,7 +24,7 @@ from relay.base.errors import SandboxError
 from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.sandbox.inside import LEAST_ABI, find_abi
-from relay.sandbox.places import Found, find_real, render_links, scan_repository
+from relay.sandbox.places import Found, find_kept, find_real, render_links, scan_repository
 from relay.sandbox.policy import Level, Opening, Policy, Stage, WritableCopy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.process import Launch
@@ -369,6 +369,10 @@ class Bwrap:
         secrets = tuple(secret for secret in self.found.secrets if secret != place)
         return replace(self, found=replace(self.found, secrets=secrets))
 
+    def look_again(self) -> "Bwrap":
+        """Return the same sandbox with the repository's files to hide and to protect as they are now."""
+        return replace(self, found=replace(find_kept(self.policy), links=self.found.links))
+
     def list_mounts(self) -> tuple[Mount, ...]:
         """Return the mounts of a command that begins now, each path checked.
 
@@ -413,6 +417,7 @@ class Bwrap:
             identity=(mounts, _identify_sources(mounts), command, cwd, env),
             points=tuple(last),
             guarded=self._list_guarded(mounts),
+            watched=frozenset(m.dest.parent for m in mounts if policy.root in m.dest.parents),
             lay=self.list_mounts,
             doubt=policy.doubt,
             pass_fds=fds,

@@ -173,6 +173,11 @@ class Child:
         if self._cover:
             self._cover.resume()
 
+    def renew(self) -> None:
+        """Hide from it what has appeared since it began, as from a program that begins now."""
+        if self._cover:
+            self._cover.renew()
+
     @property
     def lost(self) -> str:
         """Why relay ended it because of a file that somebody replaced; empty if relay did not."""

@@ -32,7 +32,7 @@ from pathlib import Path
 from relay.base.errors import SandboxError
 from relay.base.words import list_some
 from relay.sandbox import remount
-from relay.sandbox.process import Started
+from relay.sandbox.process import ATTEMPTS, Started
 from relay.sandbox.supervisor import find_descendants, list_children
 from relay.sandbox.view import DEV_NULL, Mount, Op
 
@@ -149,6 +149,10 @@ class _Saves:
         self._old = 0
         return self._fd >= 0 and self._found == _identify(self.folders)
 
+    def may_return(self, place: bytes) -> bool:
+        """Return whether a path is there, or in one of the directories."""
+        return os.path.lexists(place) or Path(os.fsdecode(place)).parent in self.folders
+
     def settle(self) -> None:
         """Take what was read for old: all mounts are in place."""
         del self._happened[:-_MOST_KEPT]
@@ -248,7 +252,7 @@ class Cover:
         """The mount table's file; None if nothing is watched, or not any more."""
         with contextlib.suppress(OSError):  # it has ended
             self._table = os.open(f"/proc/{init}/mountinfo", os.O_RDONLY | os.O_CLOEXEC) if init else None
-        self._saves = _WATCH.take(frozenset({place.parent for place in launch.guarded} if self._table else ()))
+        self._saves = _WATCH.take(launch.watched if self._table is not None else frozenset())
         self.is_whole = not init or has_mounts(init, launch.points)
         """Whether all mounts were in place when the watch began; else the program must not begin."""
         if self._table is not None:
@@ -283,7 +287,9 @@ class Cover:
             lost = self._made
             if table and table != self._seen:
                 lost |= self._points - _parse_points(table) - self._bare
-                self._seen = table
+                # A socket elsewhere that was removed; it is nothing that somebody is just saving.
+                gone = frozenset(place for place in lost if not self._saves.may_return(place))
+                lost, self._bare, self._seen = lost - gone, self._bare | gone, table
             if lost:
                 stop(self._root)
                 self._saves.read()
@@ -339,23 +345,34 @@ class Cover:
         held = {f"{name}/" for pid in find_descendants(self._root) for name in _list_held(pid)} if steering else ()
         return frozenset(place for place in steering if any(name.startswith(f"{place}/") for name in held))
 
-    def _remount(self) -> bool:
-        """Mount what a new sandbox would have and this one lacks; return whether that worked."""
+    def renew(self) -> None:
+        """Hide and protect what a new sandbox would by now: sockets and `unreadable` files that appeared since."""
+        with self._lock, contextlib.suppress(OSError, SandboxError):
+            if self._table is not None and self._list_missing() and not self._remount():
+                self._end("relay could not hide a file or socket that appeared meanwhile")
+
+    def _list_missing(self) -> tuple[str, ...]:
         there = _parse_points(self._read())
-        try:
-            words = tuple(_render(mount for mount in self._launch.lay() if os.fsencode(mount.dest) not in there))
-            argv = (sys.executable, "-I", "-S", remount.__file__, str(self._init), *words)
-            if words and subprocess.run(argv, env={}, capture_output=True, timeout=_REMOUNT_S, check=False).returncode:
+        return tuple(_render(mount for mount in self._launch.lay() if os.fsencode(mount.dest) not in there))
+
+    def _remount(self) -> bool:
+        """Mount what a new sandbox would have and this one lacks; return whether that worked, or the program ended."""
+        for _ in range(ATTEMPTS):  # somebody may save the next version meanwhile
+            try:
+                words = self._list_missing()
+                argv = (sys.executable, "-I", "-S", remount.__file__, str(self._init), *words)
+                done = subprocess.run(argv, env={}, capture_output=True, timeout=_REMOUNT_S, check=False)
+            except (OSError, SandboxError, subprocess.TimeoutExpired):
                 return False
-        except (OSError, SandboxError, subprocess.TimeoutExpired):
-            return False
-        self._seen = self._read()
-        there = _parse_points(self._seen)
-        wanted = {os.fsencode(word.partition("=")[2]) for word in words}
-        lost = self._points - there
-        self._bare = frozenset(place for place in lost if not os.path.lexists(place))
-        self._points = (self._points & there) | self._bare | (wanted & there)
-        return not (lost & wanted) - self._bare
+            self._seen = self._read()
+            there = _parse_points(self._seen)
+            wanted = {os.fsencode(word.partition("=")[2]) for word in words}
+            lost = self._points - there
+            self._bare = frozenset(place for place in lost if not os.path.lexists(place))
+            if not self._seen or (done.returncode == 0 and not (lost & wanted) - self._bare):
+                self._points = (self._points & there) | self._bare | (wanted & there)
+                return True
+        return False
 
     def _end(self, words: str) -> None:
         self.words = f"killed: {words}; nothing is wrong with the command itself, so it can be run again"

@@ -463,7 +463,7 @@ def scan_repository(policy: Policy, level: Level) -> Found:
     Raises:
         SandboxError: More paths need protection than a sandbox can hold.
     """
-    found = _walk(policy)
+    found = find_kept(policy)
     if level is not Level.WORKSPACE_WRITE or policy.writable_links:
         return found
     return replace(found, links=require_few(find_links(policy.root, _list_protected(policy, found))))
@@ -477,7 +477,12 @@ def _list_protected(policy: Policy, found: Found) -> tuple[Path, ...]:
     return (*policy.protected, *found.protected, *git_files)
 
 
-def _walk(policy: Policy) -> Found:
+def find_kept(policy: Policy) -> Found:
+    """Walk the repository for what `scan_repository` finds, but hard links.
+
+    Raises:
+        SandboxError: As there.
+    """
     protected: list[Path] = []
     secrets: list[Path] = []
     sockets: list[Path] = []

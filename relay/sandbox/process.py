@@ -54,6 +54,8 @@ class Launch:
     """The mount points of the sandbox."""
     guarded: tuple[Path, ...] = ()
     """Those that keep the command from writing what stands there."""
+    watched: frozenset[Path] = frozenset()
+    """The directories of the repository with mount points in them."""
     lay: Callable[[], tuple["Mount", ...]] = tuple
     """Returns the mounts that the same sandbox would have if it were made now; raises SandboxError as for a command."""
     doubt: Doubt = lambda _: None

@@ -223,6 +223,14 @@ class Sandbox:
         bwrap = self.bwrap and self.bwrap.renew(private)
         return replace(self, bwrap=bwrap, private=private, standby=Standby())
 
+    def look_again(self) -> Self:
+        """Return this sandbox with the repository's files to hide and to protect as they are now.
+
+        Raises:
+            SandboxError: More paths need protection than a sandbox can hold.
+        """
+        return replace(self, bwrap=self.bwrap and self.bwrap.look_again())
+
     def put_stage(self, stage: Stage) -> Self:
         """Return this sandbox with another directory in the place of the repository; the same without bubblewrap."""
         return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage), standby=Standby())

@@ -106,6 +106,7 @@ class ProgramLink:
 
     def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
         """Wait for the answer; meanwhile answer a ping of the program, and refuse its other requests."""
+        self._child.renew()
         number = self._wire.ask(method, params)
         while time.monotonic() < until and not self._should_stop():
             match self._heard.take(_LOOK_S):

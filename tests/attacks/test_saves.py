@@ -53,6 +53,7 @@ def move_away(place, text, arena):
     arena.write(str(place.relative_to(arena.root)), text)
 
 
+MARKS = ("begun", "saved", "tried")
 KINDS = ("command", "background", "agent")
 FOLDERS = (".git", "vendor/lib/.git", "docs")
 TURNS = [
@@ -120,7 +121,9 @@ def install_agent(arena):
 def prepare(arena):
     arena.write("PLAN.md", PLAN)
     arena.write("src/plan", LATER)
-    arena.write(".gitignore", ".env\n*~\nvendor/\n.relay/\nnode_modules/\nsrc/begun\nsrc/saved\nsrc/tried\n")
+    arena.write(
+        ".gitignore", ".env\n.env.production\n*~\nvendor/\n.relay/\nnode_modules/\nsrc/begun\nsrc/saved\nsrc/tried\n"
+    )
     arena.commit()
 
 
@@ -192,3 +195,28 @@ def test_what_a_program_wrote_in_the_moment_is_nobodys_word(arena, kind, how):
 
 def is_done(arena):
     return "[x] Say world" in arena.git("show", "HEAD:PLAN.md")
+
+
+def test_a_hidden_file_that_a_person_makes_is_hidden_from_the_next_session(arena, leaks):
+    """The list of such files is made anew for each session."""
+    prepare(arena)
+    arena.write("PLAN.md", LATER)
+    arena.commit()
+
+    def make():
+        arena.write("config/.env.production", "env-secret of today\n")
+
+    first = [{"tools": [{"name": "bash", "input": {"command": f"touch src/begun; {TOUCH}"}}]}, *TURNS[1:]]
+    attack = "cat config/.env.production; echo again > again.txt"
+    second = [
+        {"tools": [{"name": "bash", "input": {"command": attack}}]},
+        {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "grep"}}]},
+        {"text": "Commit: Say it again"},
+    ]
+    with Person(arena, make):
+        sessions = [{"turns": turns, "then": "next"} for turns in (first, second)]
+        played = arena.play([*sessions, *NONE], "run", warm=True)
+
+    assert played.code == 0, played.tail
+    assert arena.git("show", "HEAD:again.txt") == "again\n"
+    assert not [leak for leak in leaks if leak in "".join(got.text for got in played.got)]
