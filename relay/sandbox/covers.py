@@ -44,7 +44,8 @@ _PAUSE_S = 0.002
 _STOPPING_S = 0.05
 _MOST_LOOKS = 100
 _REMOUNT_S = 10.0
-_MOST_IDLE = 8
+_MOST_IDLE = 2
+"""Each has two of the 128 inotify instances that a user has by default, editors and other relays included."""
 _CHUNK_BYTES = 64 * 1024
 _ESCAPED = re.compile(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
 
@@ -120,6 +121,9 @@ class _Saves:
         self._happened: list[_Happened] = []
         self._old = 0
         """How many of them happened while all mounts were in place."""
+        self._fd = self.moves = -1
+        if not folders:  # nothing is covered; and a Mac, where only a container or nothing confines, has no inotify
+            return
         library = ctypes.CDLL(None, use_errno=True)
         self._fd, self.moves = (library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC) for _ in range(2))
         every = ctypes.c_uint32(_MODIFY | _ATTRIB | _CLOSE_WRITE | _REPLACES | _ONLY_DIRECTORIES)
@@ -281,6 +285,8 @@ class Cover:
     def find_lost(self) -> frozenset[Path]:
         """Return the paths that lost their mounts since the last look; if there are any the program is stopped."""
         with self._lock:
+            if self._table is None:  # closed meanwhile, and another sandbox has the watch
+                return frozenset()
             self._saves.read()  # before the table: what happens in between is seen at the next look
             table = self._read()
             self._made = frozenset(filter(os.path.lexists, self._bare))

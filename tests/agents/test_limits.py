@@ -63,7 +63,7 @@ class FakeChild:
     def __init__(self, *lines):
         self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.output: Any = self
-        self.is_deaf, self.ended, self._lines, self._flows = False, False, lines, False
+        self.is_deaf, self.ended, self.lost, self._lines, self._flows = False, False, "", lines, False
 
     def send(self, data):
         asked = json.loads(data)
@@ -81,6 +81,9 @@ class FakeChild:
 
     def check_memory(self):
         return None
+
+    def renew(self):
+        pass
 
     def read_errors(self):
         return ""
