@@ -32,6 +32,7 @@ from pathlib import Path
 from relay.base.errors import SandboxError
 from relay.base.words import list_some
 from relay.sandbox import remount
+from relay.sandbox.places import is_dir
 from relay.sandbox.process import ATTEMPTS, Started
 from relay.sandbox.supervisor import find_descendants, list_children
 from relay.sandbox.view import DEV_NULL, Mount, Op
@@ -323,9 +324,9 @@ class Cover:
             held = self._find_held(lost)
             doubtful = [place for place in lost if place in held or not self._is_proven(place, absent)]
             if held:
-                self._end(f"it held {names} open, which somebody replaced at that moment")
+                self.end(f"it held {names} open, which somebody replaced at that moment")
             elif not self._remount():
-                self._end(f"somebody replaced {names} meanwhile, and relay could not protect it again")
+                self.end(f"somebody replaced {names} meanwhile, and relay could not protect it again")
             elif not self._is_held:
                 resume(self._root)
             if found := [place for place in doubtful if place in self._launch.guarded and os.path.lexists(place)]:
@@ -347,7 +348,7 @@ class Cover:
 
     def _find_held(self, lost: frozenset[Path]) -> frozenset[Path]:
         """Return the lost files, and guarded directories, that a process of the program holds as they are now."""
-        steering = [place for place in lost if place in self._launch.guarded or not place.is_dir()]
+        steering = [place for place in lost if place in self._launch.guarded or not is_dir(place)]
         held = {f"{name}/" for pid in find_descendants(self._root) for name in _list_held(pid)} if steering else ()
         return frozenset(place for place in steering if any(name.startswith(f"{place}/") for name in held))
 
@@ -355,7 +356,7 @@ class Cover:
         """Hide and protect what a new sandbox would by now: sockets and `unreadable` files that appeared since."""
         with self._lock, contextlib.suppress(OSError, SandboxError):
             if self._table is not None and self._list_missing() and not self._remount():
-                self._end("relay could not hide a file or socket that appeared meanwhile")
+                self.end("relay could not hide a file or socket that appeared meanwhile")
 
     def _list_missing(self) -> tuple[str, ...]:
         there = _parse_points(self._read())
@@ -380,11 +381,15 @@ class Cover:
                 return True
         return False
 
-    def _end(self, words: str) -> None:
-        self.words = f"killed: {words}; nothing is wrong with the command itself, so it can be run again"
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._init, signal.SIGKILL)  # and the kernel ends all processes of its namespace
-        resume(self._root)  # bubblewrap's own processes, which end with it
+    def end(self, words: str) -> None:
+        """End the program, unless it is not watched any more; `words` say why."""
+        with self._lock:
+            if self._table is None:
+                return
+            self.words = f"killed: {words}; nothing is wrong with the command itself, so it can be run again"
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._init, signal.SIGKILL)  # and the kernel ends all processes of its namespace
+            resume(self._root)  # bubblewrap's own processes, which end with it
 
     def close(self) -> None:
         """Watch no more; wait for a repair that is under way."""
@@ -490,9 +495,13 @@ class _Watch:
             poll.poll(LOOK_S)
             with self._changed:
                 covers = tuple(self._covers.values())
-            # All are stopped before the first is mended: they may share the file.
-            if found := [(cover, lost) for cover in covers if (lost := cover.find_lost())]:
-                _mend(found)
+            try:
+                # All are stopped before the first is mended: they may share the file.
+                if found := [(cover, lost) for cover in covers if (lost := cover.find_lost())]:
+                    _mend(found)
+            except OSError as error:
+                for cover in covers:
+                    cover.end(f"relay could not keep its files protected: {error}")
 
 
 def _mend(found: list[tuple[Cover, frozenset[Path]]]) -> None:

@@ -126,6 +126,16 @@ def test_a_program_that_holds_the_new_file_is_ended(place: Place, doubts: Doubts
     assert ["PLAN.md"] in doubts
 
 
+def test_a_program_is_ended_if_relay_fails_to_protect_its_files(place: Place) -> None:
+    def fail(_places: tuple[Path, ...]) -> None:
+        raise OSError("the disk is gone")
+
+    with place.open(Level.WORKSPACE_WRITE, doubt=fail) as box, person(place.root, lambda: save(place.root)):
+        said = box.sh(f"{WAIT} sleep 10; {TRY}")
+        assert [note for note in said.notes if "the disk is gone" in note], said.notes
+        assert box.sh(TRY).output == b"end\n"
+
+
 def test_a_second_name_is_cut_off(place: Place, doubts: Doubts) -> None:
     """Whoever has it changes the plan no more."""
     take = 'os.link("PLAN.md", "src/second"); open("src/second", "a").close(); return True'
