@@ -292,17 +292,26 @@ class Cover:
             table = self._read()
             self._made = frozenset(filter(os.path.lexists, self._bare))
             lost = self._made
-            if table and table != self._seen:
-                lost |= self._points - _parse_points(table) - self._bare
-                # A socket elsewhere that was removed; it is nothing that somebody is just saving.
-                gone = frozenset(place for place in lost if not self._saves.may_return(place))
-                lost, self._bare, self._seen = lost - gone, self._bare | gone, table
+            if table != self._seen:
+                lost |= self._list_lost(table)
             if lost:
                 stop(self._root)
+                lost |= self._list_lost(self._read())  # somebody who saves several files may have gone on
                 self._saves.read()
             else:
                 self._saves.settle()
             return frozenset(Path(os.fsdecode(place)) for place in lost)
+
+    def _list_lost(self, table: bytes) -> frozenset[bytes]:
+        """Return the mount points that a table lacks; none if the sandbox has ended."""
+        if not table:
+            return frozenset()
+        self._seen = table
+        lost = self._points - _parse_points(table) - self._bare
+        # A socket elsewhere that was removed; it is nothing that somebody is just saving.
+        gone = frozenset(place for place in lost if not self._saves.may_return(place))
+        self._bare |= gone
+        return lost - gone
 
     def is_aside(self, lost: frozenset[Path]) -> bool:
         """Return whether somebody is still saving one of the paths: the file before was put aside."""
@@ -364,21 +373,25 @@ class Cover:
 
     def _remount(self) -> bool:
         """Mount what a new sandbox would have and this one lacks; return whether that worked, or the program ended."""
-        for _ in range(ATTEMPTS):  # somebody may save the next version meanwhile
+        failures = 0
+        while failures < ATTEMPTS:
             try:
                 words = self._list_missing()
                 argv = (sys.executable, "-I", "-S", remount.__file__, str(self._init), *words)
                 done = subprocess.run(argv, env={}, capture_output=True, timeout=_REMOUNT_S, check=False)
+                self._seen = self._read()
+                left = self._list_missing() if self._seen else ()
             except (OSError, SandboxError, subprocess.TimeoutExpired):
                 return False
-            self._seen = self._read()
-            there = _parse_points(self._seen)
-            wanted = {os.fsencode(word.partition("=")[2]) for word in words}
+            if left and left != words:
+                continue  # somebody has saved the next file meanwhile
+            there, wanted = _parse_points(self._seen), {os.fsencode(word.partition("=")[2]) for word in words}
             lost = self._points - there
-            self._bare = frozenset(place for place in lost if not os.path.lexists(place))
-            if not self._seen or (done.returncode == 0 and not (lost & wanted) - self._bare):
-                self._points = (self._points & there) | self._bare | (wanted & there)
+            bare = frozenset(place for place in lost if not os.path.lexists(place))
+            if not self._seen or (done.returncode == 0 and not (lost & wanted) - bare):
+                self._bare, self._points = bare, (self._points & there) | bare | (wanted & there)
                 return True
+            failures += 1
         return False
 
     def end(self, words: str) -> None:

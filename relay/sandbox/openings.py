@@ -11,6 +11,7 @@ a plug-in cannot check them, and is ten times the code that is needed here.
 """
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -90,6 +91,8 @@ IDLE_S = 3600.0
 """A connection that is silent in one direction for so long is closed."""
 _CHUNK_BYTES = 64 * 1024
 _WAITING = 64
+_MOST_NAME = 108
+"""Bytes of a Unix socket's name, with the one that ends it."""
 
 Serve = Callable[[socket.socket], object]
 """Serves one connection to its end, on a thread of its own; the caller closes it."""
@@ -103,13 +106,25 @@ def listen(place: Path, serve: Serve, most: int = MOST) -> Iterator[None]:
         most: Simultaneous connections; further ones wait.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(place))
+        _bind(listener, place)
         listener.listen(_WAITING)
         _start_serving(listener, serve, most)
         try:
             yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)  # else the accepting thread would wait for ever
+
+
+def _bind(listener: socket.socket, place: Path) -> None:
+    """Give a socket its name; a long one, as a long TMPDIR makes it, by a descriptor of its directory."""
+    if len(os.fsencode(place)) < _MOST_NAME:
+        listener.bind(str(place))
+        return
+    folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+    finally:
+        os.close(folder)
 
 
 def _start_serving(listener: socket.socket, serve: Serve, most: int) -> None:
