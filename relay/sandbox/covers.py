@@ -40,7 +40,7 @@ from relay.sandbox.view import DEV_NULL, Mount, Op
 LOOK_S = 0.1
 """Interval of the looks at mount tables."""
 AWAIT_S = 0.3
-"""How long processes stay stopped while a file is away, or the one before is still beside it: vim and git are quick."""
+"""How long processes stay stopped while somebody is still saving a file: vim and git are quick."""
 _PAUSE_S = 0.002
 _STOPPING_S = 0.05
 _MOST_LOOKS = 100
@@ -178,10 +178,17 @@ class _Saves:
             return not after and self._is_made(self._find_other(cookie, _MOVED_FROM, place))
         return bool(mask & _MOVED_FROM) and self._is_removed(cookie, place) and _is_made_once(after)
 
-    def is_aside(self, place: Path) -> bool:
-        """Return whether the file before was put aside, and is still there."""
-        new = [cookie for path, mask, cookie in self._happened[self._old :] if path == place and mask & _MOVED_FROM]
-        return bool(new) and not self._is_removed(new[0], place)
+    def is_under_way(self, place: Path) -> bool:
+        """Return whether somebody is still saving a file that lost its mount.
+
+        The kernel drops a mount first and reports the rename later, by milliseconds. After that, the file before may
+        have been put aside, and still be there.
+        """
+        new = [one for one in self._happened[self._old :] if one[0] == place and one[1] & _REPLACES]
+        if self._fd < 0 or not new:
+            return self._fd >= 0 and place.parent in self.folders
+        aside = [cookie for _, mask, cookie in new if mask & _MOVED_FROM]
+        return bool(aside) and not self._is_removed(aside[0], place)
 
     def _find_other(self, cookie: int, half: int, place: Path) -> list[_Happened]:
         """Return what happened to the other name of a rename."""
@@ -313,11 +320,11 @@ class Cover:
         self._bare |= gone
         return lost - gone
 
-    def is_aside(self, lost: frozenset[Path]) -> bool:
-        """Return whether somebody is still saving one of the paths: the file before was put aside."""
+    def is_under_way(self, lost: frozenset[Path]) -> bool:
+        """Return whether somebody is still saving one of the paths."""
         with self._lock:
             self._saves.read()
-            return any(map(self._saves.is_aside, lost))
+            return any(map(self._saves.is_under_way, lost))
 
     def mend(self, lost: frozenset[Path], absent: frozenset[Path]) -> None:
         """Put the lost mounts back and resume the program, or end it.
@@ -520,7 +527,7 @@ class _Watch:
 def _mend(found: list[tuple[Cover, frozenset[Path]]]) -> None:
     absent = frozenset(place for _, lost in found for place in lost if not os.path.lexists(place))
     until = time.monotonic() + AWAIT_S
-    while not all(map(os.path.lexists, absent)) or any(cover.is_aside(lost) for cover, lost in found):
+    while not all(map(os.path.lexists, absent)) or any(cover.is_under_way(lost) for cover, lost in found):
         if time.monotonic() > until:
             break
         time.sleep(_PAUSE_S)
