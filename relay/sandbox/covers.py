@@ -32,7 +32,7 @@ from pathlib import Path
 from relay.base.errors import SandboxError
 from relay.base.words import list_some
 from relay.sandbox import remount
-from relay.sandbox.places import is_dir
+from relay.sandbox.places import is_dir, is_there
 from relay.sandbox.process import ATTEMPTS, Started
 from relay.sandbox.supervisor import find_descendants, list_children
 from relay.sandbox.view import DEV_NULL, Mount, Op
@@ -397,6 +397,8 @@ class Cover:
             bare = frozenset(place for place in lost if not os.path.lexists(place))
             if not self._seen or (done.returncode == 0 and not (lost & wanted) - bare):
                 self._bare, self._points = bare, (self._points & there) | bare | (wanted & there)
+                return True
+            if not is_there(Path(f"/proc/{self._init}/ns/mnt")):  # it has ended; its open table stays
                 return True
             failures += 1
         return False
