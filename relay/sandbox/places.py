@@ -163,6 +163,17 @@ def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tu
     return tuple(said)
 
 
+def separate_file(place: Path) -> None:
+    """Replace one of a file's names by a copy with the same content and times.
+
+    Raises:
+        OSError: The disk is full, or the file cannot be read.
+    """
+    number, copy = tempfile.mkstemp(dir=place.parent)
+    os.close(number)
+    Path(shutil.copy2(place, copy)).rename(place)
+
+
 def separate_tree(tree: Path) -> None:
     """Replace each hard link in a tree by a copy with the same content and times.
 
@@ -177,9 +188,7 @@ def separate_tree(tree: Path) -> None:
                 pending.append(entry.path)
             elif entry.is_file(follow_symlinks=False) and _find_linked(entry) is not None:
                 try:
-                    number, copy = tempfile.mkstemp(dir=folder)
-                    os.close(number)
-                    Path(shutil.copy2(entry.path, copy)).rename(entry.path)
+                    separate_file(Path(entry.path))
                 except OSError as error:
                     words = f"{entry.path} is shared with other projects, and cannot be copied: {error.strerror}"
                     raise SandboxError(words, hint=f"remove {tree}, and setup makes it anew") from error
