@@ -13,6 +13,7 @@ The same holds for an existing file, the plan too, that somebody replaced while 
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from relay.sandbox.policy import PROTECTED_NAMES, Policy
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"
 _MOST_BYTES = 1 << 20
+_CHANGING = threading.Lock()
+"""Held while the record is read and written anew: the thread that watches sandboxes adds to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,23 +106,25 @@ def begin_watch(repo: Repo, plan_path: str) -> None:
 
 def note_own(repo: Repo, path: str) -> None:
     """Note a file before relay makes it during a run: no command has made it."""
-    record = _read(repo)
-    if record is not None and record.known is not None:
-        _save(repo, replace(record, known=record.known | {path}))
+    with _CHANGING:
+        if (record := _read(repo)) is not None and record.known is not None:
+            _save(repo, replace(record, known=record.known | {path}))
 
 
 def doubt(repo: Repo, paths: Iterable[str]) -> None:
     """Note files and directories that somebody replaced while a command may have written them."""
-    record, wanted = _read(repo), frozenset(paths)
-    if record is not None and record.known is not None:
-        found = {entry for entry in record.known if _find_path(entry).rstrip("/") in wanted}
-        _save(repo, replace(record, strange=record.strange | found))
+    wanted = frozenset(paths)
+    with _CHANGING:
+        if (record := _read(repo)) is not None and record.known is not None:
+            found = {entry for entry in record.known if _find_path(entry).rstrip("/") in wanted}
+            _save(repo, replace(record, strange=record.strange | found))
 
 
 def end_watch(repo: Repo, plan_path: str) -> None:
     """Note the files that appeared during a run; files that appear from now on are a person's."""
-    strange = find_strange(repo, find_steering(repo.root) | {plan_path})
-    _save(repo, _Record(strange=frozenset(strange), known=None))
+    with _CHANGING:
+        strange = find_strange(repo, find_steering(repo.root) | {plan_path})
+        _save(repo, _Record(strange=frozenset(strange), known=None))
 
 
 def require_known(strange: tuple[str, ...]) -> None:
