@@ -10,8 +10,8 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.agents import fake_agent
 from tests.bills import assert_paid
-from tests.cli.test_credentials import CLOUDS, KEYS, PLAN
-from tests.clouds import RESOURCE_KEY, serve_clouds
+from tests.cli.test_credentials import CLOUDS, KEYS, PLAN, run_on_cloud
+from tests.clouds import RESOURCE_KEY
 
 AGENT = """
 [agents.fake]
@@ -97,20 +97,7 @@ def test_a_vault_that_locks_in_mid_run_stops_it_in_its_own_words(relay, planned,
 @pytest.mark.parametrize("name", CLOUDS)
 def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, home, git, name):
     """With a login that is taken back in mid-run; the agent is told nothing of it, and sees no secret."""
-    model, log_in = CLOUDS[name]
-    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n', "peek")
-    lasts_s = 30 if "profile" in name else 3600
-    with (
-        serve(parse_script(HEALTHY)) as server,
-        serve_clouds(backend=server.base_url, revokes_at=2, lasts_s=lasts_s) as clouds,
-    ):
-        login = log_in(place, clouds.url)
-        own = {} if name.startswith("anthropic") else clouds.environ
-        if name == "foundry":
-            clouds.revokes_at = 0
-        ran = relay("run", env={**own, **login, "NO_PROXY": "*"})
-        assert (ran.code, ran.err) == (0, ""), ran.out
-        assert len(clouds.seen) == (3 if name == "foundry" else 4)
+    server, _, ran = run_on_cloud(relay, home, name, HEALTHY, "peek")
     assert git("show", "HEAD:hello.txt") == "hello"
     assert_paid(planned, server)
     for secret in (b"that-nobody-sees", b"handed-out-token", RESOURCE_KEY.encode()):

@@ -109,17 +109,15 @@ CLOUDS = {
         lambda home, url: {**make_profile(home, expires_at=1), "ANTHROPIC_BASE_URL": url},
     ),
 }
-CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
 
 
-@pytest.mark.parametrize("name", CLOUDS)
-def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
-    """With a login that is taken back in mid-run, and a profile that ends by the clock too; no secret is kept."""
+def run_on_cloud(relay, home, name, script, *more):
+    """Build a phase on a cloud whose login is taken back in mid-run; return the server, the cloud and the run."""
     model, log_in = CLOUDS[name]
-    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n')
+    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n', *more)
     lasts_s = 30 if "profile" in name else 3600
     with (
-        serve(parse_script(CLOUD_SCRIPT)) as server,
+        serve(parse_script(script)) as server,
         serve_clouds(backend=server.base_url, revokes_at=2, lasts_s=lasts_s) as clouds,
     ):
         login = log_in(place, clouds.url)
@@ -127,10 +125,20 @@ def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git,
         if name == "foundry":
             clouds.revokes_at = 0
         ran = relay("run", env={**own, **login, "NO_PROXY": "*"})
-        assert (ran.code, ran.err) == (0, ""), ran.out
-        assert len(clouds.seen) == (3 if name == "foundry" else 4)
-        used = {name_key(seen["headers"]) for seen in clouds.seen if name != "foundry"}
-        assert len(used) == {"foundry": 0, "anthropic profile": 4}.get(name, 2)
+    assert (ran.code, ran.err) == (0, ""), ran.out
+    assert len(clouds.seen) == (3 if name == "foundry" else 4)
+    return server, clouds, ran
+
+
+CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
+    """With a login that is taken back in mid-run, and a profile that ends by the clock too; no secret is kept."""
+    server, clouds, ran = run_on_cloud(relay, home, name, CLOUD_SCRIPT)
+    used = {name_key(seen["headers"]) for seen in clouds.seen if name != "foundry"}
+    assert len(used) == {"foundry": 0, "anthropic profile": 4}.get(name, 2)
     assert_paid(planned, server)
     assert git("show", "HEAD:hello.txt") == "hello"
     kept = [path.read_bytes() for path in planned.rglob("*") if path.is_file()]
