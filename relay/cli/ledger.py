@@ -175,20 +175,6 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
         say(text.rstrip("\n"))
 
 
-@command.command("graph", short_help="Draw the claims as a Mermaid flowchart.")
-@_options
-def draw_ledger(plan: str | None, *, as_json: bool) -> None:
-    """Draw which claims rest on, replace or contradict others, as a Mermaid flowchart."""
-    from relay.ledger.snapshot import render_graph
-
-    found = _open(plan)
-    text = render_graph(found.ledger, found.judgement)
-    if as_json:
-        say_document({"mermaid": text})
-    else:
-        say(text, exact=True)
-
-
 @command.command("add", short_help="Add a claim.")
 @click.argument("text", help="Your claim, in a sentence.")
 @_because

@@ -6,7 +6,6 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, groupby
@@ -75,18 +74,17 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     except (LedgerError, RepoError, ValueError) as error:
         complain(f"the report leaves out {path}: {error}")
         return None
-    return Beliefs(ledger=ledger, judgement=judgement, now=datetime.now(UTC))
+    return Beliefs(ledger=ledger, judgement=judgement)
 
 
 def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
-    """Return a ledger's figures as JSON: decisions and their cost, half-life, uses, contradictions."""
-    from relay.ledger.belief import find_half_life, find_lives, find_uses
+    """Return a ledger's figures as JSON: decisions and their cost, uses, contradictions."""
+    from relay.ledger.belief import find_uses
     from relay.ledger.model import Kind
 
     ledger, judgement = beliefs.ledger, beliefs.judgement
     costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}
     return {
-        "half_life_s": find_half_life(find_lives(ledger, beliefs.now).values()),
         "claims": {name: str(judgement[name].status) for name in ledger.claims},
         "decisions": [
             {"id": claim.id, "phase": claim.stamp.phase, "usd": costs.get(claim.stamp.session)}

@@ -13,62 +13,10 @@ it is out has no label in Doyle's sense: it is left undecided, and shown as in d
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
-from fractions import Fraction
 
 from relay.base.values import dataclass
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """How long a claim held."""
-
-    seconds: float
-    ended: bool
-    """It was retracted or replaced; else it has held so far."""
-
-
-def find_lives(ledger: Ledger, now: datetime) -> Mapping[str, Life]:
-    """Return how long each claim has held, by id; claims without a time, as in older ledgers, are left out.
-
-    A life ends with the first entry that retracts or replaces the claim. A later confirmation begins no second one. A
-    stale or doubted claim has not ended: only an entry has a time.
-    """
-    ends: dict[str, str] = {}
-    for entry in ledger.entries:
-        ended = entry.replaces if isinstance(entry, Claim) else (entry.of,) if isinstance(entry, Retraction) else ()
-        for name in ended:
-            if entry.stamp.at:
-                ends[name] = min(entry.stamp.at, ends.get(name, entry.stamp.at))
-    return {
-        claim.id: Life(seconds=_measure(claim.stamp.at, ends.get(claim.id), now), ended=claim.id in ends)
-        for claim in ledger.claims.values()
-        if claim.stamp.at
-    }
-
-
-def _measure(born: str, ended: str | None, now: datetime) -> float:
-    """Return the seconds between; 0 where a clock ran backwards."""
-    end = datetime.fromisoformat(ended) if ended else now
-    return max(0.0, (end - datetime.fromisoformat(born)).total_seconds())
-
-
-def find_half_life(lives: Iterable[Life]) -> float | None:
-    """Return the age in seconds by which half of the claims no longer hold; None if fewer than half have ended.
-
-    Lives that have not ended count for as long as they are known to last. Source: Kaplan and Meier, "Nonparametric
-    estimation from incomplete observations", 1958: the median of their estimate.
-    """
-    ordered = sorted(lives, key=lambda life: (life.seconds, not life.ended))
-    surviving = Fraction(1)
-    for n, life in enumerate(ordered):
-        if life.ended:
-            surviving *= Fraction(len(ordered) - n - 1, len(ordered) - n)
-        if surviving <= Fraction(1, 2):
-            return life.seconds
-    return None
 
 
 def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:

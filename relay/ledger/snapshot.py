@@ -1,7 +1,6 @@
-"""Write the ledger for a prompt or a page: a selection of claims, and the reasons of each, as text or as a graph."""
+"""Write the ledger for a prompt or a page: a selection of claims, and the reasons of each."""
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import pairwise
 
 from relay.base.values import dataclass
 from relay.base.words import shorten
@@ -151,7 +150,6 @@ def clip(text: str, limit_chars: int) -> str:
 
 MAX_LINES = 500
 """Lines of one answer; a claim can go back to others in very many ways."""
-_LABEL_CHARS = 60
 
 
 def render_why(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, str], name: str) -> str:
@@ -214,29 +212,3 @@ def _say_by(stamp: Stamp) -> str:
     who = f"by session {stamp.session}" if stamp.session else "by a person" if stamp.is_persons else ""
     where = f"in phase {stamp.phase}" if stamp.phase else ""
     return " ".join(filter(None, (who, where, stamp.at)))
-
-
-def render_graph(ledger: Ledger, judgement: Judgement) -> str:
-    """Write the claims as a Mermaid flowchart, which forges draw; claims that are out are dashed."""
-    lines = ["flowchart BT"]
-    place = {name: f"n{number}" for number, name in enumerate(ledger.claims)}
-    for name, claim in ledger.claims.items():
-        status = judgement[name].status
-        words = f"{name} {claim.kind}, {status}: {shorten(' '.join(claim.claim.split()), _LABEL_CHARS)}"
-        lines.append(f'  {place[name]}["{_escape(words)}"]:::{_CLASSES[status]}')
-    for name, claim in ledger.claims.items():
-        lines += [f"  {place[name]} --> {place[other]}" for other in claim.rests_on if other in place]
-        lines += [f"  {place[name]} -. replaces .-> {place[other]}" for other in claim.replaces if other in place]
-    for nogood in ledger.nogoods:
-        known = [place[other] for other in nogood.claims if other in place]
-        lines += [f"  {one} x--x {other}" for one, other in pairwise(known)]
-    styles = ("classDef sound stroke:#2a2", "classDef doubt stroke:#c80", "classDef out stroke:#aaa,stroke-dasharray:4")
-    return "\n".join([*lines, *(f"  {style}" for style in styles)])
-
-
-_CLASSES = {ClaimStatus.IN: "sound", ClaimStatus.DOUBTED: "doubt", ClaimStatus.STALE: "doubt", ClaimStatus.OUT: "out"}
-
-
-def _escape(text: str) -> str:
-    """Write a text for a quoted label; Mermaid reads entities there and little else."""
-    return "".join(c if c.isalnum() or c in " .,:;/_-()" else f"#{ord(c)};" for c in text)

@@ -430,13 +430,6 @@ class LedgerCompactDocument(TypedDict):
     """An estimate."""
 
 
-class LedgerGraphDocument(TypedDict):
-    """The claims and their relations."""
-
-    version: int
-    mermaid: str
-
-
 class LedgerWrittenDocument(TypedDict):
     """The entry that relay wrote to the ledger."""
 
@@ -583,7 +576,6 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger why": LedgerWhyDocument,
     "relay ledger check": LedgerCheckDocument,
     "relay ledger compact": LedgerCompactDocument,
-    "relay ledger graph": LedgerGraphDocument,
     "relay ledger add, retract, confirm, nogood": LedgerWrittenDocument,
     "relay tune": TuneDocument,
     "relay compare": CompareDocument,

@@ -85,7 +85,6 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     read("relay ledger show", "ledger", "show", claim["id"])
     read("relay ledger why", "ledger", "why", claim["id"])
     read("relay ledger compact", "ledger", "compact")
-    read("relay ledger graph", "ledger", "graph")
     read("relay ledger add, retract, confirm, nogood", "ledger", "add", "more", "--because", "so")
     read("relay ledger check", "ledger", "check")
     read("relay tune", "tune")

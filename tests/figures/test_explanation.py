@@ -1,10 +1,10 @@
-"""Why claims hold or not, as text and as a graph."""
+"""Why claims hold or not."""
 
 from hypothesis import given
 
 from relay.ledger.belief import judge
 from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp
-from relay.ledger.snapshot import MAX_LINES, render_graph, render_why
+from relay.ledger.snapshot import MAX_LINES, render_why
 from tests.figures.ledgers import entries
 
 CITED = Source(path="a.py", lines="3-9", blob="0123abc")
@@ -44,23 +44,6 @@ def test_an_explanation_goes_down_to_the_sources() -> None:
     ]
 
 
-def test_the_graph_shows_each_claim_and_what_ties_them() -> None:
-    ledger = Ledger(entries=(*MADE, Nogood(id="n2", claims=("c1", "c3"), because="both")))
-    assert render_graph(ledger, judge(Ledger(entries=MADE), CHANGED)).split("\n") == [
-        "flowchart BT",
-        '  n0["c1 decision, stale: ids are random"]:::doubt',
-        '  n1["c2 decision, out: so #34;keys#34; #91;too#93;"]:::out',
-        '  n2["c3 decision, in doubt: new"]:::doubt',
-        "  n1 --> n0",
-        "  n2 --> n0",
-        "  n2 -. replaces .-> n1",
-        "  n0 x--x n2",
-        "  classDef sound stroke:#2a2",
-        "  classDef doubt stroke:#c80",
-        "  classDef out stroke:#aaa,stroke-dasharray:4",
-    ]
-
-
 @given(entries())
 def test_every_claim_of_every_ledger_is_explained(made: tuple[Entry, ...]) -> None:
     ledger = Ledger(entries=made)
@@ -68,8 +51,6 @@ def test_every_claim_of_every_ledger_is_explained(made: tuple[Entry, ...]) -> No
     for name in ledger.claims:
         lines = render_why(ledger, judgement, {}, name).split("\n")
         assert lines[0].startswith(f"{name} ")
-    graph = render_graph(ledger, judgement).split("\n")
-    assert sum('["' in line for line in graph) == len(ledger.claims)
 
 
 def test_a_long_story_ends() -> None:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import get_args
 
@@ -41,7 +40,6 @@ ATTRIBUTES = {
     "fill-opacity", "fill", "stroke", "clip-path", "type", "src", "alt",
 }  # fmt: skip
 PICTURE = re.compile(r"data:image/(?:png|jpeg|webp);base64,[A-Za-z0-9+/]+=*")
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def render(figures: Figures, beliefs: Beliefs | None = None, **given: int) -> str:
@@ -59,7 +57,7 @@ def make_beliefs(text: str) -> Beliefs:
             Nogood(id="n1", claims=("c1", "c2"), because=text, stamp=stamp),
         )
     )
-    return Beliefs(ledger=ledger, judgement=judge(ledger, {}), now=NOW)
+    return Beliefs(ledger=ledger, judgement=judge(ledger, {}))
 
 
 def require_inert(html: str) -> Reader:
@@ -217,12 +215,11 @@ def test_what_works_on_no_phase_says_nothing_of_phases(command, words):
     assert f"What was done | {words}1 session, 1 turn | " in texts
 
 
-def test_a_decision_has_its_cost_and_a_ledger_its_half_life():
+def test_a_decision_has_its_cost():
     texts = " | ".join(Reader(render(fold(play(phases=1)), make_beliefs("ids are random"))).texts)
     assert "4 claims" in texts
     assert "c4 | decision | ids are random" in texts
     assert "replaced by c4" in texts
-    assert "Half-life: unknown" in texts
 
 
 @pytest.mark.parametrize("turns", [1, 2])

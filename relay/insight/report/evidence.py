@@ -1,15 +1,14 @@
 """The sections on evidence and beliefs.
 
-Evidence: for each commit that ticked items, its gate and its changes. Beliefs: what decisions cost, how long claims
-hold, which were used again, and which contradict each other.
+Evidence: for each commit that ticked items, its gate and its changes. Beliefs: what decisions cost, which claims were
+used again, and which contradict each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import zip_longest
 
 from relay.base.values import dataclass
-from relay.base.words import count, list_some, render_duration, render_size, render_span
+from relay.base.words import count, list_some, render_duration, render_size
 from relay.insight.figures.tuning import LedgerWorth, measure_ledger
 from relay.insight.figures.values import Figures, LegFigures, ReviewEvidence, TickEvidence
 from relay.insight.report import blocks
@@ -24,7 +23,7 @@ from relay.insight.report.blocks import (
     render_per_decision,
     render_time,
 )
-from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_half_life, find_lives, find_uses
+from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_uses
 from relay.ledger.model import Claim, Kind, Ledger, Nogood
 from relay.session.events import ChangedFile, LeftFile
 from relay.session.pictures import MAX_SIDE_PIXELS, read_picture
@@ -36,8 +35,6 @@ class Beliefs:
 
     ledger: Ledger
     judgement: Judgement
-    now: datetime
-    """With a time zone."""
 
 
 def list_contradictions(beliefs: Beliefs) -> Iterator[str]:
@@ -62,16 +59,11 @@ def _find_held_constraints(nogood: Nogood, beliefs: Beliefs) -> tuple[str, ...]:
 def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
     """Show decisions, their cost and where they stand."""
     claims = list(beliefs.ledger.claims.values())
-    lives = find_lives(beliefs.ledger, beliefs.now)
     uses = find_uses(beliefs.ledger)
-    half_life = find_half_life(lives.values())
     held = sum(beliefs.judgement[claim.id].status is ClaimStatus.IN for claim in claims)
-    age = "unknown, since fewer than half were ever retracted or replaced"
-    if half_life is not None:
-        age = f"{render_span(half_life)}: by then half of them no longer hold"
     lead = (
         f"{count(len(claims), 'claim')}, {held} of them hold; another session or a person used {len(uses)} of them "
-        f"again. Half-life: {age}. {say_worth(measure_ledger([figures]))}"
+        f"again. {say_worth(measure_ledger([figures]))}"
     ).rstrip()
     legs = {leg.session_id: leg for leg in figures.legs}
     decisions = [claim for claim in claims if claim.kind is Kind.DECISION]
