@@ -1,7 +1,5 @@
 """Which claims were used again."""
 
-from datetime import UTC, datetime
-
 from relay.ledger.belief import find_uses
 from relay.ledger.model import Claim, Confirmation, Ledger, Retraction, Stamp
 
