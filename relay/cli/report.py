@@ -5,7 +5,7 @@ import os
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, groupby
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import ConfigError, LedgerError, RelayError, RepoError
+from relay.base.errors import ConfigError, LedgerError, PlanError, RelayError, RepoError
 from relay.base.hints import advise_extra
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens, render_usd, shorten
 from relay.cli.boundary import note_place
@@ -23,6 +23,7 @@ from relay.cli.screen import clean, clean_line, complain, say, say_document, say
 from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
 from relay.plan.text import find_ledger_path
 from relay.session.values import SessionKind
+from relay.setup.place import find_source
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -152,7 +153,8 @@ def command(  # noqa: PLR0913  # its options
     if as_list:
         _say_list(entries)
     elif as_json:
-        _say_document(*read_figures(choose(entries, runs)))
+        figures, skipped = read_figures(choose(entries, runs))
+        _say_document(_charge(figures, runs), skipped)
     else:
         _say_page(entries, runs, output, as_text=as_text)
 
@@ -223,7 +225,7 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     if not as_text:
         require_libraries()
     found, repo = [read_figures(some) for some in chosen], note_place().repo
-    one, *others = sides = [figures for figures, _ in found]
+    one, *others = sides = [_charge(figures, [word]) for (figures, _), word in zip(found, wanted, strict=True)]
     read = partial(_read_left, repo.root)
     page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one), read)
     if as_text:
@@ -278,8 +280,51 @@ def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEn
         found = find_logs(entries, word)
         if not found:
             raise ConfigError(f"no single run, and no plan with runs, is called {word!r}", hint="relay report --list")
+        plan_path = found[0].started.plan_path if found[0].started else ""
+        if os.path.normpath(word) == os.path.normpath(plan_path):
+            found = tuple(_keep_own(found, plan_path))
         chosen.update({entry.run_id: entry for entry in found})
     return tuple(sorted(chosen.values(), key=lambda entry: (entry.began or entry.written, entry.run_id)))
+
+
+def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEntry]":
+    """Yield the logs of the plan that ran last in this file: two plans may have begun at one commit, on two branches.
+
+    A run on another branch is this plan's if a commit of HEAD's branch names one of its sessions.
+    """
+    from relay.git.names import find_plan_branch
+    from relay.store.history import read_plan_commits
+
+    repo = note_place().repo
+    branches = [find_plan_branch(entry.started.branch) if entry.started else "" for entry in entries]
+    own, is_here = branches[0], branches[0] == repo.branch
+    moved = {commit.session for commit in read_plan_commits(repo, plan_path)} if is_here and {*branches} - {own} else ()
+    for entry, branch in zip(entries, branches, strict=True):
+        if branch == own or (moved and any(leg.session_id in moved for leg in read_figures([entry])[0].legs)):
+            yield entry
+
+
+def _charge(figures: "Figures", wanted: Sequence[str]) -> "Figures":
+    """Return the figures with the money of the plan's commits and refs, as `relay status` reads it.
+
+    A run's own report has the money of its log, and so has a plan's that is not on HEAD's branch.
+    """
+    from relay.git.names import find_plan_branch
+    from relay.store.plan_state import summarize_plan
+    from relay.store.plan_versions import holds_another_plan
+
+    last = figures.runs[-1] if figures.runs else None
+    place = note_place()
+    if last is None or [os.path.normpath(word) for word in wanted] != [os.path.normpath(last.plan_path)]:
+        return figures
+    place = replace(place, plan_file=place.root / last.plan_path, plan_name=last.plan_path)
+    if place.repo.branch != find_plan_branch(last.branch) or holds_another_plan(place.repo, last.plan_path):
+        return figures
+    try:
+        summary = summarize_plan(find_source(place), place.repo)
+    except PlanError:  # it was moved, or cannot be read: the log has the shape, and its own sums
+        return figures
+    return figures.charge(summary.spent, {phase.phase_id: phase.spent for phase in summary.phases})
 
 
 def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":

@@ -72,9 +72,9 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
 
 
 def _warn(ctx: "RunContext", known: Sequence[str]) -> None:
-    """Warn of what is known, and of phases that another machine worked on at the last fetch; a run fetches nothing."""
+    """Note what is known, and warn of phases that another machine worked on at the last fetch."""
     for words in known:
-        ctx.observe(Noticed(text=words, warning=True))
+        ctx.observe(Noticed(text=words))
     if has_seen_claims(ctx.repo):
         from relay.cli.views.job_lines import list_claimed_elsewhere
 

@@ -92,7 +92,7 @@ def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
     cost = render_usd(total.spent.cost_usd, estimated=total.spent.estimated)
     cards = (
         Card(question="Passed", words=words),
-        Card(question="Cost", words=f"{cost}; {render_usd(total.usd)} a phase in the median"),
+        Card(question="Cost", words=f"{cost} without planning; {render_usd(total.usd)} a phase in the median"),
     )
     tables = tuple(
         make_table(f"By {by}", _COLUMNS.format(by.capitalize()), map(_list_cells, group_outcomes(outcomes, by)))

@@ -87,6 +87,30 @@ def test_the_newest_run_has_its_jobs(logged):
     assert newest != logged.relay("report", "dddd4444", "--text").stdout
 
 
+def test_a_report_is_of_this_plan_and_not_of_another_that_began_at_the_same_commit_on_another_branch(logged):
+    for at, branch in enumerate(("relay/a", "relay/b", "main"), start=1):
+        with open_log(logged.root, f"{at}" * 8, clock=partial(float, 1_800_000_000.0 + at)) as log:
+            for event in play(run_id=f"{at}" * 8, phases=1, text="PLAN.md"):
+                log.append(replace(event, branch=branch) if isinstance(event, RunStarted) else event)
+    found = json.loads(logged.relay("report", "--json").stdout)
+    assert [run["branch"] for run in found["runs"]] == ["main"]
+    found = json.loads(logged.relay("report", "--json", "22222222").stdout)
+    assert [run["branch"] for run in found["runs"]] == ["relay/b"]
+
+
+def test_a_plan_that_moved_to_another_branch_keeps_its_runs(logged):
+    """Its commits came along, and name the sessions."""
+    for at, branch in enumerate(("start", "main"), start=1):
+        with open_log(logged.root, f"{at}" * 8, clock=partial(float, 1_800_000_000.0 + at)) as log:
+            for event in play(run_id=f"{at}" * 8, phases=1, text="PLAN.md"):
+                log.append(replace(event, branch=branch) if isinstance(event, RunStarted) else event)
+    logged.write("PLAN.md", "# Plan\n\n## Phase 1 — One\n\n- [x] a\n")
+    trailers = "Relay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: done\nRelay-Items: 1.1\nRelay-Session: 1-2"
+    logged.commit(f"One\n\n{trailers}")
+    found = json.loads(logged.relay("report", "--json").stdout)
+    assert [run["branch"] for run in found["runs"]][-2:] == ["start", "main"]
+
+
 def test_a_file_of_the_users_is_not_written_over(logged):
     done = logged.relay("report", "-o", "PLAN.md")
     assert (done.returncode, "was not made by relay report" in done.stderr) == (1, True)

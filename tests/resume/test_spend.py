@@ -87,6 +87,9 @@ def test_a_request_on_its_way_has_cost_the_most_that_it_can(stage, way, events):
     billed, spent = count_billed(server), read_spent(stage)
     assert spent["estimated"]
     assert billed < spent["usd"] < billed + 32_000 * 25e-6
+    reported = json.loads(stage.relay("report", "--json").stdout)
+    assert [reported["totals"]["spent"][name] for name in ("cost_usd", "estimated")] == [spent["usd"], True]
+    assert sum(phase["totals"]["spent"]["cost_usd"] for phase in reported["phases"]) == pytest.approx(spent["usd"])
 
 
 def test_a_killed_planner_has_cost_something(stage):

@@ -3,8 +3,8 @@
 Each says how it is made and from where. None is *unknown* or *does not apply*, never 0.
 """
 
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import Generic, TypeVar
 
 from relay.base.values import dataclass
@@ -540,6 +540,25 @@ class Figures:
     def legs(self) -> tuple[LegFigures, ...]:
         """Sessions of all runs."""
         return tuple(leg for run in self.runs for leg in run.legs)
+
+    def charge(self, booked: Spent, by_phase: Mapping[str, Spent]) -> "Figures":
+        """Return the figures with the money of commits and refs, which have also what no log tells: requests cut off.
+
+        Tokens stay those of the log, whose parts add up to them.
+
+        Args:
+            booked: Of the whole plan.
+            by_phase: By the phase's id.
+        """
+
+        def pay(totals: Totals, spent: Spent) -> Totals:
+            return replace(totals, spent=replace(totals.spent, cost_usd=spent.cost_usd, estimated=spent.estimated))
+
+        phases = (
+            replace(phase, totals=pay(phase.totals, by_phase.get(phase.phase_id, phase.totals.spent)))
+            for phase in self.phases
+        )
+        return replace(self, totals=pay(self.totals, booked), phases=tuple(phases))
 
 
 def rank(sources: dict[str, int]) -> tuple[tuple[str, int], ...]:

@@ -46,7 +46,6 @@ from relay.insight.report.evidence import (
 )
 from relay.insight.transcripts.emitter import MAIN, Reading
 from relay.insight.transcripts.library import Course, Relayed, Transcript
-from relay.session.usage import Spent
 
 _BESIDE_PHASES = {
     "plan": "relay worked on a plan",
@@ -54,7 +53,6 @@ _BESIDE_PHASES = {
     "review": "relay reviewed a change",
 }
 """Commands that work on no phase; their logs do not say how many phases are left."""
-_CENT_USD = 0.01
 _LATEST = 5
 """Most commits and warnings at the head of the page."""
 
@@ -139,7 +137,8 @@ def _end_of_last(run: RunFigures) -> tuple[str, ...]:
 
 def _say_cost(figures: Figures) -> Card:
     totals, runs, forecast = figures.totals, figures.runs, figures.forecast
-    usage, spent = totals.spent.usage, totals.spent
+    spent = totals.spent
+    usage = spent.usage
     cap = _get_last(runs).cap_usd if runs else None
     cached = f"{render_share(totals.cache_hit)} of them from the cache"
     lines = [
@@ -152,23 +151,10 @@ def _say_cost(figures: Figures) -> Card:
         lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
     if totals.unknown_turns:
         lines.append(f"no sum includes {count(totals.unknown_turns, 'turn')} of unknown usage")
-    if lost := _find_unlogged_usd(runs):
-        spent += Spent(cost_usd=lost, estimated=True)
-        lines.append(f"{render_usd(lost, estimated=True)} of it stands in no log: requests cut off, or work elsewhere")
     words = render_usd(spent.cost_usd, estimated=spent.estimated)
     return Card(
         question="What it cost", words=words if cap is None else f"{words} of {render_usd(cap)}", lines=tuple(lines)
     )
-
-
-def _find_unlogged_usd(runs: Sequence[RunFigures]) -> float:
-    """Return what the plan cost until the last run began, beyond the answers in these logs; 0 if that is unknown."""
-    logged = [run.totals.spent.cost_usd for run in runs[:-1]]
-    before, then = (runs[0].spent_before_usd, runs[-1].spent_before_usd) if logged else (None, None)
-    if before is None or then is None or None in logged:
-        return 0.0
-    lost = then - before - sum(usd or 0.0 for usd in logged)
-    return lost if lost >= _CENT_USD else 0.0
 
 
 def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:

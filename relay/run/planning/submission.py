@@ -142,7 +142,7 @@ def describe_overkill(sizes: Sequence[PhaseSize]) -> str:
     if len(open_sizes) < _SEVERAL or together > line_tokens * _OVERKILL_SHARE:
         return ""
     share = f"about {render_tokens(together)} of {render_tokens(line_tokens)}"
-    return f"overkill: one session can do all open phases ({share}); one phase costs less"
+    return f"one session can do all open phases ({share}); one phase costs less"
 
 
 def describe_layers(sizes: Sequence[PhaseSize]) -> tuple[str, ...]:
