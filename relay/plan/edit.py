@@ -5,7 +5,7 @@ something else is refused, never done by halves. `Plan.tick` and `Plan.untick` c
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, pairwise, product
 from string import ascii_lowercase
 
@@ -174,6 +174,11 @@ def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
     """Return a phase's notes in order."""
     _, sections = _get_phase(plan, phase_id)
     return tuple(entry.text for entry in _list_notes(sections))
+
+
+def list_all_notes(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """Return the notes of all phases, by phase id."""
+    return {phase.id: tuple(entry.text for entry in _list_notes(sections)) for phase, sections in plan.parts}
 
 
 def _list_notes(sections: Sequence[Section]) -> Iterator[Entry]:

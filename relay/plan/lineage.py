@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
-from relay.plan.edit import append_items, append_note, list_notes
+from relay.plan.edit import append_items, append_note, list_all_notes, list_notes
 from relay.plan.model import Item, Phase, Plan, Violation
 from relay.plan.parse import find_plan_in
 from relay.plan.text import parse_number
@@ -366,7 +366,7 @@ def _find_new_notes(base: Plan, side: Plan, merged: Plan) -> Iterator[tuple[str,
 
 
 def _count_notes(plan: Plan) -> Counter[str]:
-    return Counter(note for phase in plan.phases for note in list_notes(plan, phase.id))
+    return Counter(note for notes in list_all_notes(plan).values() for note in notes)
 
 
 def _find_unknown(plan: Plan) -> set[str]:

@@ -60,6 +60,8 @@ class PhaseBriefing:
     """What the user said to earlier sessions of the phase."""
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
+    amended: tuple[str, ...] = ()
+    """Items and notes that earlier legs of this phase added to other phases, and that are not committed yet."""
     limits: tuple[PartLimit, ...] = ()
 
 
@@ -257,6 +259,7 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("review", "Confirmed by review", briefing.review),
         ("baton", "From the session before you", briefing.baton),
         ("baton", "Interrupted work", briefing.interruption),
+        ("baton", "Amended in other phases by the sessions before you", "\n".join(briefing.amended)),
         (
             "steering",
             "Said by the user to the sessions before you",

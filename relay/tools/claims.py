@@ -17,7 +17,7 @@ from relay.base.words import list_some, name_item, render_output, shorten
 from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.citation import MAX_CITED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.model import Kind, Ledger, Source
-from relay.plan.edit import append_items, append_note, append_question
+from relay.plan.edit import append_items, append_note, append_question, list_notes
 from relay.plan.model import Item, Phase, Plan
 from relay.session.events import QuestionAsked
 from relay.session.values import CLAIM_LINKS
@@ -47,18 +47,6 @@ class Record:
     """They hold, with these sources."""
     sources: tuple[Source, ...]
     """Relative to the root; each existed when it was recorded, with unknown content."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amendment:
-    """A change to an open phase, as the model requests it."""
-
-    phase_id: str
-    items: tuple[str, ...]
-    """Texts of new items, without bullet and box; empty for a note."""
-    note: str
-    """One line; empty if only items are added."""
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +84,6 @@ class LegNotes:
     claims: dict[str, str] = field(default_factory=dict)
     """Item id to evidence, in order. The caller puts in the claims of earlier legs first."""
     records: list[Record] = field(default_factory=list)
-    amendments: list[Amendment] = field(default_factory=list)
     questions: list[QuestionAsked] = field(default_factory=list)
     """Questions left to the user; each stands in the plan's notes."""
     hand_off: HandOff | None = None
@@ -133,6 +120,7 @@ MAX_ALLOWED = 20
 """Most ids that a refusal lists, the newest first."""
 _FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
+_KNOWN = "It stands in the plan already; nothing changed."
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
@@ -260,24 +248,29 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
         words = f"Phase {phase.id} is at work beside yours, or done there: it takes nothing new."
         raise RefusedError(f"{words} Amend a phase that has not begun, or record it.")
     items, rest = _split_items(change)
-    amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
-    if amendment in notes.amendments:
-        return ToolAnswer(text="Already noted; nothing changed.")
-    notes.plan = _amend(notes.plan, amendment)
-    notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase
-    notes.amendments.append(amendment)
+    # A session that was cut off may have added some: the plan tells, and not this session's memory.
+    known, note = {item.text for item in phase.open_items}, " ".join(" ".join(rest).split())
+    items = tuple(item for item in dict.fromkeys(items) if item not in known)
+    if not items and not note:
+        return ToolAnswer(text=_KNOWN)
+    note = f"amended: {note or f'added {len(items)} item(s)'} (because {why})"
+    if not _grow(notes, phase.id, lambda plan: append_note(append_items(plan, phase.id, items), phase.id, note)):
+        return ToolAnswer(text=_KNOWN)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
     return ToolAnswer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
-def _amend(plan: Plan, amendment: Amendment) -> Plan:
-    """Return the plan with an amendment, or refuse one that it cannot hold."""
-    what = amendment.note or f"added {len(amendment.items)} item(s)"
+def _grow(notes: LegNotes, phase_id: str, grow: Callable[[Plan], Plan]) -> bool:
+    """Let the plan grow, if that adds an item or a note that its phase does not have yet; return whether it did."""
     try:
-        longer = append_items(plan, amendment.phase_id, amendment.items)
-        return append_note(longer, amendment.phase_id, f"amended: {what} (because {amendment.why})")
+        plan = grow(notes.plan)
     except PlanError as error:
         raise RefusedError(f"The plan cannot take this: {error}") from error
+    same_items = len(plan.items) == len(notes.plan.items)
+    if same_items and set(list_notes(plan, phase_id)) == set(list_notes(notes.plan, phase_id)):
+        return False
+    notes.plan, notes.phase = plan, plan.find_phase(notes.phase.id) or notes.phase
+    return True
 
 
 def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
@@ -301,15 +294,10 @@ def _join_open(notes: LegNotes) -> str:
 def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note a question for the user and the session's assumption; the session goes on."""
     question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
-    asked = QuestionAsked(question=question, assumed=assumed)
-    if asked in notes.questions:
+    phase_id = notes.phase.id
+    if not _grow(notes, phase_id, lambda plan: append_question(plan, phase_id, question, assumed)):
         return ToolAnswer(text="Already asked; nothing changed.")
-    try:
-        notes.plan = append_question(notes.plan, notes.phase.id, question, assumed)
-    except PlanError as error:
-        raise RefusedError(f"The plan cannot take this: {error}") from error
-    notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase
-    notes.questions.append(asked)
+    notes.questions.append(QuestionAsked(question=question, assumed=assumed))
     return ToolAnswer(text="The user will read it in the plan. Go on with what you assume.")
 
 

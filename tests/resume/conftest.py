@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,16 +36,18 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing in relay may catch it."""
 
 
+def die_with(path: Path) -> None:
+    """Die once a file is there."""
+    if path.exists():
+        raise Killed
+
+
 @pytest.fixture
 def cut_off(stage) -> Callable[[], None]:
     """Run phase 1 and die after its second tool."""
 
-    def die() -> None:
-        if (stage.root / "notes/a.txt").exists():
-            raise Killed
-
     def run() -> None:
-        stage.on_tool = die
+        stage.on_tool = lambda: die_with(stage.root / "notes/a.txt")
         with pytest.raises(Killed):
             stage.run(HALF, all_=False)
 

@@ -12,7 +12,7 @@ from relay.base.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.session.values import SessionKind
 from relay.store.resume import ResumeCase
-from tests.resume.conftest import LUNCH, REST
+from tests.resume.conftest import LUNCH, REST, Killed, die_with
 from tests.scripts import HELLO
 
 HAND_OFF = """
@@ -142,6 +142,28 @@ def test_another_branch_and_back(stage, cut_off, ask, finish):
     finish()
 
     check_said(stage, asked)
+
+
+def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish):
+    """The next session would add it again; its message names the session that was cut off, and not itself."""
+    acts = [{"name": "amend", "input": {"phase": "2", "change": "- [ ] Say it thrice", "why": "asked for"}}]
+    acts += [{"name": "write", "input": {"path": "notes/a.txt", "content": "a\n"}}] * 2
+    stage.on_tool = lambda: die_with(stage.root / "notes/a.txt")
+    with pytest.raises(Killed):
+        stage.run(json.dumps({"sessions": [{"turns": [{"tools": [act]} for act in acts]}]}), all_=False)
+    stage.calm()
+    cut = stage.seen(LegStarted)[0].session_id
+    told = [f"The session before you ({cut}) was interrupted", "- phase 2: Say it thrice"]
+    turns = [
+        {"expect": {"first_message_contains": told}, "tools": [acts[0]]},
+        {"tools": [{"name": "write", "input": {"path": "hello.txt", "content": "hello\n"}}]},
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep"}}]},
+        {"text": "Commit: Say hello"},
+    ]
+
+    finish(json.dumps({"sessions": [{"turns": turns}]}))
+
+    assert stage.git("show", "HEAD:PLAN.md").count("Say it thrice") == 1
 
 
 @pytest.mark.parametrize("how", ["commit", "amend", "reset"])

@@ -3,8 +3,13 @@
 import pytest
 
 from relay.ledger.model import Claim, Ledger, Source, Stamp
+from relay.plan.edit import list_notes
 from relay.plan.parse import parse_plan
-from relay.tools.claims import Amendment, HandOff, Record
+from relay.tools.claims import HandOff, Record
+
+
+def list_texts(bench, phase_id="3"):
+    return [item.text for item in bench.notes.plan.find_phase(phase_id).items]
 
 
 def test_a_tick_is_a_claim(bench):
@@ -132,13 +137,36 @@ def test_of_an_empty_ledger_nothing_can_be_named(bench):
 def test_an_amendment_with_boxes_is_new_items(bench):
     change = "- [ ] first  thing — a.py\n* [ ] second\n1. [ ] third"
     assert "3 new items for phase 3" in bench.ok("amend", phase="3", change=change, why="missing")
-    items = ("first thing — a.py", "second", "third")
-    assert bench.notes.amendments == [Amendment(phase_id="3", items=items, note="", why="missing")]
+    assert list_texts(bench)[1:] == ["first thing — a.py", "second", "third"]
+    assert list_notes(bench.notes.plan, "3") == ("amended: added 3 item(s) (because missing)",)
 
 
 def test_an_amendment_without_boxes_is_a_note(bench):
     assert "a note for phase 2" in bench.ok("amend", phase="2", change="Use the\nnew API.", why="old one is gone")
-    assert bench.notes.amendments == [Amendment(phase_id="2", items=(), note="Use the new API.", why="old one is gone")]
+    assert list_notes(bench.notes.plan, "2") == ("amended: Use the new API. (because old one is gone)",)
+
+
+def test_an_amendment_or_a_question_that_the_plan_holds_is_not_added_again(bench):
+    """A session that was cut off has added it; another reason, or a claim, makes no new item of the same text."""
+    asked = {"question": "Which port?", "assumed": "8080 [it is free]"}
+    bench.ok("amend", phase="2", change="- [ ] say it twice", why="missing")
+    bench.ok("amend", phase="3", change="Use `new()`.", why="the old one is gone")
+    bench.ok("defer", **asked)
+    text = bench.notes.plan.text
+    bench.notes.questions.clear()
+
+    assert "already" in bench.ok("amend", phase="2", change="* [ ] say it  twice", why="it is missing")
+    assert "already" in bench.ok("amend", phase="3", change="Use `new()`.", why="the old one is gone")
+    assert "Already asked" in bench.ok("defer", **asked)
+    assert bench.notes.plan.text == text
+    assert bench.notes.questions == []
+    assert "1 new item for phase 2" in bench.ok("amend", phase="2", change="- [ ] say it twice\n- [ ] once", why="m")
+    assert list_texts(bench, "2")[-2:] == ["say it twice", "once"]
+
+
+def test_an_item_is_added_where_only_its_reason_is_known(bench):
+    bench.ok("amend", phase="2", change="- [ ] one", why="missing")
+    assert "1 new item" in bench.ok("amend", phase="2", change="- [ ] other", why="missing")
 
 
 @pytest.mark.parametrize(
@@ -151,8 +179,9 @@ def test_an_amendment_without_boxes_is_a_note(bench):
     ],
 )
 def test_amendments_that_cannot_be_are_refused(bench, phase, change, words):
+    text = bench.notes.plan.text
     assert words in bench.refused("amend", phase=phase, change=change, why="w")
-    assert bench.notes.amendments == []
+    assert bench.notes.plan.text == text
 
 
 def test_a_phase_that_is_at_work_elsewhere_is_not_amended(bench):
@@ -160,14 +189,15 @@ def test_a_phase_that_is_at_work_elsewhere_is_not_amended(bench):
     bench.notes.find_beside = lambda: {"2", "3"}
     assert "Phase 3 is at work beside yours" in bench.refused("amend", phase="3", change="a note", why="w")
     bench.ok("amend", phase="2", change="a note", why="w")
-    assert [amendment.phase_id for amendment in bench.notes.amendments] == ["2"]
+    assert list_notes(bench.notes.plan, "2") == ("amended: a note (because w)",)
 
 
 def test_an_amendment_the_plan_could_not_take_is_refused_at_once(bench):
     notes = bench.notes
     notes.plan = parse_plan(f"{notes.plan.text}```\nan open fence")
+    text = notes.plan.text
     bench.refused("amend", phase="3", change="a note", why="w")
-    assert notes.amendments == []
+    assert notes.plan.text == text
 
 
 def test_a_hand_off_ends_the_session(bench):

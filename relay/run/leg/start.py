@@ -19,6 +19,7 @@ from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger.belief import DOUBTFUL, judge
 from relay.ledger.snapshot import Topic, render_snapshot
+from relay.plan.edit import list_all_notes
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PartLimit, PhaseBriefing, render_review_report
@@ -96,6 +97,8 @@ def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
 MAX_LEFTOVERS = 200
 WHOLE_LEDGER_TOKENS = 10**9
 """A budget that no ledger reaches."""
+MAX_AMENDED_SHOWN = 20
+"""Most items and notes shown that earlier sessions of the phase added to other phases."""
 MAX_STALE_SHOWN = 20
 """Most files shown that changed since planning; more mean that the plan needs a revision."""
 
@@ -252,7 +255,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     number = read_number(leg) + counts
     ticked = len(leg.items) > parse_count(found.get(CLAIMED, ""), 0)
     no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
-    baseline = read_baseline(leg)
+    baseline, former = read_baseline(leg), leg.session_id
     discarded = _describe_discarded(leg)
     note = find_note(ctx.repo, leg)
     noted = f"{note}\n\n{leg.baton}".strip() if note not in leg.baton else leg.baton
@@ -276,7 +279,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     )
     leg = continue_leg(ctx.repo, leg, start)
     pending = read_pending(ctx.files, plan, leg)
-    interrupted = _describe_interruption(leg, pending.claimed_ids) + (f" {discarded}" if discarded else "")
+    interrupted = _describe_interruption(former, pending.claimed_ids) + (f" {discarded}" if discarded else "")
     interruption = "" if leg.baton else interrupted
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
 
@@ -348,6 +351,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             files=preload.files,
             baton=baton,
             interruption=interruption,
+            amended=_list_amended(pending, phase),
             baseline=_describe_red(baseline, phase),
             ledger=ledger,
             rules=_read_folder_rules(ctx, phase),
@@ -470,6 +474,19 @@ def _describe_red(baseline: GateResult | None, phase: Phase) -> str:
     return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
 
 
+def _list_amended(pending: PendingPlan, own: Phase) -> tuple[str, ...]:
+    """Return what earlier sessions of the phase added to other phases; its own phase is shown as it is now."""
+    before = {text for texts in _list_texts(pending.head).values() for text in texts}
+    added = [(name, text) for name, texts in _list_texts(pending.plan).items() for text in texts if text not in before]
+    return tuple(f"- phase {name}: {text}" for name, text in added if name != own.id)[:MAX_AMENDED_SHOWN]
+
+
+def _list_texts(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """Return the texts of items and notes, by phase id."""
+    notes = list_all_notes(plan)
+    return {phase.id: (*(item.text for item in phase.items), *notes[phase.id]) for phase in plan.phases}
+
+
 def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
     hosts = ", ".join(settings.network.hosts)
     shared = list(map(render_path, sandbox.guarded))
@@ -491,9 +508,9 @@ def _describe_discarded(leg: OpenLeg) -> str:
     )
 
 
-def _describe_interruption(leg: OpenLeg, claimed: tuple[str, ...]) -> str:
+def _describe_interruption(session_id: str, claimed: tuple[str, ...]) -> str:
     ticked = f" It had ticked: {', '.join(claimed)}." if claimed else ""
     return (
-        f"The session before you ({leg.session_id}) was interrupted at an unknown point; its files are in the work "
+        f"The session before you ({session_id}) was interrupted at an unknown point; its files are in the work "
         f"tree as it left them.{ticked} Look at what is there before you go on."
     )
