@@ -179,9 +179,7 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
 @click.argument("text", help="Your claim, in a sentence.")
 @_because
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of claim.")
-@click.option(
-    "--source", "places", multiple=True, metavar="PATH[:10-20|::NAME]", help="Source of the claim; repeatable."
-)
+@click.option("--source", "places", multiple=True, metavar="PATH[:10-20]", help="Source of the claim; repeatable.")
 @click.option("--rests-on", multiple=True, metavar="ID", help="Claim that this one follows from; repeatable.")
 @click.option("--replaces", multiple=True, metavar="ID", help="Claim that this one replaces; repeatable.")
 @_options
@@ -332,8 +330,7 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
 
     data = None if repo.hidden.covers(source.path) else read_file(repo.root, source.path)
     if data is None:
-        forms = "path, path:line, path:first-last or path.py::Class.method"
-        return f"{source}: no such file; a source is {forms}, from the root"
+        return f"{source}: no such file; a source is path, path:line or path:first-last, from the root"
     return explain_missing(source, data)
 
 
@@ -350,7 +347,6 @@ def _render(found: Open, claim: "Claim") -> dict[str, Any]:
         {
             "path": s.path,
             "lines": s.lines,
-            "symbol": s.symbol,
             "blob": s.blob,
             "changed": found.changed.get(s, ""),
             "place": str(s),

@@ -16,9 +16,7 @@ claim would fill the work tree. As YAML and not JSON Lines the file can hold com
 that older relays and people wrote. Ids are hashes of the claim, its time and its session, so branches do not give out
 the same id; an entry may stand above the one it names.
 
-A source may name a symbol of a Python file: ``{path: "db/keys.py", symbol: "Keys.make", lines: "10-24", blob: …,
-text: …}``. The symbol is looked up again later, wherever it stands by then; the lines say where it stood.
-``copies: "2"``: the cited text stood in the file twice.
+``copies: "2"`` of a source: the cited text stood in the file twice.
 
 A session writes claims, confirmations and nogoods by its tool ``record``, a person all four by ``relay ledger``.
 

@@ -34,20 +34,16 @@ class Source:
 
     path: str
     lines: str = ""
-    """``12`` or ``12-40``; empty for the whole file. With a symbol, where it stood."""
-    symbol: str = ""
-    """A name in the file, such as ``Client.send``; empty without one."""
+    """``12`` or ``12-40``; empty for the whole file."""
     blob: str = ""
     """Hex id of the file's content then, or its beginning; empty if unknown."""
     text: str = ""
-    """The same for the cited lines or the symbol; empty if unknown, and for the whole file."""
+    """The same for the cited lines; empty if unknown, and for the whole file."""
     copies: str = ""
     """Number of times that text stood in the file then; empty for once."""
 
     def __str__(self) -> str:
-        """Write ``path``, ``path:12-40`` or ``path::Client.send``."""
-        if self.symbol:
-            return f"{self.path}::{self.symbol}"
+        """Write ``path`` or ``path:12-40``."""
         return f"{self.path}:{self.lines}" if self.lines else self.path
 
 
@@ -170,9 +166,6 @@ def get_sources(entry: Entry) -> tuple[Source, ...]:
     return entry.sources if isinstance(entry, Claim | Confirmation) else ()
 
 
-_NAME = r"[^\W\d]\w{0,99}"
-SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
-
 _LIMITS = YamlLimits(
     chars=2 * 1024 * 1024,
     depth=4,  # list, entry, list of sources, source
@@ -244,7 +237,6 @@ _LINES = re.compile(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
 _HASH = re.compile(r"(?:[0-9a-f]{7,64})?")
 _SOURCE = {
     "path": re.compile(".*", re.DOTALL),
-    "symbol": re.compile(rf"(?:{SYMBOL})?"),
     "lines": _LINES,
     "blob": _HASH,
     "text": _HASH,
@@ -348,10 +340,7 @@ def _is_time(text: str) -> bool:
 
 
 def _build_source(raw: Any, line: int) -> Source:
-    form = (
-        "allowed: {path: text, symbol: Name.name, lines: 12-40, blob: hex id, text: hex id, copies: 2}, "
-        "all but the path optional"
-    )
+    form = "allowed: {path: text, lines: 12-40, blob: hex id, text: hex id, copies: 2}, all but the path optional"
     if not isinstance(raw, dict) or not raw.keys() <= set(_SOURCE):
         raise fail(line, f"found another form of source; {form}")
     found = {key: raw.get(key, "") for key in _SOURCE}

@@ -118,7 +118,7 @@ _ID = re.compile(r"[\w-]+")
 _NO_CLAIM = "there is no claim {!r} in the ledger"
 MAX_ALLOWED = 20
 """Most ids that a refusal lists, the newest first."""
-_FORMS = "path, path:line, path:first-last or path.py::Class.method"
+_FORMS = "path, path:line or path:first-last"
 _SHOWN_CHARS = 120
 _KNOWN = "It stands in the plan already; nothing changed."
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
@@ -226,7 +226,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
             raise RefusedError(f"{source}: no such file. A source is {_FORMS}.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
         found = replace(asked, path=place.path)
-        if found.symbol or found.lines:
+        if found.lines:
             with os.fdopen(open_regular(place), "rb") as stream:
                 _require_place(found, stream.read(MAX_CITED_BYTES + 1))
         return found

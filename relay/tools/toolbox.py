@@ -109,7 +109,7 @@ RECORD = _spec(
     {
         "claim": _TEXT,
         "because": _TEXT,
-        "sources": {**_LIST, "description": "path, path:10-20 or path.py::Class.method"},
+        "sources": {**_LIST, "description": "path or path:10-20"},
     },
     {
         "kind": {**_TEXT, "enum": [str(kind) for kind in Kind]},
@@ -173,7 +173,7 @@ REPORT_FINDINGS = _spec(
     "Say what is wrong with the change; ends the session.",
     {"findings": {"type": "array", "items": _FINDING}},
 )
-_CLAIM = _object({"claim": _TEXT, "places": {**_LIST, "description": "path, path:10-20 or path.py::Class.method"}})
+_CLAIM = _object({"claim": _TEXT, "places": {**_LIST, "description": "path or path:10-20"}})
 ANSWER = _spec(
     "answer", "Hand in what you have found out; ends the session.", {"claims": {"type": "array", "items": _CLAIM}}
 )

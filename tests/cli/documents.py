@@ -358,7 +358,6 @@ class ClaimSource(TypedDict):
 
     path: str
     lines: str
-    symbol: str
     blob: str
     changed: str
     """How the source has changed since; empty if it has not."""

@@ -8,9 +8,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(st
 PATHS = TEXTS.filter(lambda text: "\0" not in text)
 HASHES = st.sampled_from(("", "0123abc", "f" * 64))
 LINES = st.sampled_from(("", "3", "10-24"))
-SYMBOLS = st.sampled_from(("", "send", "Client.größe"))
 COPIES = st.sampled_from(("", "2", "10"))
-SOURCES = st.builds(Source, path=PATHS, symbol=SYMBOLS, blob=HASHES, text=HASHES, lines=LINES, copies=COPIES)
+SOURCES = st.builds(Source, path=PATHS, blob=HASHES, text=HASHES, lines=LINES, copies=COPIES)
 STAMPS = st.builds(
     Stamp,
     phase=st.sampled_from(("", "2")),

@@ -224,7 +224,6 @@ CLAIM = "event: claim, id: c1, claim: a, because: b"
         (f"- {{{CLAIM}, sources: [{{path: ''}}]}}", "form of source; allowed"),
         (f'- {{{CLAIM}, sources: [{{path: "\\0"}}]}}', "form of source; allowed"),
         (f"- {{{CLAIM}, sources: [{{path: x, lines: 0}}]}}", "lines '0'"),
-        (f"- {{{CLAIM}, sources: [{{path: x, symbol: a-b}}]}}", "symbol 'a-b'"),
         (f"- {{{CLAIM}, sources: [{{path: x, blob: G}}]}}", "blob 'G'"),
         (f"- {{{CLAIM}, sources: [{{path: x, text: 1}}]}}", "text '1'"),
         (f"- {{{CLAIM}, at: 2026-13-20T10:00:00Z}}", "the time '2026-13-20T10:00:00Z'"),
