@@ -37,8 +37,6 @@ LIMIT_TOKENS = 1_300
 KINDS = {
     "runner": (render_runner_system(""), RUNNER_SPECS),
     "runner that may explore": (render_runner_system(""), (*RUNNER_SPECS, EXPLORE)),
-    "runner on a small model": (render_runner_system("", simple=True), RUNNER_SPECS),
-    "the same that may explore": (render_runner_system("", simple=True), (*RUNNER_SPECS, EXPLORE)),
     "explorer": (render_explorer_system("", turns=20, tokens=1_500), (*READER_SPECS, ANSWER)),
     "planner": (render_planner_system("", line_tokens=100_000), PLANNER_SPECS),
     "planner with nobody there": (

@@ -91,8 +91,8 @@ def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
     """Check a plan for mistakes, and estimate the size and cost of each phase.
 
     relay prints each mistake with its line (PLAN.md:12), what it found and what is allowed. Warnings do not fail the
-    check. `relay/run/planning/submission.py` has the formula of the estimates. --fix adds lines where work has no
-    checkbox, and changes no existing line.
+    check. An estimate is rough: rules, plan, the files that a phase's items name, and 4,000 tokens for each open item.
+    --fix adds lines where work has no checkbox, and changes no existing line.
     """
     place = note_place(plan, needs_repo=False)
     if fix:

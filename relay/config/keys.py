@@ -170,7 +170,6 @@ MODEL_KEYS: Mapping[str, Form] = {
     "reset_at": _RESET_AT,
     "window_tokens": _TOKENS,
     "max_output_tokens": _TOKENS,
-    "prompt": make_choice("simple"),
 }
 """What may be said of one model, besides `COMPAT_KEYS` and its price."""
 COMPAT_KEYS: Mapping[str, Form] = {

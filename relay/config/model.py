@@ -73,8 +73,6 @@ class ModelSettings:
     price: Price | None = None
     """USD per million tokens, ``{input, output, write_5m?, write_1h?, read?}``; the optional prices default to 1.25, 2
     and 0.1 times the price of input. Yours alone, because caps in USD depend on it."""
-    prompt: str | None = None
-    """``simple`` for a small model: the same promises in simpler words, with an example."""
     compat: Compat = AS_KNOWN
     """Features that its endpoint accepts."""
 

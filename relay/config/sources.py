@@ -120,8 +120,8 @@ def _decode(name: str, value: Any) -> Any:
         return words.get(text.lower(), text)
     if name == "notify" and text == "off":
         return []
-    if name in {"plan", "model", "reset_at"}:
-        return text
+    if not any(form.get("type") in ("integer", "number") for form in key.read.schema.get("anyOf", [key.read.schema])):
+        return text  # also one of digits: a directory may be called 2026
     try:
         number = float(text)
     except ValueError:

@@ -84,9 +84,9 @@ def _load(name: str) -> str:
     return (get_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
 
 
-def render_runner_system(rules: str, *, simple: bool = False) -> str:
-    """Return role, protocol and the repository's rules; `simple` for a small model."""
-    return _with_rules(_load("runner_simple" if simple else "runner"), rules)
+def render_runner_system(rules: str) -> str:
+    """Return role, protocol and the repository's rules."""
+    return _with_rules(_load("runner"), rules)
 
 
 def render_planner_system(rules: str, *, line_tokens: int) -> str:

@@ -354,13 +354,13 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
     def keep_findings(records: Sequence[Record]) -> Sequence[Claim]:
         return keeper.keep_findings(records)
 
-    plan, phase, settings = handover.briefing.plan, handover.briefing.phase, ctx.settings
+    plan, phase = handover.briefing.plan, handover.briefing.phase
     explorer = find_explorer(ctx, keep_findings, phase=phase, task=plan.text[phase.start : phase.end].strip())
     own = build_runner_tools(ctx.workspace, notes, keep, look, *([explorer.tool] if explorer else []))
     toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(
-        system=render_runner_system(ctx.rules.text, simple=settings.find_model(settings.model).prompt == "simple"),
+        system=render_runner_system(ctx.rules.text),
         notes=notes,
         toolbox=replace(toolbox, run=refuse_secrets(toolbox.run, ctx.secret_values)),
         keeper=keeper,

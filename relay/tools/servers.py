@@ -168,7 +168,11 @@ class AddressLink:
         said = self._send({"id": self._asked, "method": method, "params": params}, until)
         if said is None:
             raise ServerError("said nothing that answers")
-        return _get_result(said)
+        result = _get_result(said)
+        if method == "initialize":  # from then on each request names the version that the server chose
+            chosen = str(result.get("protocolVersion"))
+            self._headers[_VERSION_HEADER] = chosen if _VERSION_FORM.fullmatch(chosen) else _VERSION
+        return result
 
     def tell(self, method: str, until: float) -> None:
         """Post a notification."""
@@ -217,6 +221,7 @@ class AddressLink:
     def close(self) -> None:
         """Forget the session; the server lets go of it by itself."""
         self._headers.pop("Mcp-Session-Id", None)
+        self._headers.pop(_VERSION_HEADER, None)
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
@@ -339,6 +344,8 @@ MAX_TOKENS = 4_000
 """Most tokens of one server's tools on every request; all of relay's own tools take a third of that."""
 MAX_TOOLS = 64
 _VERSION = "2025-06-18"
+_VERSION_FORM = re.compile(r"\d{4}-\d\d-\d\d")
+_VERSION_HEADER = "MCP-Protocol-Version"
 _BETWEEN = "__"
 """Separates a server's name from its tool's, in the names that models see."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -8,6 +8,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
+from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 from tests.cli import manual
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,26 @@ def test_share_is_made_from_the_code():
         str(path.relative_to(manual.SHARE)): path.read_text() for path in manual.SHARE.rglob("*") if path.is_file()
     }
     assert there == manual.render()
+
+
+def test_no_help_text_names_a_source_file():
+    """A user has the command and not its sources."""
+    for command, context in manual.list_commands():
+        said = "\n".join((command.help or "", *(words for _, words in manual.list_parameters(command, context))))
+        assert not re.search(r"\w/\w+\.py\b", said), context.command_path
+
+
+def test_the_page_of_rehearsals_names_each_tool_with_its_input():
+    page = (ROOT / "docs/how-to/rehearse.md").read_text(encoding="utf-8")
+    assert not re.search(r"relay/\w+/\w+\.py", page)
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
+    rows |= dict(re.findall(r"`(\w+)` \((.+?)\)", page.partition("The session of `relay plan`")[2].partition("```")[0]))
+    written: dict[str, str] = {}
+    for spec in (*RUNNER_SPECS, *PLANNER_SPECS):
+        keys, needed = spec.input_schema["properties"], spec.input_schema.get("required", ())
+        more = ", ".join(key for key in keys if key not in needed)
+        written.setdefault(spec.name, " ".join(filter(None, (", ".join(needed), f"[{more}]" if more else ""))))
+    assert rows == written
 
 
 def test_the_manual_is_ascii():

@@ -310,6 +310,22 @@ def test_an_error_in_mid_stream_is_told_by_its_type(interrupts, kind, expected):
     assert fault.usage is not None
 
 
+@pytest.mark.parametrize("text", ["caf\udce9", float("nan")], ids=["half a character", "no number"])
+def test_a_request_that_cannot_be_written_is_not_charged_and_not_repeated(interrupts, text):
+    """Nothing was sent."""
+    asked: list[httpx2.Request] = []
+
+    def answer(request):
+        asked.append(request)
+        return stream([WHOLE])
+
+    fault = open_api(interrupts, answer).send({**REQUEST, "system": text}, on_block=lambda _: None)
+
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.may_be_billed, fault.usage, asked) == (FaultKind.REQUEST, False, None, [])
+    assert fault.message.startswith("relay cannot write this request as JSON: ")
+
+
 class Clock:
     """Time that passes when it is told to."""
 

@@ -133,6 +133,11 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
         ("rules_max_bytes", "0", 0),
         ("idle_timeout_s", "1.5", 1.5),
+        ("plan", "2026", "2026"),
+        ("model", "1e3", "1e3"),
+        ("plan_model", "007", "007"),
+        ("done_dir", "2026", "2026"),
+        ("env_file", "1e3", "1e3"),
     ],
 )
 def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:

@@ -289,7 +289,8 @@ def address(answers):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append((body["method"], self.headers.get("Authorization"), self.headers.get("Mcp-Session-Id")))
+            names = ("Authorization", "Mcp-Session-Id", "MCP-Protocol-Version")
+            seen.append((body["method"], *map(self.headers.get, names)))
             code, kind, result = answers(body)
             data = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), "result": result}).encode()
             if kind == "text/event-stream":
@@ -328,8 +329,28 @@ def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
         assert not toolbox.is_busy()
         toolbox.stop()
     assert [method for method, *_ in seen[:3]] == ["initialize", "notifications/initialized", "tools/list"]
-    assert {token for _, token, _ in seen} == {"hunter2"}
-    assert [session for *_, session in seen[:3]] == [None, "s1", "s1"]
+    assert {token for _, token, *_ in seen} == {"hunter2"}
+    assert [session for _, _, session, _ in seen[:3]] == [None, "s1", "s1"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sent"),
+    [("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), (None, "2025-06-18"), ("1\r\nX: y", "2025-06-18")],
+)
+def test_each_request_after_initialize_names_the_protocol_version_that_the_server_chose(workspace, chosen, sent):
+    """MCP 2025-06-18, Streamable HTTP: a server may refuse a request without it; a call begins a session anew."""
+
+    def answers(body):
+        code, kind, result = answer("application/json")(body)
+        return code, kind, {"protocolVersion": chosen} if body["method"] == "initialize" and chosen else result
+
+    with address(answers) as (url, seen):
+        _, toolbox = serve_one(workspace, ServerSettings(url=url))
+        assert not call(toolbox).is_error
+        toolbox.stop()
+    methods = ["initialize", "notifications/initialized", "tools/list"]
+    assert [method for method, *_ in seen] == [*methods, *methods[:2], "tools/call"]
+    assert [version for *_, version in seen] == [None, sent, sent, None, sent, sent]
 
 
 @pytest.mark.parametrize(

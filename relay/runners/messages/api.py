@@ -386,7 +386,11 @@ class MessagesApi:
         client = self._get_client()
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
         address, fields = self._way.locate(request)
-        body, headers = _encode(fields).encode(), {"content-type": "application/json"}
+        headers = {"content-type": "application/json"}
+        try:
+            body = _encode(fields).encode()
+        except (ValueError, RecursionError) as unfit:  # nothing has been sent, so nothing is paid for
+            return Fault(kind=FaultKind.REQUEST, message=f"relay cannot write this request as JSON: {unfit}")
         if "context_management" in request:
             headers["anthropic-beta"] = ",".join(filter(None, (client.headers.get("anthropic-beta"), EDITING_BETA)))
         extensions = {"trace": wire.trace}
