@@ -61,7 +61,7 @@ def make_session(session: str, phase: str) -> Iterator[Event]:
             yield ToolStarted(call_id=f"{session}-{turn}-{call}", name=name, summary=path)
             yield ToolFinished(
                 call_id=f"{session}-{turn}-{call}", name=name, is_error=False, result_sha256="ab" * 32, duration_s=0.1,
-                changed_paths=(), result_bytes=1_200,
+                changed_paths=(), result_bytes=1_200, call_sha256=f"{name} {path}",
                 shown=Shown(path=path, first_line=1, last_line=90) if call else None,
             )  # fmt: skip
         yield TextShown(text="done", thinking=True)

@@ -44,9 +44,9 @@ class SizedPart(TypedDict):
     tokens: int
     """An estimate."""
     cut_tokens: NotRequired[int]
-    """An estimate of what was left out of it; missing for nothing, and in older logs."""
+    """An estimate of what was left out of it; missing for nothing."""
     most_tokens: NotRequired[int]
-    """The most that the settings allow; missing where its layer says it, and in older logs."""
+    """The most that the settings allow; missing where its layer says it."""
 
 
 class HashedFile(TypedDict):
@@ -138,13 +138,14 @@ class RunStarted:
     rehearsed: bool
     """Whether the endpoint said that it is a rehearsal server."""
     context: str = "reset"
-    """The context strategy of the run; missing in logs from before there was a choice."""
+    """The context strategy of the run."""
     ablated: tuple[str, ...] = ()
     """relay's own features that were switched off."""
     plan_commit: str = ""
-    """The commit on which the plan's work began; it tells plans in the same file apart. Empty in older logs."""
+    """The commit on which the plan's work began; it tells plans in the same file apart. Empty where the command
+    writes a new plan."""
     skills: tuple[HashedFile, ...] = ()
-    """The skills that the sessions are told of; missing in older logs."""
+    """The skills that the sessions are told of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,7 @@ class PlanShown:
 
     phases: tuple[ShownPhase, ...]
     changed_only: bool = False
-    """Whether `phases` are only those that changed since this log's last such event; missing in older logs."""
+    """Whether `phases` are only those that changed since this log's last such event."""
 
     def since(self, before: tuple[ShownPhase, ...]) -> "PlanShown":
         """Return the event that updates a shown plan: only the changed phases, unless phases came, went or moved."""
@@ -180,26 +181,25 @@ class LegStarted:
     reason: str
     """Why this leg starts here, in the words of `relay status --why`."""
     attempt: int = 1
-    """As `leg`, but with every session counted, also those that were cut off; missing in older logs."""
+    """As `leg`, but with every session counted, also those that were cut off."""
     runner: str = ""
-    """Its runner, as in the settings; missing in older logs."""
+    """Its runner, as in the settings."""
     trial: str = ""
-    """The reset line that a trial assigned to the phase; empty without a trial, and in older logs."""
+    """The reset line that a trial assigned to the phase; empty without a trial."""
     model: str = ""
-    """The model that it asks, if that is not the run's; missing in older logs."""
+    """The model that it asks, if that is not the run's."""
     effort: str = ""
     """How hard the model is told to think, in the same way."""
     rungs: tuple[str, ...] = ()
-    """The changes of model and effort that its phase has had so far: ``effort=high``, ``fallback=claude-sonnet-5-5``;
-    missing in older logs."""
+    """The changes of model and effort that its phase has had: ``effort=high``, ``fallback=claude-sonnet-5-5``."""
     prompt: tuple[SizedPart, ...] = ()
-    """The parts of its first prompt; missing in older logs."""
+    """The parts of its first prompt."""
     baton: str = ""
-    """What it is told about the session before; empty for nothing, and in older logs."""
+    """What it is told about the session before; empty for nothing."""
     claims: tuple[ShownClaim, ...] = ()
-    """The claims that it is shown, the most important first; missing in older logs."""
+    """The claims that it is shown, the most important first."""
     preloads: tuple[str, ...] = ()
-    """The files that relay put into its first message; missing in older logs."""
+    """The files that relay put into its first message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ class ResponseReceived:
     """0 for a request that an agent makes beside the session's conversation, such as for a title."""
     model: str
     usage: Usage | None
-    """None if unknown (only in older logs); unknown is not zero."""
+    """None if the log of another program does not say; unknown is not zero."""
     cost_usd: float | None
     """None if the price of the model is unknown."""
     fill_tokens: int | None
@@ -232,7 +232,7 @@ class ResponseReceived:
     streamed: bool = True
     """Whether it came piece by piece; False if it came whole."""
     query: str = ""
-    """``explore`` if an explorer inside the session sent it (its `turn` is 0); empty for others, and in older logs."""
+    """``explore`` if an explorer inside the session sent it (its `turn` is 0); empty for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class ContextMeasured:
     """From the end of role, tools and rules to the newest turn."""
     superseded_tokens: int
     """Of results that later ones replace."""
-    unused_tokens: int | None
+    unused_tokens: int
     """Of large results of which no later call names a path or a line."""
     turns_to_go: int | None
     """Turns until the phase's likely end."""
@@ -300,19 +300,18 @@ class ToolFinished:
     duration_s: float
     changed_paths: tuple[str, ...] | None
     """None if unknown (a shell command)."""
-    result_bytes: int | None = None
-    """Size of the result as UTF-8, a picture as 4 bytes a token; None in older logs."""
+    result_bytes: int
+    """Size of the result as UTF-8, a picture as 4 bytes a token."""
     shown: Shown | None = None
-    """The part of a file that the result shows; None for other results, and in older logs."""
+    """The part of a file that the result shows; None for other results."""
     problem: str = ""
-    """The first line of an error, shortened; empty in older logs."""
-    call_sha256: str = ""
-    """Of the tool's name and input: the same call has the same hash. Empty in older logs."""
+    """The first line of an error, shortened; empty for other results."""
+    call_sha256: str
+    """Of the tool's name and input: the same call has the same hash."""
     cut_bytes: int | None = None
-    """Size of the output that the cap kept from the model; None if unknown: an agent's own tool, an older log."""
-    uses: tuple[str, ...] | None = None
-    """What its input names a path or line of, for the first time: an earlier call by its id, or ``preload PATH``. None
-    in older logs."""
+    """Size of the output that the cap kept from the model; None if unknown: an agent's own tool."""
+    uses: tuple[str, ...] = ()
+    """What its input names a path or line of, for the first time: an earlier call by its id, or ``preload PATH``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,11 +411,10 @@ class GateFinished:
     summary: str
     duration_s: float
     expected: str = ""
-    """Why a red gate is expected here; empty if it is a real failure, or in logs of older versions."""
+    """Why a red gate is expected here; empty if it is a real failure."""
     checks: tuple[CheckResult, ...] = ()
-    """Missing in older logs."""
     evidence: tuple[LeftFile, ...] = ()
-    """The files that the commands left in ``$RELAY_EVIDENCE``; missing in older logs."""
+    """The files that the commands left in ``$RELAY_EVIDENCE``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +437,6 @@ class Committed:
     """Empty for a commit of the plan alone."""
     items: tuple[str, ...]
     files: tuple[ChangedFile, ...] = ()
-    """Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

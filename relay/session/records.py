@@ -6,7 +6,7 @@ Each line has the ids of run, session, phase and turn.
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -125,9 +125,9 @@ def _make_event_reader(name: str) -> _Take:
 
 
 def _take_fields(cls: type[Any]) -> _Take:
-    """Return what makes a value of its fields; one that came later than the log has a default, and may be missing."""
+    """Return what makes a value of its fields, of which none may be missing."""
     find = _find_take if cls is not Usage else lambda _: _take_count
-    return _take_names(cls, [(f.name, find(f.type), f.default is not MISSING) for f in fields(cls)])
+    return _take_names(cls, [(f.name, find(f.type), False) for f in fields(cls)])
 
 
 def _take_keys(cls: type[Any]) -> _Take:

@@ -15,7 +15,7 @@ def test_an_odd_log_breaks_no_command(relay, project, environ):
     """The fine run beside it, in the same folder, is shown as ever; nothing of the odd one reaches the terminal raw."""
     folder = project / ".relay/sessions"
     folder.mkdir(parents=True)
-    (folder / "fine.jsonl").write_bytes(REAL[0].read_bytes())
+    (folder / "fine.jsonl").write_bytes(REAL.read_bytes())
     fine = relay("report", "--text", "fine")
     (folder / "odd.jsonl").write_text("\n".join(iter_odd_lines()), encoding="utf-8")
     (project / "PLAN.md").write_text("# P\n\n## Phase 1 — A\n- [ ] 1.1 B\n\nVerify: `true`\n", encoding="utf-8")

@@ -378,8 +378,9 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
     assert metrics.render() == []
     for n in range(MOST_SERIES + 9):
         call = ToolFinished(
-            call_id="c", name=f"tool {n}", is_error=False, result_sha256="", duration_s=-1.0, changed_paths=()
-        )
+            call_id="c", name=f"tool {n}", is_error=False, result_sha256="", call_sha256="", result_bytes=0,
+            duration_s=-1.0, changed_paths=(),
+        )  # fmt: skip
         metrics.take(LoggedEvent(at=1.0, event=call))
     (metric,) = metrics.render()
     points: Any = metric.data.data_points
@@ -417,7 +418,7 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     spans = Spans(Resource.get_empty())
     measured = ContextMeasured(
         turn=1, turns_left=None, growth_tokens=12.5, history_tokens=0, history_share=0.0, distance_tokens=None,
-        superseded_tokens=7, unused_tokens=None, turns_to_go=None, go_on_usd=None, hand_over_usd=None,
+        superseded_tokens=7, unused_tokens=0, turns_to_go=None, go_on_usd=None, hand_over_usd=None,
     )  # fmt: skip
     happened: list[Event] = [RUN, legs[0], measured, legs[1], RequestStarted(turn=1)]
     found = [
@@ -430,7 +431,8 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     assert [span.end_time for span in found] == [3_000_000_000, 4_000_000_000, 4_000_000_000]
     assert "relay.exit_code" not in (found[-1].attributes or {})
     states = [{name: value for name, value in (span.attributes or {}).items() if "context" in name} for span in found]
-    known = {"turn": 1, "growth_tokens": 12.5, "history_tokens": 0, "history_share": 0.0, "superseded_tokens": 7}
+    known = {"turn": 1, "growth_tokens": 12.5, "history_tokens": 0, "history_share": 0.0}
+    known |= {"superseded_tokens": 7, "unused_tokens": 0}
     assert states == [{f"relay.context.{name}": value for name, value in known.items()}, {}, {}]
     assert list(spans.finish()) == []
 
@@ -452,8 +454,9 @@ def test_any_events_are_a_batch_that_can_be_sent(taken):
 
 def test_numbers_and_texts_that_otlp_has_no_room_for_are_sent_as_others():
     tool = ToolFinished(
-        call_id="\udc80", name="\ud800", is_error=False, result_sha256="", duration_s=1e300, changed_paths=()
-    )
+        call_id="\udc80", name="\ud800", is_error=False, result_sha256="", call_sha256="", result_bytes=0,
+        duration_s=1e300, changed_paths=(),
+    )  # fmt: skip
     spans = [*Spans(Resource.get_empty()).take(LoggedEvent(at=1e300, event=tool))]
     (span,) = encode_spans(spans).resource_spans[0].scope_spans[0].spans
     assert (span.name, span.start_time_unix_nano, span.end_time_unix_nano) == ("execute_tool ?", 0, 2**63 - 1)

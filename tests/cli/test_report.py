@@ -7,6 +7,8 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.insight.telemetry.log import HEAD_BYTES, find_logs, list_logs
+from relay.session.events import RunEnded, RunStarted, TextShown
+from relay.session.records import LoggedEvent, render_record
 from relay.session.usage import Usage
 
 PHASES = 4
@@ -140,15 +142,20 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
     """Newest first; links, pipes and folders are no logs, and a torn one is listed without what it lost."""
     folder = tmp_path / ".relay" / "sessions"
     folder.mkdir(parents=True)
-    head = (
-        '{{"v":2,"at":{at},"event":"RunStarted","run_id":"{id}","command":"run","model":"m","plan_path":"{plan}",'
-        '"branch":"main","sandbox":"off","cap_usd":null,"spent_usd":0,"rehearsed":true}}\n'
-    )
-    over = '{"v":2,"at":9,"event":"RunEnded","exit_code":0,"reason":"done","next_command":"","spent_usd":1}\n'
-    text = '{"v":2,"at":2,"event":"TextShown","text":"' + "x" * HEAD_BYTES + '"}\n'
-    folder.joinpath("r-1.jsonl").write_text(head.format(at=5, id="r-1", plan="PLAN.md") + text + over)
-    folder.joinpath("r-2.jsonl").write_text(head.format(at=7, id="r-2", plan="docs/PLAN.md"))
-    folder.joinpath("r-3.jsonl").write_text(head.format(at=9, id="r-3", plan="PLAN.md")[:50] + "\n" + "[" * 9_999)
+
+    def begin(name, at, *, plan="PLAN.md", commit=""):
+        started = RunStarted(
+            run_id=name, command="run", model="m", plan_path=plan, branch="main", sandbox="off", cap_usd=None,
+            spent_usd=0, rehearsed=True, plan_commit=commit,
+        )  # fmt: skip
+        return f"{render_record(LoggedEvent(at=at, event=started))}\n"
+
+    ended = RunEnded(exit_code=0, reason="done", next_command="", spent_usd=1)
+    later = [TextShown(text="x" * HEAD_BYTES), ended]
+    rest = "".join(f"{render_record(LoggedEvent(at=9, event=event))}\n" for event in later)
+    folder.joinpath("r-1.jsonl").write_text(begin("r-1", 5) + rest)
+    folder.joinpath("r-2.jsonl").write_text(begin("r-2", 7, plan="docs/PLAN.md"))
+    folder.joinpath("r-3.jsonl").write_text(begin("r-3", 9)[:50] + "\n" + "[" * 9_999)
     folder.joinpath("notes.txt").touch()
     os.mkfifo(folder / "r-4.jsonl")
     folder.joinpath("r-5.jsonl").symlink_to("r-1.jsonl")
@@ -158,10 +165,9 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
     assert [entry.run_id for entry in find_logs(found, "")] == ["r-3"]
     assert [entry.run_id for entry in find_logs(found, "docs/../PLAN.md")] == ["r-1"]
     assert find_logs(found, "r-") == ()
-    new = head.replace('"rehearsed"', '"plan_commit":"c2","rehearsed"')
-    folder.joinpath("r-6.jsonl").write_text(new.format(at=11, id="r-6", plan="PLAN.md"))
-    folder.joinpath("r-7.jsonl").write_text(head.format(at=12, id="r-7", plan="PLAN.md"))
+    folder.joinpath("r-6.jsonl").write_text(begin("r-6", 11, commit="c2"))
+    folder.joinpath("r-7.jsonl").write_text(begin("r-7", 12))
     assert [entry.run_id for entry in find_logs(list_logs(tmp_path), "PLAN.md")] == ["r-7", "r-6", "r-1"]
-    folder.joinpath("r-1.jsonl").write_text(new.replace("c2", "c1").format(at=5, id="r-1", plan="PLAN.md"))
+    folder.joinpath("r-1.jsonl").write_text(begin("r-1", 5, commit="c1"))
     assert [entry.run_id for entry in find_logs(list_logs(tmp_path), "PLAN.md")] == ["r-7", "r-6"]
     assert list_logs(tmp_path / "none") == ()

@@ -107,7 +107,7 @@ def call(
         "call_id": about, "name": name, "is_error": False, "duration_s": 1.0, "changed_paths": (),
         "result_sha256": hashlib.sha256(content.encode()).hexdigest(), "result_bytes": 4 * tokens,
         "shown": Shown(path=about, first_line=lines[0], last_line=lines[1]) if lines else None, "uses": (),
-        "cut_bytes": 0, **given,
+        "cut_bytes": 0, "call_sha256": f"{name} {about} {lines}", **given,
     }  # fmt: skip
     return ToolStarted(call_id=about, name=name, summary=about), ToolFinished(**made)
 

@@ -98,17 +98,8 @@ def test_of_very_many_calls_the_last_are_not_followed() -> None:
     assert measure(*turn(1, 1_000), *calls, *last, *turn(2, 9_000)).retrieved == ()
 
 
-def test_calls_that_only_look_the_same_supersede_nothing_in_older_logs() -> None:
-    page: Any = {"uses": None, "cut_bytes": None}
-    one = measure(
-        *turn(1, 1_000), *call("bash", "sed", 3_000, **page), *turn(2, 4_000), *call("bash", "sed", 3_000, **page),
-        *turn(3, 7_000),
-    )  # fmt: skip
-    assert (one.superseded_tokens, one.unused_tokens, one.cut_tokens, one.signal) == (0, None, None, None)
-
-
 def test_what_was_retrieved_and_used() -> None:
-    """Two of four files, one of two claims, the preload; unknown where a log does not say."""
+    """Two of four files, one of two claims, the preload."""
     claims: Any = tuple({"id": f"c{n}", "tokens": 45, "paths": [f"{n}.py"]} for n in (1, 2))
     steps = (
         *turn(1, 1_000),
@@ -121,8 +112,6 @@ def test_what_was_retrieved_and_used() -> None:
     assert (files.shown, files.used, files.tokens) == (4, 2, 400)
     assert (ledger.kind, ledger.shown, ledger.used, ledger.tokens) == ("ledger", 2, 1, 90)
     assert (preloads.shown, preloads.used, preloads.tokens) == (1, 1, 700)
-    old = measure(*turn(1, 9), *call("read", "a", 9, lines=(1, 2), uses=None), *turn(2, 19)).retrieved
-    assert [one.used for one in old] == [None]
 
 
 def show(**states: str) -> PlanShown:

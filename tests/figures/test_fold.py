@@ -105,7 +105,7 @@ def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> Non
         for event in (*turn(1, 3_000, 100), *turn(2, 11_000, 200))
         if isinstance(event, ResponseReceived)
     ]
-    failed = [*beside, *call("explore", "why?", 10, is_error=True), *call("explore", "from an older log", 10)]
+    failed = [*beside, *call("explore", "why?", 10, is_error=True), *call("explore", "its requests are lost", 10)]
     one = fold_leg(
         *turn(1, 4_000, 10), *beside, *call("explore", "where?", 100), *failed, *turn(2, 4_110, 10), *turn(3, 4_130, 10)
     )

@@ -8,7 +8,14 @@ from relay.session.events import GateFinished, GateStarted, ResponseReceived, To
 from relay.session.spend import Pace
 
 TOOL_RAN = ToolFinished(
-    call_id="c", name="bash", is_error=False, result_bytes=1, result_sha256="", duration_s=0.0, changed_paths=None
+    call_id="c",
+    name="bash",
+    is_error=False,
+    result_bytes=1,
+    result_sha256="",
+    call_sha256="",
+    duration_s=0.0,
+    changed_paths=None,
 )
 ANSWERED = ResponseReceived(
     turn=1, model="m", usage=None, cost_usd=None, fill_tokens=None, soft_tokens=1, hard_tokens=2, window_tokens=3,

@@ -70,8 +70,8 @@ def test_what_was_read_has_a_bound() -> None:
     assert "new" not in results.files
     for n in range(MOST_PARTS + 1):
         results.place(n, LARGE_TOKENS + 1, turn=1)
-        results.answer(n, str(n), 1, is_sure=True)
-    results.answer(0, str(MOST_PARTS), 1, is_sure=True)
+        results.answer(n, str(n), 1)
+    results.answer(0, str(MOST_PARTS), 1)
     assert results.superseded_tokens == 0
     assert results.find_unused_tokens(2) == MOST_PARTS * (LARGE_TOKENS + 1)
 

@@ -20,8 +20,8 @@ the log only, and on standard output each `PlanShown` has the whole plan.
 Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event` (its name below), its place in the
 run, and the event's own fields.
 
-A reader must skip torn lines (a crash in mid-write), unknown events and unknown fields, as relay does. Fields marked
-*later* may be missing in logs of an older relay.
+A reader must skip torn lines (a crash in mid-write), unknown events and unknown fields, as relay does. A line has all
+fields of its event; those marked *optional*, of the values in it, may be missing.
 
 ## Place in the run
 
@@ -39,9 +39,9 @@ def render() -> str:
 
 def render_field(entry: FieldEntry) -> str:
     """Return a field as a line of a list."""
-    later = ", later" if entry.is_later else ""
+    optional = ", optional" if entry.may_miss else ""
     words = f": {entry.words}" if entry.words else ""
-    return f"- `{entry.name}` ({_name_type(entry.schema)}{later}){words}\n"
+    return f"- `{entry.name}` ({_name_type(entry.schema)}{optional}){words}\n"
 
 
 def _name_type(schema: Mapping[str, Any]) -> str:

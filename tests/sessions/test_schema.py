@@ -1,4 +1,4 @@
-"""docs/events.md and the JSON Schema say what a log holds, and logs of older schemas are still read."""
+"""docs/events.md and the JSON Schema say what a log holds."""
 
 import json
 from functools import cache
@@ -15,7 +15,6 @@ from relay.session.records import MOST_AT, LoggedEvent, find_scope, parse_record
 from relay.session.records import Scope as Where
 from tests.any_event import any_event
 from tests.effort import try_each
-from tests.logs import read_events
 from tests.odd_lines import iter_odd_lines
 from tests.sessions.reference import render
 
@@ -66,15 +65,6 @@ def test_every_line_fits_the_schema(kind: type, data: st.DataObject) -> None:
 
 def test_the_page_is_what_the_code_says() -> None:
     assert (ROOT / "docs/events.md").read_text(encoding="utf-8") == render(), "make docs"
-
-
-def test_a_log_of_an_older_relay_is_read_whole() -> None:
-    """A log as relay wrote it before fields were added."""
-    path = Path(__file__).parent / "schema2.jsonl"
-    log = read_events(path)
-    assert log
-    assert log.skipped_lines == 0
-    assert len(log.records) == len(path.read_text(encoding="utf-8").splitlines()) > 15
 
 
 def test_what_is_read_of_a_line_fits_the_schema_whatever_stood_in_it() -> None:

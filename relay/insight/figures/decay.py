@@ -43,9 +43,8 @@ class Retrieved:
     kind: str
     """``file``: a file that was read; ``ledger``: a claim; ``preload``: a file in the first message."""
     shown: int
-    used: int | None
-    """Files that a later call names or changes, or of which it names a line; claims as in `ClaimUse.used`. None if the
-    log does not say, as older ones do not."""
+    used: int
+    """Files that a later call names or changes, or of which it names a line; claims as in `ClaimUse.used`."""
     tokens: int
     """Of all that were shown; estimated for parts of the first message."""
 
@@ -67,7 +66,7 @@ class Decay:
     """Turns until the reset line, at that growth; 0 past it."""
     superseded_tokens: int
     """In context: parts of files that were shown again, results of calls that were made again."""
-    unused_tokens: int | None
+    unused_tokens: int
     """In context: results of more than `recall.LARGE_TOKENS` of which no later call names a path or a line, and that
     are not superseded."""
     cut_tokens: int | None

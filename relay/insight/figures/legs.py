@@ -83,8 +83,6 @@ class _Result:
     number: int
     """1-based within the session."""
     call: ToolFinished
-    signature: str
-    """The same for the same call."""
     summary: str
     turn: int
     duplicate: bool
@@ -125,7 +123,7 @@ class LegTally:
         """Number of a call's result by the call's id, and the file that it shows."""
         self._started_files: int | None = None
         """Tokens of files that it was shown before its first change; None before that."""
-        self._knows_uses = self._knows_cuts = True
+        self._knows_cuts = True
         self._cut_bytes = 0
         self._composition = Composition()
         self._pending: list[_Result | None] = []
@@ -212,11 +210,10 @@ class LegTally:
         number = self._note_uses(event)
         self._note_changes(event.changed_paths or ())
         self._claims.touch((event.shown.path,) if event.shown else (), event.changed_paths or ())
-        signature = event.call_sha256 or f"{name} {summary}"
-        duplicate = bool(event.result_sha256) and self._answers.get(signature) == event.result_sha256
+        duplicate = self._answers.get(event.call_sha256) == event.result_sha256
         if len(self._answers) < MOST_OPEN_CALLS:
-            self._answers[signature] = event.result_sha256
-        tokens = estimate_size_tokens(event.result_bytes or 0)
+            self._answers[event.call_sha256] = event.result_sha256
+        tokens = estimate_size_tokens(event.result_bytes)
         if event.name == _EXPLORE:
             self._end_exploration(at, tokens, is_error=event.is_error)
         self._append(
@@ -225,7 +222,6 @@ class LegTally:
             _Result(
                 number=number,
                 call=event,
-                signature=signature,
                 summary=summary,
                 turn=self._turn,
                 duplicate=duplicate,
@@ -235,10 +231,9 @@ class LegTally:
 
     def _note_uses(self, event: ToolFinished) -> int:
         """Note what a call names of earlier results; return the number of its own."""
-        self._knows_uses = self._knows_uses and event.uses is not None
         self._knows_cuts = self._knows_cuts and event.cut_bytes is not None
         self._cut_bytes += event.cut_bytes or 0
-        for name in event.uses or ():
+        for name in event.uses:
             number, path = self._numbers.get(name, (0, name))
             self._results.name(number)
             self._results.used.add(path)
@@ -338,8 +333,7 @@ class LegTally:
         )
         results = self._results
         results.place(result.number, tokens, self._turn)
-        is_sure = bool(call.call_sha256) or call.is_error
-        results.answer(result.number, result.signature, tokens, is_sure=is_sure)
+        results.answer(result.number, call.call_sha256, tokens)
         if call.shown is None:
             return
         if call.shown.path in self._known and call.shown.path not in results.files:
@@ -441,7 +435,7 @@ class LegTally:
         context, first = self._last_tokens, self._first_tokens
         line = self._last.soft_tokens if self._last else 0
         history = None if context is None or first is None else max(0, context - first)
-        unused = self._results.find_unused_tokens(self._turn + (self._ended is not None)) if self._knows_uses else None
+        unused = self._results.find_unused_tokens(self._turn + (self._ended is not None))
         superseded, growth, course = self._results.superseded_tokens, self._find_growth(), self._find_course()
         fresh = (first or 0) + (
             sum(self._results.files.values()) if self._started_files is None else self._started_files
@@ -458,7 +452,7 @@ class LegTally:
             superseded_tokens=superseded,
             unused_tokens=unused,
             cut_tokens=self._find_cut_tokens(),
-            signal=None if history is None or unused is None else find_signal(history, superseded + unused),
+            signal=None if history is None else find_signal(history, superseded + unused),
             retrieved=self._list_retrieved(),
             turns_to_go=to_go,
             go_on_usd=course.cost_usd(context) if course and context is not None else None,
@@ -486,7 +480,7 @@ class LegTally:
         preloaded = sum(part.tokens for part in self._parts if part.source == TokenSource.PRELOAD)
 
         def count(kind: str, names: Collection[str], tokens: int) -> Retrieved:
-            used = sum(name in results.used for name in names) if self._knows_uses else None
+            used = sum(name in results.used for name in names)
             return Retrieved(kind=kind, shown=len(names), used=used, tokens=tokens)
 
         used_claims, claim_tokens = sum(claim.used for claim in claims), sum(claim.tokens for claim in claims)

@@ -50,7 +50,7 @@ class TokenSource(StrEnum):
     """The descriptions of the tools."""
     RULES = "rules"
     PLAN = "plan"
-    """The plan around the phase; in older logs with the phase."""
+    """The plan around the phase."""
     PHASE = "phase"
     """The phase, with its notes."""
     BATON = "baton"
@@ -72,7 +72,7 @@ class TokenSource(StrEnum):
     EXPLORE = "explore"
     """Prompts of explorers, whole."""
     OTHER = "other"
-    """Tokens that the endpoint counted and no event explains; all of a first prompt in older logs."""
+    """Tokens that the endpoint counted and no event explains; all of a first prompt in the logs of other programs."""
 
 
 def name_tool_source(tool: str) -> str:
@@ -383,15 +383,11 @@ class Results:
         if self._count > MOST_PARTS:
             self._forget()
 
-    def answer(self, number: int, signature: str, tokens: int, *, is_sure: bool) -> None:
-        """Put a result in the place of that of the same call before.
-
-        Args:
-            is_sure: Whether only the same call has this signature; if not, and it did not fail, a later one may differ.
-        """
+    def answer(self, number: int, signature: str, tokens: int) -> None:
+        """Put a result in the place of that of the same call before."""
         if before := self._answers.pop(signature, None):
             self._supersede(*before)
-        if is_sure and len(self._answers) < MOST_PARTS:
+        if len(self._answers) < MOST_PARTS:
             self._answers[signature] = number, tokens
 
     def drop(self) -> None:

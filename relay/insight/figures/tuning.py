@@ -51,12 +51,12 @@ class UseRate:
 def measure_use(found: Iterable[Figures]) -> tuple[UseRate, ...]:
     """Return the use of each kind but the ledger, which `measure_ledger` has."""
     decays = [leg.decay for figures in found for leg in figures.legs]
-    known = [one for decay in decays for one in decay.retrieved if one.used is not None and one.kind != "ledger"]
+    known = [one for decay in decays for one in decay.retrieved if one.kind != "ledger"]
     rates = [
         UseRate(
             kind=kind,
             shown=(shown := sum(one.shown for one in known if one.kind == kind)),
-            used=(used := sum(one.used or 0 for one in known if one.kind == kind)),
+            used=(used := sum(one.used for one in known if one.kind == kind)),
             rate=find_rate(used, shown),
             tokens=sum(one.tokens for one in known if one.kind == kind),
         )
@@ -64,7 +64,7 @@ def measure_use(found: Iterable[Figures]) -> tuple[UseRate, ...]:
     ]
     measured = [decay for decay in decays if decay.signal is not None]
     history = sum(decay.history_tokens or 0 for decay in measured)
-    noise = sum(decay.superseded_tokens + (decay.unused_tokens or 0) for decay in measured)
+    noise = sum(decay.superseded_tokens + decay.unused_tokens for decay in measured)
     rest = max(0, history - noise)
     of_history = UseRate(kind="history", shown=history, used=rest, rate=None, tokens=history)
     return (*rates, *([of_history] if history else []))

@@ -32,7 +32,7 @@ class CheckEvidence:
     """None if relay killed it."""
     duration_s: float
     output_sha256: str
-    """Of its output; empty in older logs."""
+    """Of its output; empty if relay kept none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,8 @@ class TickEvidence:
     checks: tuple[CheckEvidence, ...]
     """Of the phase's last gate before the commit; empty without one."""
     files: tuple[ChangedFile, ...]
-    """Empty in older logs."""
     left: tuple[LeftFile, ...] = ()
-    """Files that the phase's gate left; empty in older logs."""
+    """Files that the phase's gate left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +220,7 @@ class Totals:
     turns: int = 0
     """Responses; a request that was sent again because it failed counts where it may be billed."""
     unknown_turns: int = 0
-    """The `turns` whose usage is unknown (older logs); they are in no sum."""
+    """The `turns` whose usage is unknown; they are in no sum."""
     retries: int = 0
     retries_s: float = 0.0
     """Seconds of waits before them."""
@@ -405,7 +404,7 @@ class LegFigures:
     model: str
     """The model that answered last; empty before an answer."""
     runner: str
-    """As in the settings; empty in older logs."""
+    """As in the settings; empty in the logs of other programs."""
     began: float
     ended: float | None
     """None while it works, and if it was cut off."""
@@ -416,9 +415,9 @@ class LegFigures:
     detail: str
     totals: Totals
     parts: tuple[PromptPart, ...]
-    """Of its first prompt; empty in older logs."""
+    """Of its first prompt; empty in the logs of other programs."""
     baton: str
-    """The handoff note that it got, cut at `legs.MOST_BATON_CHARS`; empty without one, and in older logs."""
+    """The handoff note that it got, cut at `legs.MOST_BATON_CHARS`; empty without one."""
     first_tokens: int | None
     """Prompt of its first response; None before one."""
     last_tokens: int | None
@@ -448,7 +447,7 @@ class LegFigures:
     seen_paths: int
     """Files that it was shown or changed by name."""
     claims: tuple[ClaimUse, ...]
-    """The claims of the ledger that it was shown, in their order; empty in older logs."""
+    """The claims of the ledger that it was shown, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

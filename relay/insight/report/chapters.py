@@ -140,13 +140,11 @@ def _list_retrieved(legs: Sequence[LegFigures]) -> Table:
     rows = []
     for kind, words in _KINDS.items():
         found = [one for leg in legs for one in leg.decay.retrieved if one.kind == kind]
-        shown, known = sum(one.shown for one in found), [one.used for one in found if one.used is not None]
         if not found:
             continue
-        used = sum(known) if len(known) == len(found) else None
-        rate = render_share(None if used is None or not shown else used / shown)
-        tokens = render_tokens(sum(one.tokens for one in found))
-        rows.append((words, render_number(shown), UNKNOWN if used is None else render_number(used), rate, tokens))
+        shown, used, tokens = (sum(getattr(one, name) for one in found) for name in ("shown", "used", "tokens"))
+        rate = render_share(used / shown if shown else None)
+        rows.append((words, render_number(shown), render_number(used), rate, render_tokens(tokens)))
     return make_table("What sessions were shown, and used", "What, #Shown, #Used, #Hit rate, #Tokens", rows)
 
 

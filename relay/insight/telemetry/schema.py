@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -40,8 +40,7 @@ class FieldEntry:
     schema: Mapping[str, Any]
     words: str
     """Its meaning; empty if the name says it."""
-    is_later: bool
-    """Logs of an older relay may lack it."""
+    may_miss: bool
 
 
 @cache  # Python parses a class's whole module for the docstrings of its fields
@@ -53,7 +52,7 @@ def list_events() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
 @cache
 def list_scope() -> tuple[FieldEntry, ...]:
     """Return the fields that every line has besides its event's own."""
-    return tuple(replace(entry, is_later=False) for entry in list_fields(Scope))
+    return tuple(list_fields(Scope))
 
 
 def list_values() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
@@ -94,7 +93,7 @@ def _render_value(kind: type[Any]) -> Mapping[str, Any]:
     return {
         "type": "object",
         "properties": {entry.name: _describe(entry) for entry in entries},
-        "required": [entry.name for entry in entries if not (is_typeddict(kind) and entry.is_later)],
+        "required": [entry.name for entry in entries if not entry.may_miss],
     }
 
 
@@ -107,16 +106,12 @@ def list_fields(kind: type[Any]) -> Iterator[FieldEntry]:
     words = describe_fields(kind)
     if is_typeddict(kind):
         for name, hint in get_type_hints(kind).items():
-            is_later = name not in kind.__required_keys__
-            yield FieldEntry(name=name, schema=_render_type(hint), words=words.get(name, ""), is_later=is_later)
+            may_miss = name not in kind.__required_keys__
+            yield FieldEntry(name=name, schema=_render_type(hint), words=words.get(name, ""), may_miss=may_miss)
         return
     for field in fields(kind):
-        yield FieldEntry(
-            name=field.name,
-            schema=_render_type(field.type),
-            words=words.get(field.name, ""),
-            is_later=field.default is not MISSING,
-        )
+        schema = _render_type(field.type)
+        yield FieldEntry(name=field.name, schema=schema, words=words.get(field.name, ""), may_miss=False)
 
 
 def _render_type(kind: Any) -> Mapping[str, Any]:
