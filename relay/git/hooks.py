@@ -237,12 +237,20 @@ def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tupl
     return tuple(setting for setting in config if any(setting.key.startswith(prefix) for prefix in wanted))
 
 
-def make_hook_run(repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path) -> HookRun:
-    """Return the hook `name`, ready to run; `index` is the copy that it may change, in its scratch directory."""
+def make_hook_run(
+    repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path, author: Mapping[str, str]
+) -> HookRun:
+    """Return the hook `name`, ready to run.
+
+    Args:
+        index: The copy that it may change, in its scratch directory.
+        author: The variables that name the commit's author, which `git commit` gives to hooks.
+    """
     hooks_dir = get_hooks_dir(repo, config)
     objects = index.parent / "objects"
     objects.mkdir(exist_ok=True)
     env = {
+        **{key: value for key, value in author.items() if key.startswith("GIT_AUTHOR_")},
         "GIT_INDEX_FILE": str(index),
         "GIT_OBJECT_DIRECTORY": str(objects),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_path(str(repo.common_dir / "objects")),

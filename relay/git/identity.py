@@ -11,7 +11,7 @@ from relay.base.values import dataclass
 from relay.git.command import Git, GitError
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.notes import write_note
-from relay.git.objects import write_unsigned
+from relay.git.objects import render_now, write_unsigned
 from relay.git.repository import Repo
 
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
@@ -32,10 +32,12 @@ class Identity:
     @property
     def environment(self) -> dict[str, str]:
         """The variables that make git use it as author and committer."""
-        return {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in self._parts()}
+        parts = ("NAME", self.name), ("EMAIL", self.email)
+        return {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in parts}
 
-    def _parts(self) -> tuple[tuple[str, str], ...]:
-        return ("NAME", self.name), ("EMAIL", self.email)
+    def begin_commit(self) -> dict[str, str]:
+        """Return the same for a commit that is written now, with its author's date, as hooks are told."""
+        return {**self.environment, "GIT_AUTHOR_DATE": render_now()}
 
 
 def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Identity | None:

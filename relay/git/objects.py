@@ -205,18 +205,18 @@ def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, i
     return guard(repo).git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
 
 
-def render_stamp(identity: Mapping[str, str]) -> str:
-    """Return name, address, local time and time zone as git writes them into commits and logs."""
+def render_now() -> str:
+    """Return the seconds since the epoch and the local time zone, as in a commit."""
     now = time.time()
     offset = time.localtime(now).tm_gmtoff // 60
-    zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
-    return f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
+    return f"{int(now)} {'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
 
 
 def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
     """Return a commit as git writes it; None for one of which git would change something, or complain."""
-    who = render_stamp(identity)
-    lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}")
+    who, now = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>", render_now()
+    written = f"author {who} {identity.get('GIT_AUTHOR_DATE', now)}", f"committer {who} {now}"
+    lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), *written)
     try:
         text.decode()
         data = "\n".join(lines).encode() + b"\n\n" + text

@@ -94,13 +94,15 @@ def _is_marked(process: Path, mark: bytes) -> bool:
         return False  # it has ended, or is another user's
 
 
-_GITCONFIG = b"""\
+NOBODY = ("relay sandbox", "sandbox@localhost")
+"""Name and address that git has in a session's commands: no person's."""
+_GITCONFIG = """\
 # Written by relay for commands in its sandbox.
 [safe]
 \tdirectory = *
 [user]
-\tname = relay sandbox
-\temail = sandbox@localhost
+\tname = "{}"
+\temail = "{}"
 [gc]
 \tauto = 0
 [maintenance]
@@ -129,10 +131,11 @@ def find_folder() -> Path:
 class PrivateDir:
     """Holds `tmp/`, which commands write, and files that only relay writes.
 
-    `close` removes the directory; so do the object's collection and Python's exit.
+    `close` removes the directory; so do the object's collection and Python's exit. `user` is the name and address that
+    git's configuration in the sandbox has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, user: tuple[str, str] = NOBODY) -> None:
         self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=find_folder())))
         new = self.path / f"{_LOCK}.new"
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -140,7 +143,8 @@ class PrivateDir:
         new.rename(self.path / _LOCK)  # under this name it is never free while its relay lives
         self._finalizer = weakref.finalize(self, _remove, self.path, lock)
         self.tmp.mkdir(mode=0o700)
-        self.gitconfig.write_bytes(_GITCONFIG)
+        quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in user)
+        self.gitconfig.write_bytes(os.fsencode(_GITCONFIG.format(*quoted)))
 
     @property
     def tmp(self) -> Path:

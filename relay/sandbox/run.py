@@ -43,6 +43,7 @@ from relay.sandbox.openings import Inquiries
 from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy, Stage, WritableCopy
 from relay.sandbox.private_folder import (
+    NOBODY,
     PrivateDir,
     describe_namespaces,
     describe_programs,
@@ -217,9 +218,13 @@ class Sandbox:
         if not self.shares_user:
             self.standby.begin(self._build_waiting)
 
-    def renew(self) -> Self:
-        """Return the same sandbox with an empty private directory of its own; the caller closes it."""
-        private = PrivateDir()
+    def renew(self, user: tuple[str, str] = NOBODY) -> Self:
+        """Return the same sandbox with an empty private directory of its own; the caller closes it.
+
+        Args:
+            user: Name and address of the person whose gate or hook runs there, for git's configuration.
+        """
+        private = PrivateDir(user)
         bwrap = self.bwrap and self.bwrap.renew(private)
         return replace(self, bwrap=bwrap, private=private, standby=Standby())
 

@@ -108,6 +108,8 @@ class _Ready:
     tree: str | None
     message: Message
     text: bytes
+    author: Mapping[str, str]
+    """Environment that names the author, for hooks."""
     rewritten: tuple[str, ...] = ()
     not_taken: tuple[str, ...] = ()
 
@@ -153,7 +155,8 @@ def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | C
     """
     index = objects.copy_index(repo, "message-index")
     text = render_message(request.message)
-    ready = _Ready(request=request, index=index, paths=(), tree=None, message=request.message, text=text)
+    author = get_identity(repo).begin_commit()
+    ready = _Ready(request=request, index=index, paths=(), tree=None, message=request.message, text=text, author=author)
     judged = _run_message_hooks(repo, guard(repo), ready, hooks)
     return _finish_text(judged) if isinstance(judged, _Ready) else judged
 
@@ -165,7 +168,7 @@ def _finish_text(ready: _Ready) -> bytes:
 
 
 def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> CommitOutcome:
-    identity = get_identity(repo).environment
+    identity = get_identity(repo).begin_commit()
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
     completion.require_filters(guarded, (*paths, *request.replace))
@@ -176,6 +179,7 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
         tree=request.tree,
         message=request.message,
         text=render_message(request.message),
+        author=identity,
     )
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
@@ -316,7 +320,8 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     for number, (path, data) in enumerate(ready.request.replace.items() if ready.request.adopt else ()):
         replace_file(copy.parent, f"given-{number}", data, FILE)
         copies[path] = copy.parent / f"given-{number}"
-    result = hooks.run(replace(make_hook_run(repo, guarded.config, name, args, index=copy), copies=copies))
+    run = make_hook_run(repo, guarded.config, name, args, index=copy, author=ready.author)
+    result = hooks.run(replace(run, copies=copies))
     left = {path: read_file(hooks.scratch, f"{place.parent.name}/{place.name}") for path, place in copies.items()}
     return replace(result, copies={path: data for path, data in left.items() if data is not None})
 

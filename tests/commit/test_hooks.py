@@ -25,6 +25,11 @@ WORK: list[list[Sequence[Act | SessionOutcome]]] = [
         ]
     ],
 ]
+SIGNS_OFF = """\
+git interpret-trailers --if-exists doNothing --in-place \\
+  --trailer "Signed-off-by: $(git var GIT_COMMITTER_IDENT | sed 's/ [0-9]* [+-][0-9]*$//')" \\
+  --trailer "Seen: $GIT_AUTHOR_NAME <$GIT_AUTHOR_EMAIL> $GIT_AUTHOR_DATE, $(git config user.name)" "$1"
+"""
 LIKE_LINT_STAGED = """\
 set -e
 test -z "$(git stash list)"
@@ -98,6 +103,33 @@ def test_what_a_session_leaves_in_its_scratch_directory_is_not_there_for_a_hook(
     ended = begun.play(runner, phase="1", all_=False, sandbox="auto")
 
     assert ended.exit_code == ExitCode.DONE
+
+
+def test_hooks_and_gates_know_the_user_and_the_commands_of_a_session_nobody(stage, tmp_path, monkeypatch):
+    """A hook that signs off certifies where the code is from: in the name of the one whose commit it is."""
+    config, included = tmp_path / "gitconfig", tmp_path / "work"
+    config.write_text(f'[user]\n\tname = Private\n[includeIf "gitdir:{stage.root}/"]\n\tpath = {included}\n')
+    included.write_text('[user]\n\tname = "A \\"B\\" \\\\ # Pérson"\n\temail = a@example.org\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    install_hook(stage, SIGNS_OFF, "commit-msg")
+    asks = "git var GIT_AUTHOR_IDENT > who.txt; git var GIT_COMMITTER_IDENT >> who.txt"
+    runner = ScriptedRunner(sessions=[[[("bash", {"command": asks}), *WORK[0][0]]]])
+
+    verify = ('test "$(git config user.email)" = a@example.org && git var GIT_COMMITTER_IDENT | grep Pérson',)
+    ended = stage.play(runner, phase="1", all_=False, sandbox="auto", verify=verify)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    name = 'A "B" \\ # Pérson'
+    assert (
+        stage.git("log", "-1", "--format=%an <%ae>, %cn <%ce>") == f"{name} <a@example.org>, {name} <a@example.org>\n"
+    )
+    said = stage.git(
+        "log", "-1", "--date=raw", "--format=%(trailers:key=Signed-off-by)%(trailers:key=Seen)%an <%ae> %ad"
+    )
+    signed, seen, author = said.splitlines()
+    assert (signed, seen) == (f"Signed-off-by: {name} <a@example.org>", f"Seen: {author}, {name}")
+    nobody = [line.rsplit(" ", 2)[0] for line in (stage.root / "who.txt").read_text().splitlines()]
+    assert nobody == ["relay sandbox <sandbox@localhost>"] * 2
 
 
 def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun):

@@ -19,6 +19,7 @@ from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
+from relay.git.identity import find_identity
 from relay.git.names import with_parents
 from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.repository import Repo
@@ -90,7 +91,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     known = _recall(ctx.repo, ctx.memory, task)
     commands = tuple(command for command in task.commands if command not in known)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
-    with ctx.workspace.sandbox.renew() as renewed:
+    with renew(ctx.repo, ctx.workspace.sandbox) as renewed:
         fresh = reveal(ctx.repo, ctx.settings, renewed)
         laid, sandbox = _lay_out(ctx.repo, fresh, difference, shown=ctx.settings.env_file)
         result = run_gate(
@@ -205,6 +206,12 @@ def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
     )
 
 
+def renew(repo: Repo, sandbox: Sandbox) -> Sandbox:
+    """Return a new sandbox for a gate or a hook, in which git knows the user; the caller closes it."""
+    user = find_identity(repo)
+    return sandbox.renew((user.name, user.email)) if user else sandbox.renew()
+
+
 def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
     """Make the user's `env_file` visible to a gate, unless it is a link."""
     return sandbox.reveal(repo.root / settings.env_file) if settings.env_file else sandbox
@@ -290,7 +297,7 @@ def open_hooks(
     if not names:
         yield None
         return
-    with workspace.sandbox.renew() as fresh:
+    with renew(repo, workspace.sandbox) as fresh:
         run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
         elsewhere = "" if (repo.branch or "").startswith(PREFIX) else name_branch("", "")
         yield Hooks(run=run, scratch=fresh.private.tmp, names=names, elsewhere=elsewhere, recheck=recheck)

@@ -18,11 +18,12 @@ from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
 from relay.gate.run import NO_NETWORK, Failure, find_causes, run_gate
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, make_hook_run, only_forbids_branch
+from relay.git.identity import get_identity
 from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.plan.text import STATE_DIR
 from relay.run.commit.candidate import Refused
-from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal
+from relay.run.commit.gates import find_handed, open_hooks, render_gate, renew, reveal
 from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
@@ -218,7 +219,8 @@ def try_hook(repo: Repo, hooks: Hooks, name: str, *, index: Path, subject: str =
         if index.is_file():
             shutil.copyfile(index, scratch / "index")
         args = {"pre-commit": (), "commit-msg": (str(message),)}.get(name, (str(message), "message"))
-        return hooks.run(make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index"))
+        author = get_identity(repo).begin_commit()
+        return hooks.run(make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index", author=author))
 
     result = run(hooks)
     return CommitOutcome(
@@ -239,7 +241,7 @@ def try_gate(
         SandboxError: The sandbox could not be set up.
     """
     observe(GateStarted(phase_id=phase_id, baseline=False, commands=tuple(commands)))
-    with workspace.sandbox.renew() as fresh:
+    with renew(request.repo, workspace.sandbox) as fresh:
         result = run_gate(
             commands,
             sandbox=reveal(request.repo, request.settings, fresh),
