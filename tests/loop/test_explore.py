@@ -16,7 +16,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.explore import MANY_PATHS, MAX_ANSWER_TOKENS, MAX_TURNS, MOST
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Event, LegEnded, LegStarted, OutputShown, ResponseReceived, ToolStarted
+from relay.session.events import Event, LegEnded, LegStarted, Noticed, OutputShown, ResponseReceived, ToolStarted
 from relay.session.usage import Usage, estimate_tokens
 from relay.store.staleness import find_stale_claims
 from tests.resume.test_signals import Running
@@ -192,6 +192,14 @@ def test_two_questions_of_one_turn_are_answered_one_after_the_other_while_a_comm
     assert [claim.claim for claim in read_ledger(app).claims.values()] == [CLAIM["claim"], "nobody calls it"]
     order = [event.query for event in app.seen(ResponseReceived)]
     assert order == ["", "", "explore", "explore", "explore", "", "", ""]
+
+
+def test_nobody_is_said_to_be_asked_of_findings_of_one_file(app):
+    """An explorer has ended when its findings stand in the ledger, beside each other."""
+    app.run(play([LOOK, answer(CLAIM, {"claim": "greet takes a name", "places": ["app/greet.py:1"]})]))
+    assert app.server.errors == []
+    assert len(read_ledger(app).claims) == 2
+    assert [one.text for one in app.seen(Noticed) if "is asked how" in one.text] == []
 
 
 def test_an_explorer_has_no_explorer(app):

@@ -357,6 +357,44 @@ def test_claims_that_cannot_both_hold_are_said_to_the_person_and_the_weaker_one_
     assert "cannot both hold" in stage.relay("report", "--text").stdout
 
 
+@pytest.mark.parametrize("kind", ["constraint", "observation"])
+def test_of_a_contradiction_that_a_session_records_as_it_is_asked_to_one_side_holds(stage, kind):
+    """It records its claim again with `contradicts`; the copy before does not come back when that claim is out."""
+    stage.write("PLAN.md", RETRIES)
+    stage.commit()
+    rule, other = "Retry counts must never be 2", "The retry count must be 2"
+
+    def play(script):
+        assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+        assert stage.server.errors == []
+        return json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+
+    first = play(do(1, "policy", ({"claim": rule, "kind": "constraint"}, {})))[0]["id"]
+    asked = {"last_result_contains": [f"Beside {first}: does it rest on it, replace it or contradict it?"]}
+    new = {"claim": other, "kind": kind}
+    claims = play(do(2, "queue", (new, asked), ({**new, "contradicts": first}, {})))
+
+    assert [claim["claim"] for claim in claims if claim["status"] == "in"] in ([rule], [other])
+    assert sorted(claim["status"] for claim in claims) == ["in", "out", "out"]
+
+
+def test_what_stands_beside_a_claim_begins_a_line_of_its_own(stage):
+    """Also behind the list of claims that the new one puts out."""
+    stage.write("PLAN.md", RETRIES)
+    stage.commit()
+    rule, near, slots = "Retry counts must never be 2", "Retry counts stand in the log", "Three slots are kept"
+
+    def play(script):
+        assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+        assert stage.server.errors == []
+        return {one["claim"]: one["id"] for one in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]}
+
+    first = play(do(1, "policy", ({"claim": rule}, {}), ({"claim": near}, {})))
+    play(do(2, "queue", ({"claim": slots, "rests_on": first[rule]}, {})))
+    told = {"last_result_contains": [f": {slots}\nBeside {first[near]}: does it rest on it"]}
+    play(do(3, "client", ({"claim": "Retry counts must be 2", "replaces": first[rule]}, told)))
+
+
 def test_a_session_that_has_looked_confirms_a_stale_claim_where_it_stands_now(arc):
     stage, (_old, new), _ = arc
     stage.write("db.py", "# moved\n" + (stage.root / "db.py").read_text().replace("length = 64", "length = 64  # hex"))

@@ -21,6 +21,7 @@ from relay.ledger.model import (
     Entry,
     Ledger,
     Nogood,
+    Retraction,
     Source,
     Stamp,
     append_entry,
@@ -86,9 +87,10 @@ class ClaimWatch:
 
     def keep_found(self, records: Sequence[Record]) -> tuple[Claim, ...]:
         """Add an explorer's findings to the ledger; return the claim of each."""
-        before = self._notes.ledger.claims
+        before, notices = self._notes.ledger.claims, len(self._notices)
         self._notes.records.extend(records)
         self.take_records()
+        del self._notices[notices:]  # an explorer has ended: nobody is asked what stands beside
         return tuple(claim for name, claim in self._notes.ledger.claims.items() if name not in before)
 
     def find_doubts(self, paths: Iterable[str] | None) -> str:
@@ -122,8 +124,8 @@ class ClaimWatch:
         if record.contradicts:
             pairs = [f"{entry.id} ({', '.join(entry.claims)})" for entry in entries if isinstance(entry, Nogood)]
             words = f"{words if claim else 'Recorded.'} They cannot hold together: {', '.join(pairs)}."
-        if lines := _list_changes(self._notes.ledger, before, after, left_out=claim.replaces if claim else ()):
-            words += f" Now:\n{lines}"
+        if changes := _list_changes(self._notes.ledger, before, after, left_out=claim.replaces if claim else ()):
+            words += f" Now:\n{changes}"
         if claim is None or claim.replaces != record.replaces:  # said again, with what it was asked for
             return words
         beside = [other for other in find_beside(ledger, before, claim) if other.id not in record.contradicts]
@@ -132,10 +134,14 @@ class ClaimWatch:
         lines = "\n".join(f"- {other.id} {other.kind}: {clip(other.claim, 300)}" for other in beside[:MAX_BESIDE])
         near = ", ".join(other.id for other in beside[:MAX_BESIDE])
         self._notices.append(Noticed(text=f"claim {claim.id} stands beside {near}; the session is asked how"))
-        return f"{words} Beside {near}: {_ASKED}.\n{lines}"
+        joint = "\n" if changes else " "
+        return f"{words}{joint}Beside {near}: {_ASKED}.\n{lines}"
 
     def _make_entries(self, record: Record) -> list[Entry]:
-        """Return the entries of a record; a claim that the session repeats takes the place of the one before."""
+        """Return the entries of a record.
+
+        A claim that the session repeats takes the place of the one before, which does not come back if this one goes.
+        """
         ledger, session = self._notes.ledger, self._stamp.session
         former = [
             name
@@ -165,7 +171,8 @@ class ClaimWatch:
             for names in clashes
             if names
         ]
-        return [claim, *nogoods] if record.claim else [*nogoods]
+        retired = [Retraction(of=name, because=f"recorded again as {claim.id}", stamp=stamp) for name in former[-1:]]
+        return [claim, *retired, *nogoods] if record.claim else [*nogoods]
 
 
 _ASKED = "does it rest on it, replace it or contradict it? If so, `record` it again with that id"
