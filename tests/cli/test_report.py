@@ -7,7 +7,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.insight.telemetry.log import HEAD_BYTES, find_logs, list_logs
-from relay.session.events import RunEnded, RunStarted, TextShown
+from relay.session.events import Event, RunEnded, RunStarted, TextShown
 from relay.session.records import LoggedEvent, render_record
 from relay.session.usage import Usage
 
@@ -151,7 +151,7 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
         return f"{render_record(LoggedEvent(at=at, event=started))}\n"
 
     ended = RunEnded(exit_code=0, reason="done", next_command="", spent_usd=1)
-    later = [TextShown(text="x" * HEAD_BYTES), ended]
+    later: list[Event] = [TextShown(text="x" * HEAD_BYTES), ended]
     rest = "".join(f"{render_record(LoggedEvent(at=9, event=event))}\n" for event in later)
     folder.joinpath("r-1.jsonl").write_text(begin("r-1", 5) + rest)
     folder.joinpath("r-2.jsonl").write_text(begin("r-2", 7, plan="docs/PLAN.md"))
