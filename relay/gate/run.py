@@ -60,8 +60,7 @@ def run_gate(
 
     Args:
         sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: no commit has
-            the
-            files that a session left there.
+            the files that a session left there.
         should_stop: Polled; true ends the running command and skips the rest.
         outputs_dir: The directory for the full output of commands that print much.
         handed: Values that are removed from the commands' output, see `relay.base.redaction.find_handed_values`.

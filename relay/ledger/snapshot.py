@@ -115,8 +115,7 @@ def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None 
     """Write a claim as one line: id, kind, label unless it is in, the claim, its reason and sources.
 
     Args:
-        shown: The ids that the reader sees; other ids that the claim rests on are marked "not shown". None: all of
-        them.
+        shown: The ids that the reader sees; other ids that the claim rests on are marked "not shown". None: all.
         places: Write the sources, and the claims that it rests on and replaces.
     """
     state = "" if belief.status is ClaimStatus.IN else f", {_say(belief)}"

@@ -52,8 +52,7 @@ def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = (
 
     Args:
         discarded: Files of the leg that were removed from the work tree. All claims of the leg are dropped then, since
-            no
-            record says which item a file belonged to.
+            no record says which item a file belonged to.
     """
     record = _make_record(files, leg)
     if discarded:

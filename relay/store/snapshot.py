@@ -130,8 +130,7 @@ def write_snapshot_tree(
     Args:
         replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
         known: Changes since an earlier snapshot. If that is not the last snapshot of this work tree, relay scans the
-            whole
-            work tree.
+            whole work tree.
 
     Raises:
         RepoError: Something cannot be read or stored.

@@ -329,8 +329,7 @@ class AgentActivity:
 
         Returns:
             The calls that are over now: agents report a tool's end just before the boundary, or after it. None if no
-                tool was
-            seen.
+            tool was seen.
         """
         self._flush()
         self._tell_more()

@@ -68,8 +68,7 @@ class CacheWatch:
             usage: None if nothing is known; the response is then skipped.
             request: The request as sent.
             at: When the request was sent, in seconds on any steady clock. After a pause longer than an entry lives, a
-                miss is
-            expected.
+                miss is expected.
         """
         if usage is None:
             return None

@@ -76,8 +76,7 @@ class Watchdog:
 
         Args:
             progress: Whether it brought the answer forward. Other events, pings, count as a sign of life once the
-                answer has
-            begun: thinking that is not shown is nothing but pings for minutes.
+                answer has begun: thinking that is not shown is nothing but pings for minutes.
         """
         now = self._clock()
         self._begun = self._begun or progress
