@@ -19,6 +19,10 @@ from relay.git.repository import Repo
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _HIDING = re.compile(f"[{HIDING}]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+LINE_CHARS = 72
+"""Longest line of a body or a trailer. Source: git's convention; gitlint's body-max-line-length is 80, often set to 72,
+and @commitlint/config-conventional has 100."""
+_BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
 _TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 
 _SKIPS = re.compile(r"\[(skip[ -][a-z]{2,16}|[a-z]{2,16}[ -]skip|no[ -]ci)\]|\*\*\*(NO_CI)\*\*\*", re.IGNORECASE)
@@ -92,9 +96,23 @@ def disarm(text: str, *, given: str) -> str:
 
 
 def render_trailers(trailers: Iterable[tuple[str, str]]) -> str:
-    """Return a ``Key: value`` line for each pair with a value; a value can never start another trailer."""
+    """Return ``Key: value`` for each pair with a value; a value can never start another trailer.
+
+    A long value goes on in indented lines, which git and `parse_message` read as one line.
+    """
     lines = [f"{key}: {make_line(value)}" for key, value in trailers if make_line(value)]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{_fold(line)}\n" for line in lines)
+
+
+def _fold(line: str) -> str:
+    """Break a line at single blanks, so that unfolding gives it back; a longer word stays whole."""
+    folded, *words = _BETWEEN_WORDS.split(line)
+    length = len(folded)
+    for word in words:
+        fits = length + 1 + len(word) <= LINE_CHARS
+        folded += f" {word}" if fits else f"\n {word}"
+        length = length + 1 + len(word) if fits else 1 + len(word)
+    return folded
 
 
 def render_message(message: Message) -> bytes:

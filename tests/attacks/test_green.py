@@ -83,7 +83,7 @@ def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
     _, played = forge(INSTALLED)
 
     assert played.code == 0, played.tail
-    doubt = arena.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").strip()
+    doubt = arena.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip()
     assert doubt.startswith("the gate saw what sessions changed and no commit has: ")
     assert [path for path in INSTALLED if path not in doubt] == []
 

@@ -110,7 +110,7 @@ def test_a_change_that_speaks_to_its_reviewer_is_data(arena, names):
     committed = arena.git("show", "-z", "--format=", "--name-only", "HEAD").split("\0")
     assert {path.strip() for path in files} <= set(committed)
     require_data(played, *TITLES, shown=[path for path in files if path.endswith(".txt")])
-    found = arena.git("log", "-1", "--format=%(trailers:key=Relay-Review,valueonly)").split("\n")
+    found = arena.git("log", "-1", "--format=%(trailers:key=Relay-Review,valueonly,unfold)").split("\n")
     assert [line.rpartition(" ")[0] for line in found if line] == ["rounds=1 found=1 confirmed=1 open=1"]
 
 

@@ -29,7 +29,7 @@ def run(stage):
 
 
 def read_doubts(stage):
-    return stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").split("\n")[:-2]
+    return stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").split("\n")[:-2]
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def test_what_a_session_installs_is_seen_and_said(stage, work, case):
 
     assert isinstance(made, PhaseCommit), made
     said = f"the gate saw what sessions changed and no commit has: {top} (1 change: {path})"
-    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").strip() == said
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip() == said
     assert [notice.text for notice in stage.seen(Noticed) if notice.warning] == [said]
     assert sorted(path.name for path in (stage.root / "node_modules/.cache").iterdir()) == ["x", "y"]
 
@@ -341,7 +341,7 @@ def test_what_cannot_be_hidden_is_said(stage, work, do, words):
     assert isinstance(
         work("test -d node_modules && sh build/red.sh && cat hello.txt", lambda: do(stage), before=prepare), PhaseCommit
     )
-    assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)")
+    assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)")
 
 
 @pytest.mark.parametrize("gate", take_each(2, ["grep -q saved src/app.py", "test -e new.py"]))

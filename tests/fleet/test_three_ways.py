@@ -168,7 +168,7 @@ def run(hall, root, *words):
 
 def check_beside(hall, root, out):
     """Two were side by side, then the third; one landed as it was, one was merged with it; nothing is left beside."""
-    merged = hall.git(root, "log", "--merges", "--format=%(trailers:key=Relay-Merge,valueonly)", "HEAD").strip()
+    merged = hall.git(root, "log", "--merges", "--format=%(trailers:key=Relay-Merge,valueonly,unfold)", "HEAD").strip()
     assert len(merged.splitlines()) == 1
     assert "[1] " in out
     assert "[2] " in out

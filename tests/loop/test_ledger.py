@@ -135,7 +135,7 @@ def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_u
     ended = stage.run(CHANGE.replace("ID", claim["id"]), all_=False)
     words = f"claim {claim['id']} (Keys are kept as 32 hex digits) was put in doubt and left: db.py:3-4 has changed"
 
-    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").split("\n")[0] == words
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").split("\n")[0] == words
     assert f"doubtful: {words}" in ended.reason
     assert words in stage.relay("status", "--why").stdout
 
@@ -169,7 +169,7 @@ def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
         "ID", claim["id"]
     )
     assert stage.run(script, all_=False).exit_code == ExitCode.DONE
-    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)").strip() == ""
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip() == ""
 
 
 def test_cited_lines_are_found_again_where_they_moved_to(arc):

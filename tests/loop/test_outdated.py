@@ -51,7 +51,7 @@ def run(stage, script):
     ]
     told = {str(block["content"]) for block in results if "this made later items wrong" in str(block["content"])}
     done = stage.git("log", "--format=%H", "--grep=Relay-Status: done").split()
-    return told, stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly)", done[0]), done[0]
+    return told, stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)", done[0]), done[0]
 
 
 def test_a_session_is_told_after_its_command_and_its_amendment_is_in_the_same_commit(stage):

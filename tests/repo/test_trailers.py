@@ -1,5 +1,6 @@
 """Commit text: what relay writes is read back, whatever is in it."""
 
+import re
 import string
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from relay.store.trailers import (
 )
 
 KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
+FOLDED = st.text(alphabet="ab: \t\xa0\u2003", min_size=60, max_size=300)
 COUNTS = st.integers(min_value=0, max_value=10**12)
 SLOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -32,7 +34,7 @@ SLOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     subject=st.text(max_size=60),
     body=st.text(max_size=200),
-    trailers=st.lists(st.tuples(KEYS, st.text(max_size=80)), min_size=1, max_size=6),
+    trailers=st.lists(st.tuples(KEYS, st.text(max_size=80) | FOLDED), min_size=1, max_size=6),
 )
 @example(subject="s", body="Relay-Plan: forged\nRelay-Status: done", trailers=[("Relay-Plan", "a\nRelay-Gate: pass")])
 @example(
@@ -46,6 +48,13 @@ def test_trailers_come_back_as_one_line_each(box, subject, body, trailers):
     expected = tuple((key, make_line(value)) for key, value in trailers if make_line(value))
     assume(expected)
     assert read_text(repo, commit).found == expected
+
+
+@given(value=FOLDED)
+def test_a_long_trailer_fits_a_linter_of_72_columns(value):
+    """Gitlint and commitlint make no exception for trailers; a word stays whole."""
+    text = render_message(Message(subject="s", trailers=(("Relay-Doubt", value),))).decode()
+    assert not [line for line in text.split("\n") if len(line) > 72 and re.search(r"\S \S", line)]
 
 
 @SLOW
@@ -81,7 +90,9 @@ def test_the_repository_s_taste_in_trailers_does_not_matter(box):
 
 
 @SLOW
-@given(trailers=st.lists(st.tuples(KEYS, st.text(max_size=40)), min_size=1, max_size=4), body=st.text(max_size=80))
+@given(
+    trailers=st.lists(st.tuples(KEYS, st.text(max_size=40) | FOLDED), min_size=1, max_size=4), body=st.text(max_size=80)
+)
 def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, body):
     repo = box.open()
     commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=tuple(trailers)))

@@ -16,7 +16,7 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
 from relay.gate.model import Outcome, compare_gate
 from relay.git.command import GitError
-from relay.git.message import Message, disarm
+from relay.git.message import LINE_CHARS, Message, disarm
 from relay.git.names import list_paths, render_path
 from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
@@ -428,10 +428,6 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
         )
 
 
-LINE_CHARS = 100
-"""Longest line of a commit's body. Source: @commitlint/config-conventional, body-max-line-length."""
-
-
 def make_commit_message(
     ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
 ) -> Message:
@@ -447,7 +443,8 @@ def make_commit_message(
         _render_tick(item, candidate.evidence.get(item.id) or earlier.get(item.text, "")) for item in pending.claims
     )
     # One paragraph: when the baton is read back, it ends at an empty line.
-    baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
+    noted = "\n".join(map(_wrap, candidate.baton.split("\n")))
+    baton = f"{BATON_TITLE}\n{noted}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
     return Message(
         subject=merged.message.subject if merged else choose_subject(ctx, candidate),
