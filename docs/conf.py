@@ -48,7 +48,7 @@ MENU = {
     "Explanation": [
         f"explanation/{name}" for name in ("relays", "promises", "trust", "limits", "tested", "architecture")
     ],
-    "Working on relay": ["contributing/style"],
+    "Working on relay": ["contributing/style", "contributing/promises"],
 }  # fmt: skip
 MADE = {"messages": write_list, "reference/options": write_options_page}
 

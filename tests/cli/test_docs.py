@@ -11,7 +11,7 @@ from relay.cli.main import LazyGroup
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LARGEST_PICTURES = 200_000
-CITED = [page for page in PAGES if page.name not in {"AGENTS.md", "index.md", "style.md"}]
+CITED = [page for page in PAGES if page.name not in {"AGENTS.md", "index.md"} and page.parent.name != "contributing"]
 
 
 def name_of(page: Path) -> str:
@@ -47,6 +47,20 @@ def test_the_readme_shows_the_view_and_the_page():
 def test_the_readme_has_the_test_command_of_ci():
     assert "make --no-print-directory test\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert "`make test`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_each_promise_names_tests_that_there_are():
+    """A test that goes has a successor, and the list of promises names it."""
+    promises = re.findall(r"^- .*", (ROOT / "docs/contributing/promises.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert promises
+    named = {promise: re.findall(r"`([\w/]*\btest_\w+\.py)::(test_\w+)`", promise) for promise in promises}
+    assert [promise for promise, tests in named.items() if len(tests) != promise.count("`, `") + 1] == []
+    gone = []
+    for path, name in {test for tests in named.values() for test in tests}:
+        place = ROOT / "tests" / path
+        text = place.read_text(encoding="utf-8") if place.exists() else ""
+        gone += [] if re.search(rf"^def {name}\(", text, re.MULTILINE) else [f"{path}::{name}"]
+    assert gone == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -21,11 +21,16 @@ Verify: `pytest -q`, `ruff check .`
 ## Phase 2 — Routes
 After: 1
 Runner: claude-code
+Model: a-model
 Tools: web-docs
 **Files:**
 - `src/a-b.py`
 
 * [ ] Serve — app/web.py
+
+## Phase 3 — Pages
+After: 1
+* [ ] Say so — docs/keys.md
 """
 
 
@@ -37,7 +42,7 @@ Tools: web-docs
         ("\n", "\r\n"),
         ("# Keys\n", "# Keys  \n\n\n"),
         ("`\n* [", "`\n\n* ["),
-        ("- [ ] Serve — app/web.py\n", "- [ ] Serve — app/web.py"),
+        ("* [ ] Say so — docs/keys.md\n", "* [ ] Say so — docs/keys.md"),
     ],
 )
 def test_the_form_is_free(old, new):
@@ -57,6 +62,8 @@ def test_the_form_is_free(old, new):
         ("db/schema.py", "db/schema..py"),
         ("src/a-b.py", "src/a_b.py"),
         ("claude-code", "claude_code"),
+        ("a-model", "a_model"),
+        ("After: 1", "After: _1_"),
         ("web-docs", "web_docs"),
         ("[ ] Serve", "[ ]* Serve"),
         ("* [x] Migrate", "  * [x] Migrate"),
