@@ -3,8 +3,7 @@
     python benchmarks/sandbox_overhead.py [ROUNDS]
 
 Each round runs every variant once, so that a busy machine slows all of them alike; read the ratios and differences,
-not the absolute times. The command is `/bin/true`: the smallest there is, so the overhead is at its most visible. *Made
-ahead* is what a session's command waits for from the second answer on: its sandbox is made while the model is asked.
+not the absolute times. The command is `/bin/true`: the smallest there is, so the overhead is at its most visible.
 """
 
 import functools
@@ -15,18 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from relay.base.errors import SandboxError
-from relay.sandbox.command import Standby
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 
 COMMAND = ("/bin/true",)
 LIMITS = Limits(timeout_s=30)
-ASKED_S = 0.05
-"""A model takes a hundred times as long to answer."""
 
 
 def run_plain() -> None:
@@ -34,25 +29,14 @@ def run_plain() -> None:
     subprocess.run(COMMAND, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
 
-def run_ahead(box: Sandbox) -> None:
-    """Run the command in what was made for it, and have the next one's made."""
-    box.run(COMMAND, limits=LIMITS)
-    box.expect_command(limits=LIMITS)
-
-
-def measure(
-    variants: dict[str, Callable[[], object]], rounds: int, boxes: tuple[Sandbox, ...]
-) -> dict[str, list[float]]:
-    """Return milliseconds per variant and round; between two rounds the model is asked."""
+def measure(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return milliseconds per variant and round."""
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, run in variants.items():
             begin = time.perf_counter()
             run()
             taken[name].append((time.perf_counter() - begin) * 1000)
-        for box in boxes:
-            box.make_ready()
-        time.sleep(ASKED_S)
     return taken
 
 
@@ -77,12 +61,7 @@ def main(rounds: int) -> None:
         opened = open_variants(Policy(root=root, env=dict(os.environ), git_dirs=(root / ".git",)))
         variants: dict[str, Callable[[], object]] = {"plain": run_plain}
         variants |= {name: functools.partial(box.run, COMMAND, limits=LIMITS) for name, box in opened.items()}
-        if (name := f"{Mechanism.BWRAP} {Level.WORKSPACE_WRITE}") in opened:
-            ahead = replace(opened[name], standby=Standby())
-            opened |= {f"{name}, ahead": ahead}
-            variants |= {f"{name}, ahead": functools.partial(run_ahead, ahead)}
-            run_ahead(ahead)
-        taken = measure(variants, rounds, tuple(opened.values()))
+        taken = measure(variants, rounds)
         for box in opened.values():
             box.close()
     plain = statistics.median(taken["plain"])

@@ -7,6 +7,5 @@ run opens a sandbox, proves it and runs commands in it; policy has its rules and
 bubblewrap, view lays out the file system that it sees, places finds the paths to hide, protect or show, and toolchains
 knows the tools' files and variables. command runs a command to its end, process watches a process tree, child keeps a
 program for a whole session. openings are ways out to hosts and ports. private_folder has files for one sandbox, and
-visibility describes what commands see. covers keeps the mounts of a running sandbox in place while people save files
-under them, by remount; saves tells who saved them. inside, supervisor and remount are programs of their own.
+visibility describes what commands see. inside and supervisor are programs of their own.
 """

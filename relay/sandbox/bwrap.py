@@ -382,13 +382,6 @@ class Bwrap:
         mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
         return functools.reduce(lay_over, self.copies, mounts)
 
-    def _list_guarded(self, mounts: tuple[Mount, ...]) -> tuple[Path, ...]:
-        """Return the mounts that protect what steers relay, git or an agent, if commands write beside it."""
-        if self.level is not Level.WORKSPACE_WRITE:
-            return ()
-        own = {self.policy.root / ".git", *self.policy.git_dirs, *self.policy.protected, *self.found.protected}
-        return tuple(mount.dest for mount in mounts if mount.op is Op.READ and mount.dest in own)
-
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
 
@@ -414,29 +407,10 @@ class Bwrap:
         return Launch(
             argv=layers.wrap(self.program, (*argv, *command)),
             env=env,
-            identity=(mounts, _identify_sources(mounts), command, cwd, env),
-            points=tuple(last),
-            guarded=self._list_guarded(mounts),
-            watched=frozenset(m.dest.parent for m in mounts if policy.root in m.dest.parents),
-            lay=self.list_mounts,
-            doubt=policy.doubt,
             pass_fds=fds,
             status_fd=status_fd,
             in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *layers.used[:1]),
         )
-
-
-def _identify_sources(mounts: tuple[Mount, ...]) -> tuple[tuple[int, int] | None, ...]:
-    """Return device and inode of each mount's source; None for a missing one."""
-
-    def identify(place: Path) -> tuple[int, int] | None:
-        try:
-            found = place.stat()
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino)
-
-    return tuple(identify(m.source) for m in mounts if m.source)
 
 
 def copy_files(places: Sequence[Path], folder: Path) -> tuple[WritableCopy, ...]:

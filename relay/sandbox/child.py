@@ -21,15 +21,17 @@ from typing import IO, Any, Generic, TypeVar
 from relay.base.errors import SandboxError
 from relay.base.values import dataclass
 from relay.sandbox.command import wrap_limits
-from relay.sandbox.covers import Cover
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     ATTEMPTS,
+    LET_GO,
     Started,
     check_memory,
     kill_below,
     read_init_pid,
+    resume,
     spawn,
+    stop,
     wait_until_bound,
 )
 from relay.sandbox.run import Sandbox
@@ -97,9 +99,18 @@ class Child:
         started: The program; its descendants belong to it.
         limits: Limit on their memory.
         errors: File with its standard error.
+        look: See `Policy.look`.
+        leave: Called at its end.
     """
 
-    def __init__(self, started: Started, limits: Limits, errors: Path) -> None:
+    def __init__(
+        self,
+        started: Started,
+        limits: Limits,
+        errors: Path,
+        look: Callable[[int], object],
+        leave: Callable[[], object],
+    ) -> None:
         process = started.process
         assert process.stdout is not None  # noqa: S101  # asked for
         self.output: IO[bytes] = process.stdout
@@ -110,10 +121,9 @@ class Child:
         self._launch = started.launch
         self._limits = limits
         self._errors = errors
+        self._look, self._leave = look, leave
         self._init_pid = 0
         self._ended = False
-        self._cover: Cover | None = None
-        """Made when the program is let go."""
         self.is_deaf = False
         """relay ended it because it did not read its input."""
 
@@ -131,13 +141,8 @@ class Child:
         if self._launch.status_fd is not None:
             self._init_pid = read_init_pid(self._launch.status_fd)
             wait_until_bound(self._init_pid)
-        self._cover = Cover(self._started, self._init_pid)
-        if not self._cover.is_whole:
-            self.end()
-            self.output.close()
-            return False
         self._speak.settimeout(SEND_S)
-        self.send(self._launch.words)
+        self.send(LET_GO)
         return True
 
     def send(self, data: bytes) -> bool:
@@ -164,38 +169,31 @@ class Child:
         return check_memory(self._started, self._init_pid, self._limits.memory_bytes)
 
     def freeze(self) -> None:
-        """Stop it and its descendants, so that none of them writes until `thaw`."""
-        if self._cover:
-            self._cover.stop()
+        """Stop it and its descendants, so that none of them writes until `thaw`; what does not stop is ended."""
+        if not stop(self._process.pid):
+            self.end()
+        self.look()
 
     def thaw(self) -> None:
         """Let it and its descendants go on."""
-        if self._cover:
-            self._cover.resume()
+        resume(self._process.pid)
 
-    def renew(self) -> None:
-        """Hide from it what has appeared since it began, as from a program that begins now."""
-        if self._cover:
-            self._cover.renew()
-
-    @property
-    def lost(self) -> str:
-        """Why relay ended it because of a file that somebody replaced; empty if relay did not."""
-        return self._cover.words if self._cover else ""
+    def look(self) -> None:
+        """Compare the protected files: it can write those that somebody replaces while it runs."""
+        self._look(0)
 
     def end(self) -> None:
         """Kill it and its descendants, and wait for its end."""
         if self._ended:
             return
         self._ended = True
-        if self._cover:
-            self._cover.close()
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
         self._speak.close()
         if self._launch.status_fd is not None:
             os.close(self._launch.status_fd)
+        self._leave()
 
 
 def start_child(
@@ -223,12 +221,14 @@ def start_child(
     command = wrap_limits(tuple(argv), limits, shared_user=sandbox.shares_user, keeps_input=True)
     words = ""
     for _ in range(ATTEMPTS):
-        launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
-        try:
-            with errors.open("wb") as stderr:
-                child = Child(spawn(launch, stderr=stderr), limits, errors)
-        except (OSError, ValueError) as error:
-            raise SandboxError(f"cannot run this: {error}") from error
+        with contextlib.ExitStack() as stack:
+            look = stack.enter_context(sandbox.watching())
+            launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
+            try:
+                with errors.open("wb") as stderr:
+                    child = Child(spawn(launch, stderr=stderr), limits, errors, look, stack.pop_all().close)
+            except (OSError, ValueError) as error:
+                raise SandboxError(f"cannot run this: {error}") from error
         if child.let_go():
             return child
         words = child.read_errors()

@@ -2,10 +2,6 @@
 
 Measurements gave these rules. A closed pipe is not an exit, and an exit is not a closed pipe. `communicate()` waits
 for every process that inherited the pipe, so it is not used. Both the head and the tail of the output are kept.
-
-While relay waits for the model, `Standby` can set up the sandbox of the next command. That command uses it only if
-nothing that it sees has changed since: a new launch would be the same, and the kernel still has each of its mounts.
-This saves a command 6.5 ms as a user and 9 to 14 ms as uid 0 (`benchmarks/results/sandbox.md`).
 """
 
 import contextlib
@@ -13,26 +9,21 @@ import json
 import os
 import resource
 import selectors
-import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
-from relay.base.errors import SandboxError
 from relay.base.values import dataclass
-from relay.sandbox.covers import Cover
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     GONE_S,
-    Launch,
+    LET_GO,
     Started,
     check_memory,
     kill_below,
-    spawn,
     wait_until_bound,
 )
 from relay.sandbox.supervisor import find_descendants, read_processes
@@ -45,8 +36,6 @@ DRAIN_S = 0.2
 """How long output is still read after the process has ended."""
 _CHUNK_BYTES = 256 * 1024
 _SHELL = "/bin/sh"
-_END = "#told"
-"""A comment for the shell."""
 NOT_STARTED = 126
 """Exit code for a command that could not be started, as shells use it; 127 is a missing binary."""
 
@@ -181,7 +170,7 @@ class Capture:
 
 
 def wrap_limits(
-    argv: tuple[str, ...] | None, limits: Limits, *, shared_user: bool, keeps_input: bool = False
+    argv: tuple[str, ...], limits: Limits, *, shared_user: bool, keeps_input: bool = False
 ) -> tuple[str, ...]:
     """Return a command that sets its own limits, reports that it is ready, and becomes `argv` when relay answers.
 
@@ -193,7 +182,7 @@ def wrap_limits(
     and `preexec_fn` is unsafe with threads.
 
     Args:
-        argv: The command; None if relay's answer holds it, see `render_words`.
+        argv: The command.
         limits: The limits; none is set above relay's own.
         shared_user: The command has no user namespace of its own, so the user's other processes count too.
         keeps_input: The command goes on to read from relay; otherwise its input is empty.
@@ -203,26 +192,10 @@ def wrap_limits(
     script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; echo >&0; "
-    if argv is None:  # by cat, which reads in chunks: `read` asks the kernel for each byte
-        script += f"relay_words=$(cat); case $relay_words in *{_END}) ;; *) exit {NOT_STARTED} ;; esac; "
-        script += 'eval "exec $relay_words"'
-    else:
-        script += f'read -r relay_words || exit {NOT_STARTED}; exec "$@"'
+    script += f'read -r relay_answer || exit {NOT_STARTED}; exec "$@"'
     # Never the host's /dev/null, which uid 0 may chmod: the sandbox's own.
     script += "" if keeps_input else " </dev/null"
-    return (_SHELL, "-c", script, "relay", *(argv or ()))
-
-
-def render_words(argv: Sequence[str]) -> bytes:
-    """Return the answer that tells a waiting shell which command to become; the closed socket ends the answer.
-
-    Raises:
-        ValueError: A word holds a NUL byte.
-    """
-    line = f"{shlex.join(argv)} {_END}"
-    if "\0" in line:
-        raise ValueError("embedded null byte")
-    return os.fsencode(line)
+    return (_SHELL, "-c", script, "relay", *argv)
 
 
 def _cap(wanted: int, which: int, unit: int) -> int:
@@ -233,56 +206,6 @@ def _cap(wanted: int, which: int, unit: int) -> int:
 def _count_own_tasks() -> int:
     me = os.getuid()
     return sum(process.tasks for process in read_processes().values() if process.uid == me)
-
-
-class Build(Protocol):
-    """Returns the launch of a command that waits to be let go; None for a command that relay names later."""
-
-    def __call__(self, command: Sequence[str] | None, *, limits: Limits, cwd: Path) -> Launch:
-        """Raises SandboxError if the sandbox cannot be set up as things are now."""
-
-
-class Standby:
-    """A sandbox that waits for its command. Mutable: one thread starts, takes and ends it."""
-
-    def __init__(self) -> None:
-        self._expected: tuple[Limits, Path] | None = None
-        self._started: Started | None = None
-
-    def expect(self, *, limits: Limits, cwd: Path) -> None:
-        """Set the limits and the directory of the next command, as most commands have them."""
-        self._expected = limits, cwd
-
-    def begin(self, build: Build) -> None:
-        """Start the sandbox of the expected command, if one is expected; the command itself reports a failure."""
-        if self._started is not None or self._expected is None:
-            return
-        (limits, cwd), self._expected = self._expected, None
-        with contextlib.suppress(SandboxError, OSError, ValueError):
-            self._started = spawn(build(None, limits=limits, cwd=cwd), stderr=subprocess.STDOUT)
-
-    def take(self, launch: Callable[[], Launch], argv: Sequence[str]) -> Started | None:
-        """Return the waiting sandbox for a command; None if there is none, or a new one would differ.
-
-        Raises:
-            SandboxError: `launch` raises it.
-            ValueError: A word of the command holds a NUL byte.
-        """
-        if self._started is None:
-            return None
-        words, wanted = render_words(argv), launch()
-        wanted.close()
-        started, self._started = self._started, None
-        if wanted.identity != started.launch.identity:
-            end_started(started)
-            return None
-        return replace(started, launch=replace(started.launch, words=words))
-
-    def close(self) -> None:
-        """End the waiting sandbox."""
-        if self._started is not None:
-            end_started(self._started)
-            self._started = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,12 +245,6 @@ def run_started(
     return Ending(result=result, started=stopped.killed or tree.command_started, last=capture.get_end())
 
 
-def end_started(started: Started) -> None:
-    """Kill a program whose command was not let go, and all below it."""
-    with _Tree(started, Capture(keep_bytes=0, spool=None, spool_bytes=0), lambda: None):
-        pass
-
-
 def _as_shell(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
 
@@ -354,8 +271,6 @@ class _Tree:
         self._pipe = process.stdout
         self._capture = capture
         self._prepare = prepare
-        self._cover: Cover | None = None
-        """Made when the command is let go."""
         self._status_fd = started.launch.status_fd
         self._idle_tasks = _count_all_tasks()
         self._status = b""
@@ -383,8 +298,6 @@ class _Tree:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._kill()
-        if self._cover:
-            self._cover.close()
         self._selector.close()
         self._command.close()
         self._pipe.close()
@@ -396,8 +309,6 @@ class _Tree:
     @property
     def command_started(self) -> bool:
         """False if bwrap ended before the command was let go; after that it may have run, whatever ended bwrap."""
-        if self._cover and not self._cover.is_whole:
-            return False
         return self._status_fd is None or self._is_let_go or b'"exit-code"' in self._status
 
     def watch(self, *, limits: Limits, should_stop: Callable[[], bool], hear: Callable[[bytes], None]) -> _Stopped:
@@ -423,7 +334,7 @@ class _Tree:
                 if words := check_memory(self._started, self._init_pid, limits.memory_bytes):
                     return _Stopped(notes=(words,))
             self._handle(min(POLL_S, deadline - now))
-        return _Stopped(notes=(self._cover.words,) if self._cover and self._cover.words else ())
+        return _Stopped()
 
     def _handle(self, timeout_s: float) -> None:
         # Without a pidfd (a kernel before 5.3) an exit does not end the wait: look often.
@@ -482,15 +393,9 @@ class _Tree:
         if self._init_pid:
             wait_until_bound(self._init_pid)
         self._prepare()
-        launch = self._started.launch
-        # After `prepare`, which may take seconds: meanwhile somebody may save a file that is covered.
-        self._cover = Cover(self._started, self._init_pid)
-        if not self._cover.is_whole:
-            self._kill()
-            return
         self.begun_s = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended
-            self._command.sendall(launch.words)
+            self._command.sendall(LET_GO)
             self._is_let_go = True
         self._command.close()
 

@@ -69,9 +69,6 @@ class Opening:
     """A sentence for the user about what commands reach; empty if it leads to relay only."""
 
 
-Doubt = Callable[[tuple[Path, ...]], object]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The repository, and the rules for commands in it. Paths are absolute; missing ones are ignored."""
@@ -107,8 +104,9 @@ class Policy:
     """Whether a whole agent runs in the sandbox, and not the commands of a session."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets of the host that the user opened, resolved; a missing one may appear later."""
-    doubt: Doubt = field(default=lambda _: None, compare=False)
-    """Called, on any thread, with protected paths that somebody replaced while a command may have written them."""
+    look: Callable[[int], object] = field(default=lambda _: None, compare=False)
+    """Called on any thread with 1 before a program begins, with -1 after the end of it and of all that it started, and
+    with 0 in between: the protected files may be compared. If it raises with 1, the program does not begin."""
 
     @property
     def reaches_hosts(self) -> bool:

@@ -15,16 +15,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from relay.base.values import dataclass
-from relay.sandbox.policy import MIB, Doubt
+from relay.sandbox.policy import MIB
 from relay.sandbox.supervisor import find_descendants, list_children
-
-if TYPE_CHECKING:
-    from relay.sandbox.view import Mount
 
 ATTEMPTS = 3
 """Launches of a command. A path that vanishes between check and mount fails the set-up before the command runs; the
@@ -33,6 +30,10 @@ GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _EXPENDABLE = "1000"
 _LOOKS, _PAUSE_S = 2000, 0.0005
+
+
+LET_GO = b"\n"
+"""Sent to a waiting command to let it begin; see `relay.sandbox.command.wrap_limits`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +47,6 @@ class Launch:
     """Read end of bwrap's `--json-status-fd`; whoever starts the launch closes it."""
     in_memory: tuple[Path, ...] = ()
     """Directories in memory that the command may write, by their names inside the sandbox."""
-    words: bytes = b"\n"
-    """Sent to the waiting command to let it begin; see `wrap_limits`."""
-    identity: object = None
-    """Launches with equal identities set up the same sandbox."""
-    points: tuple[Path, ...] = ()
-    """The mount points of the sandbox."""
-    guarded: tuple[Path, ...] = ()
-    """Those that keep the command from writing what stands there."""
-    watched: frozenset[Path] = frozenset()
-    """The directories of the repository with mount points in them."""
-    lay: Callable[[], tuple["Mount", ...]] = tuple
-    """Returns the mounts that the same sandbox would have if it were made now; raises SandboxError as for a command."""
-    doubt: Doubt = lambda _: None
-    """See `Policy.doubt`."""
 
     def close(self) -> None:
         """Close the descriptors of a launch that is not started."""
@@ -69,7 +56,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A running program whose command waits for `Launch.words`."""
+    """A running program whose command waits for `LET_GO`."""
 
     process: subprocess.Popen[bytes]
     """Its output is a pipe."""
@@ -167,6 +154,41 @@ def kill_below(root: int) -> None:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+_STOPPING_S = 10.0
+"""How long a process may wait in the kernel before it stops."""
+
+
+def stop(root: int) -> bool:
+    """Stop the descendants of a process until `resume`; return False if some still run, which wake each other."""
+    until = time.monotonic() + _STOPPING_S
+    while running := [pid for pid in find_descendants(root) if _is_running(pid)]:
+        if time.monotonic() > until:
+            return False
+        _signal(running, signal.SIGSTOP)
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a thread of a process goes on: one that waits in the kernel takes the signal later."""
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            if (thread / "stat").read_bytes().rpartition(b")")[2].split()[0] not in b"TtZX":
+                return True
+    return False
+
+
+def resume(root: int) -> None:
+    """Let the descendants of a process go on, children first: a shell would take a stopped child for suspended."""
+    _signal(reversed(find_descendants(root)), signal.SIGCONT)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(pid, number)
 
 
 _PR_SET_DUMPABLE = 4

@@ -32,13 +32,7 @@ from relay.base.tree import make_temporary_name
 from relay.base.values import dataclass
 from relay.sandbox import inside, supervisor
 from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
-from relay.sandbox.command import (
-    CommandResult,
-    Standby,
-    make_not_started,
-    run_started,
-    wrap_limits,
-)
+from relay.sandbox.command import CommandResult, make_not_started, run_started, wrap_limits
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy, Stage, WritableCopy
@@ -68,6 +62,10 @@ def never() -> bool:
     return False
 
 
+def _look_at_nothing(_: int) -> None:
+    """Compare nothing: the program cannot write, or is not confined."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """Runs commands at one level. Close it, or use it in a `with` statement: it owns a private directory.
@@ -88,8 +86,6 @@ class Sandbox:
     """Called ten times a second while a command runs, with the end of its output, on the caller's thread."""
     prepare: Callable[[], object] = lambda: None
     """Called when a command's namespaces are made; the command begins when this returns."""
-    standby: Standby = field(default_factory=Standby)
-    """The sandbox of the next command, after `make_ready`."""
 
     @property
     def tmp(self) -> Path:
@@ -132,18 +128,6 @@ class Sandbox:
         argv = (sys.executable, "-I", "-S", supervisor.__file__, str(cwd), "--", *command)
         return Launch(argv=argv, env={**env, **extra_env})
 
-    def _build_waiting(
-        self, command: Sequence[str] | None, *, limits: Limits, cwd: Path, extra_env: Mapping[str, str] = NO_ENV
-    ) -> Launch:
-        """Return the launch of a command that waits to be let go; None for a command that relay names later."""
-        waiting = wrap_limits(None if command is None else tuple(command), limits, shared_user=self.shares_user)
-        try:
-            return self.build_launch(waiting, cwd=cwd, extra_env=extra_env)
-        except OSError as error:  # no file descriptors or no memory left, say; the command is not at fault
-            raise SandboxError(
-                f"the sandbox could not be laid out: {error}", hint="relay doctor tries each part of it"
-            ) from error
-
     def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults
         self,
         argv: Sequence[str],
@@ -177,46 +161,55 @@ class Sandbox:
         if not argv:
             return make_not_started("there is no command")
         words = ""
-        for _ in range(ATTEMPTS):
-            build = functools.partial(self._build_waiting, limits=limits, cwd=cwd, extra_env=extra_env)
-            try:
-                started = None if streams else self.standby.take(functools.partial(build, None), argv)
-                started = started or self._spawn(build, argv, streams or ())
-            except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
-                return make_not_started(f"cannot run this: {error}")
-            ending = run_started(
-                started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
-            )
-            if started.process.returncode < 0:  # killed, maybe alone
-                end_orphans(self.private.tmp)
-            if ending.started:
-                return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
-            words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
+        with self.watching():
+            for _ in range(ATTEMPTS):
+                try:
+                    started = self._spawn(argv, streams or (), limits=limits, cwd=cwd, extra_env=extra_env)
+                except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
+                    return make_not_started(f"cannot run this: {error}")
+                ending = run_started(
+                    started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
+                )
+                if started.process.returncode < 0:  # killed, maybe alone
+                    end_orphans(self.private.tmp)
+                if ending.started:
+                    return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
+                words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
         raise SandboxError(f"the sandbox could not be set up: {words}", hint="relay doctor tries each part of it")
 
+    @contextmanager
+    def watching(self) -> Iterator[Callable[[int], object]]:
+        """Have the protected files compared around a program that may write; yield the policy's `look`."""
+        writes = self.bwrap is not None and self.level is Level.WORKSPACE_WRITE
+        look = self.policy.look if writes else _look_at_nothing
+        look(1)
+        try:
+            yield look
+        finally:
+            look(-1)
+
     def _spawn(
-        self, build: Callable[[Sequence[str]], Launch], argv: Sequence[str], streams: tuple[int, ...]
+        self,
+        argv: Sequence[str],
+        streams: tuple[int, ...],
+        *,
+        limits: Limits,
+        cwd: Path,
+        extra_env: Mapping[str, str],
     ) -> Started:
-        """Start a command; `inside.py` gives it copies of these descriptors as its streams, if there are any."""
+        """Start a command that waits to be let go; `inside.py` gives it copies of `streams` as its own."""
         passed, first = tuple(map(os.dup, streams)), list[str]()
         if passed:
             words = f"streams={','.join(map(str, passed))}", *(["terminal"] if os.isatty(passed[0]) else [])
             first = [sys.executable, "-I", "-S", str(self.inside), *words, "--"]
-        launch = build((*first, *argv))
+        waiting = wrap_limits((*first, *argv), limits, shared_user=self.shares_user)
+        try:
+            launch = self.build_launch(waiting, cwd=cwd, extra_env=extra_env)
+        except OSError as error:  # no file descriptors or no memory left, say; the command is not at fault
+            raise SandboxError(
+                f"the sandbox could not be laid out: {error}", hint="relay doctor tries each part of it"
+            ) from error
         return spawn(replace(launch, pass_fds=(*launch.pass_fds, *passed)), stderr=subprocess.STDOUT)
-
-    def expect_command(self, *, limits: Limits) -> None:
-        """Have `make_ready` set up a sandbox for a command at the top of the repository with these limits."""
-        self.standby.expect(limits=limits, cwd=self.policy.root)
-
-    def make_ready(self) -> None:
-        """Set up the sandbox of the expected command, if there is one.
-
-        Call this on the thread that will run the command: the kernel kills the sandbox when its creating thread exits
-        (PDEATHSIG). Without a user namespace there is little to set up, and the limit on processes differs each time.
-        """
-        if not self.shares_user:
-            self.standby.begin(self._build_waiting)
 
     def renew(self, user: tuple[str, str] = NOBODY) -> Self:
         """Return the same sandbox with an empty private directory of its own; the caller closes it.
@@ -226,7 +219,7 @@ class Sandbox:
         """
         private = PrivateDir(user)
         bwrap = self.bwrap and self.bwrap.renew(private)
-        return replace(self, bwrap=bwrap, private=private, standby=Standby())
+        return replace(self, bwrap=bwrap, private=private)
 
     def look_again(self) -> Self:
         """Return this sandbox with the repository's files to hide and to protect as they are now.
@@ -238,20 +231,19 @@ class Sandbox:
 
     def put_stage(self, stage: Stage) -> Self:
         """Return this sandbox with another directory in the place of the repository; the same without bubblewrap."""
-        return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage), standby=Standby())
+        return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage))
 
     def reveal(self, place: Path) -> Self:
         """Return this sandbox with a file of the repository shown that is hidden only for its name."""
-        return replace(self, bwrap=self.bwrap and self.bwrap.reveal(place), standby=Standby())
+        return replace(self, bwrap=self.bwrap and self.bwrap.reveal(place))
 
     def put_copy(self, copy: WritableCopy) -> Self:
         """Return this sandbox with a writable copy in the place of a file or directory; the same without bubblewrap."""
         bwrap = self.bwrap and replace(self.bwrap, copies=(*self.bwrap.copies, copy))
-        return replace(self, bwrap=bwrap, standby=Standby())
+        return replace(self, bwrap=bwrap)
 
     def close(self) -> None:
-        """End the standby and remove the private directory."""
-        self.standby.close()
+        """Remove the private directory."""
         self.private.close()
 
     def __enter__(self) -> Self:

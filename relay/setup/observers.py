@@ -1,19 +1,18 @@
 """The observers of a run's events: first counters and notes, then the view, then the log, then notifications."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.base.errors import ErrorKind, ExitCode, RelayError, RepoError
+from relay.base.errors import ErrorKind, ExitCode, RelayError
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
 from relay.config.sources import find_unknown
-from relay.git.names import list_paths, render_path
+from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
 from relay.insight.telemetry.log import EventLog, open_log
@@ -40,12 +39,11 @@ from relay.session.prices import Rates
 from relay.session.records import Recorder
 from relay.session.spend import Meter
 from relay.session.values import SessionKind
-from relay.setup.context import PlanFiles, RunContext, RunRequest
+from relay.setup.context import RunContext, RunRequest
 from relay.setup.workspace import find_all_secrets
 from relay.store.history import find_beginning
 from relay.store.plan_state import describe_orphans
 from relay.store.refs import get_branch
-from relay.store.steering_files import doubt, find_steering, find_strange
 from relay.store.worktree_notes import LastGate, LastRun, find_home, read_last_run, save_last_gate, save_last_run
 
 if TYPE_CHECKING:
@@ -231,41 +229,11 @@ MEASURED = tuple(name for name in ContextMeasured.__dataclass_fields__ if name !
 """Figures of `relay.insight.figures.decay.Decay` that the event has."""
 
 
-class Doubts:
-    """Files that somebody replaced while a command may have written them. Mutable: the sandboxes' thread fills it."""
-
-    def __init__(self, files: PlanFiles) -> None:
-        self._files = files
-        self._found: deque[tuple[str, ...]] = deque()
-
-    def note(self, places: tuple[Path, ...]) -> None:
-        """Note files; relay commits nothing beside them until a person has staged them."""
-        root = self._files.repo.root
-        paths = tuple(place.relative_to(root).as_posix() for place in places if place.is_relative_to(root))
-        with suppress(OSError, RepoError):  # the user is told all the same
-            doubt(self._files.repo, paths)
-        self._found.append(paths)
-
-    def take(self) -> Iterator[str]:
-        """Yield a sentence for the files of each time since the last call, unless git has them as they are."""
-        while self._found:
-            repo, paths = self._files.repo, self._found.popleft()
-            strange = find_strange(repo, find_steering(repo.root) | {self._files.plan_path})
-            left = [path for path in paths if path in strange or (repo.root / path).is_dir()]
-            if left:
-                words = f"somebody replaced {list_paths(left)} while a command ran, which may have written it"
-                said = [render_path(path) for path in left if path in strange]
-                own = f"; if it is yours, say so: git add -f {' '.join(said)}" if said else ""
-                yield f"{words}: look at it{own}"
-
-
 @dataclass(slots=True, kw_only=True)
 class Observers:
     """All observers. Mutable: the log and the counters are made later than the first sources of events."""
 
     view: Observe
-    doubts: "Doubts"
-    """Filled by a thread; told before the next event."""
     log: EventLog | None = None
     """None until the repository is held: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
@@ -277,6 +245,8 @@ class Observers:
     """None if nobody wants notifications."""
     is_job: bool = False
     """Whether this run is a job: one of several phases side by side."""
+    take_news: Callable[[], str] = lambda: ""
+    """`Workspace.take_news`; told before the next event."""
     inquiries: list[Inquiries] = field(default_factory=list)
     """Filled by threads; emitted before the next event."""
 
@@ -284,7 +254,7 @@ class Observers:
         """Pass an event to all observers; the view gets a notice if the log cannot keep it."""
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
-        for words in self.doubts.take():
+        if words := self.take_news():
             self._tell(Noticed(text=words, warning=True))
         self._tell(event)
         self._call(event)

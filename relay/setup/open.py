@@ -26,7 +26,7 @@ from relay.sandbox.private_folder import find_folder, remove_left_overs
 from relay.session.events import Observe, RunPaused, RunResumed
 from relay.session.spend import Meter, Pace
 from relay.setup.context import RunContext, RunRequest
-from relay.setup.observers import Doubts, Observers, Progress, announce, describe_settings
+from relay.setup.observers import Observers, Progress, announce, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
 from relay.setup.workspace import (
@@ -62,7 +62,7 @@ def open_run(
     require_all(check_apart(request, runners))
     with ExitStack() as stack:
         run_id = new_id()
-        observe = (observers := Observers(view=view, doubts=Doubts(request.files))).observe
+        observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # First: what runners need is loaded in the background, while git works and the sandbox is proven.
         get_runner = _open_runners(request.runners, runners, given, stack)
@@ -70,7 +70,7 @@ def open_run(
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
-        opened = stack.enter_context(open_workspace(request, rules, interrupts, doubt=observers.doubts.note))
+        opened = stack.enter_context(open_workspace(request, rules, interrupts))
         workspace = _listen(observers, opened)
         require_all(check_enclosed(request, workspace.sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, workspace, meter)
@@ -118,7 +118,7 @@ def _listen(observers: Observers, workspace: Workspace) -> Workspace:
     progress = Progress(observers.observe)
     observers.inquiries.append(workspace.sandbox.inquiries)
     observers.counters.append(progress.note)
-
+    observers.take_news = workspace.take_news
     return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
 
 

@@ -33,13 +33,14 @@ from relay.git.status import list_known, read_status
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there, separate_tree
-from relay.sandbox.policy import MIB, Doubt, Level, Limits, Mechanism, Policy
+from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
 from relay.sandbox.process import find_most_bytes
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
+from relay.store.steering_files import SteeringWatch
 from relay.store.worktree_notes import find_made_places, find_other_trees
 from relay.tools.workspace import Workspace
 
@@ -212,14 +213,11 @@ def load_run_rules(request: RunRequest) -> Rules:
 
 
 @contextmanager
-def open_workspace(
-    request: RunRequest, rules: Rules, interrupts: Interrupts, *, doubt: Doubt = lambda _: None
-) -> Iterator[Workspace]:
+def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
     """Open the sandbox of a run's tools and commands, and close it again; a session kind decides about write access.
 
     Args:
         rules: Their files are write-protected, whatever their names.
-        doubt: See `Policy.doubt`.
 
     Raises:
         RelayError: No sandbox works here, or the settings do not fit the machine.
@@ -231,13 +229,17 @@ def open_workspace(
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
-    mechanism = get_mechanism(settings)
+    steering = SteeringWatch(request.repo, (*protected, *configuration))
+    policy, mechanism = replace(policy, look=steering.look), get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
         serve_openings(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
         open_sandbox(
-            replace(policy, openings=held.openings, doubt=doubt), level, mechanism=mechanism, inquiries=held.inquiries
+            replace(policy, openings=held.openings),
+            level,
+            mechanism=mechanism,
+            inquiries=held.inquiries,
         ) as sandbox,
     ):
         yield Workspace(
@@ -249,6 +251,7 @@ def open_workspace(
             should_stop=lambda: interrupts.stop_now,
             limits=make_limits(settings, timeout_s=settings.command_timeout_s),
             hidden=request.repo.hidden,
+            take_news=steering.take_news,
             spills="spill" not in settings.ablate,
         )
 

@@ -106,12 +106,11 @@ class ProgramLink:
 
     def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
         """Wait for the answer; meanwhile answer a ping of the program, and refuse its other requests."""
-        self._child.renew()
         number = self._wire.ask(method, params)
         while time.monotonic() < until and not self._should_stop():
             match self._heard.take(_LOOK_S):
                 case Gone():
-                    words = self._child.lost or find_reason(render_output(self._child.read_errors().encode()))
+                    words = find_reason(render_output(self._child.read_errors().encode()))
                     raise ServerError(f"its program has ended{f': {self._advise(words)}' if words else ''}")
                 case Answered(id=answered) as said if answered == number:
                     return _get_result(said)

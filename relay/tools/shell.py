@@ -19,7 +19,7 @@ from relay.base.errors import SandboxError
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
 from relay.base.words import list_some, render_output
-from relay.sandbox.command import CommandResult, Standby
+from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import Level
 from relay.tools.claims import LookFirst
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, ToolAnswer, Workspace, reserve_output
@@ -54,8 +54,8 @@ class _Job:
 
     def _run(self, workspace: Workspace) -> CommandResult:
         most = workspace.limits.memory_bytes
-        # Only the session's thread may report output and use the standby.
-        return replace(workspace.sandbox, hear=lambda _: None, standby=Standby()).run(
+        # Only the session's thread may report output.
+        return replace(workspace.sandbox, hear=lambda _: None).run(
             ["bash", "-c", self.command],
             # The model reads the output file while the command writes it: nothing waits in memory.
             limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE, keep_bytes=0),
@@ -219,7 +219,6 @@ def run_bash(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
     keep()  # for a command that was not started
-    workspace.sandbox.expect_command(limits=limits)
     output = render_output(result.output).strip("\n")
     notes = [*_name_kept(workspace, command, output, failed=result.exit_code != 0)]
     notes += [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]

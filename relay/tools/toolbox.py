@@ -320,7 +320,6 @@ def build_runner_tools(
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
     background = Background(workspace)
-    workspace.sandbox.expect_command(limits=workspace.limits)
     handlers = {
         **_build_lookups(workspace, notes),
         "bash": lambda call: run_bash(workspace, background, call.input, call.id, look),

@@ -57,6 +57,8 @@ class Workspace:
     """Files of the work tree that git's configuration includes, existing or not; protected too."""
     hidden: Hidden = NOTHING_NAMED
     """Files that no tool shows or replaces; the sandbox masks the same files for commands."""
+    take_news: Callable[[], str] = lambda: ""
+    """Returns a sentence about protected files that changed since the last call while a command could write them."""
 
     def render_handle(self, path: Path) -> str:
         """Return the path by which the model reads a file of `outputs_dir`."""

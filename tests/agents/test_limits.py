@@ -63,7 +63,7 @@ class FakeChild:
     def __init__(self, *lines):
         self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.output: Any = self
-        self.is_deaf, self.ended, self.lost, self._lines, self._flows = False, False, "", lines, False
+        self.is_deaf, self.ended, self._lines, self._flows = False, False, lines, False
 
     def send(self, data):
         asked = json.loads(data)
@@ -82,7 +82,7 @@ class FakeChild:
     def check_memory(self):
         return None
 
-    def renew(self):
+    def look(self):
         pass
 
     def read_errors(self):
@@ -259,7 +259,7 @@ def test_one_that_does_not_read_what_it_is_told_is_ended(tmp_path):
     process = subprocess.Popen(["sleep", "600"], stdin=theirs.fileno(), stdout=subprocess.PIPE)
     ours.settimeout(0.01)
     started = Started(process=process, speak=ours, launch=Launch(argv=(), env={}))
-    child = Child(started, Limits(timeout_s=1), tmp_path / "errors")
+    child = Child(started, Limits(timeout_s=1), tmp_path / "errors", lambda _: None, lambda: None)
 
     assert child.send(b"short\n")
     assert not child.send(b"x" * 50_000_000)

@@ -43,7 +43,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "other voices": (len(voices), len(voices)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
-        "files saved meanwhile": (len(test_saves.TRIED), len(test_saves.TRIED) * len(test_saves.KINDS)),
+        "files saved meanwhile": (len(test_saves.BROTHERS), len(test_saves.BROTHERS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
     }
 

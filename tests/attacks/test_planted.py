@@ -118,9 +118,9 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, na
     after = arena.play(NONE, "run", warm=True)
 
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
-    assert b"only you make such a file" in played.out + played.err, played.tail
+    assert b"only you write such a file" in played.out + played.err, played.tail
     assert (after.code, after.systems) == (1, ()), after.tail
-    assert b"only you make such a file" in after.err
+    assert b"only you write such a file" in after.err
     assert not (arena.outside / "executed").exists()
 
 

@@ -1,38 +1,35 @@
-"""A person saves files in the middle of a session, as editors and git do: by renames, which take mounts away.
+"""A person saves files in the middle of a command, as editors and git do: by renames, which take mounts away.
 
-The program inside asks for the file again and again. A moment later it gets nothing; and what it wrote within the
-moment is not taken for the person's.
+For the rest of that command the new file is bare. What stands in it afterwards is nobody's word until the person has
+staged it, whoever wrote it and by whatever name.
 """
 
-import shutil
+import os
 import threading
-from itertools import product
 from pathlib import Path
 
 import pytest
 
+from relay.git.repository import open_repo
+from relay.store.steering_files import SteeringWatch, begin_watch, find_all_strange
 from tests.agents import fake_agent
-from tests.effort import THOROUGH
+from tests.effort import take_turns
 from tests.waiting import wait_until
-
-pytestmark = pytest.mark.as_each_user
 
 PLAN = "# Greetings\n\n## Phase 1 — World\nVerify: `grep -q world world.txt`\n- [ ] Say world — world.txt\n"
 LATER = f"{PLAN}\n## Phase 2 — Again\nVerify: `grep -q again again.txt`\n- [ ] Say it again — again.txt\n"
-FILES = {"PLAN.md": LATER, "AGENTS.md": "# Rules\nBe very brief.\n", ".env": "env-secret of today\n"}
-TOUCH = (
-    "until test -e src/saved; do sleep 0.01; done; sleep 0.4; "
-    "for file in PLAN.md AGENTS.md docs/AGENTS.md .git/config vendor/lib/.git/config; do "
-    "(echo '# hacked' >> $file) 2>/dev/null && echo THR''OUGH $file; done; cat .env; "
-    "(echo x > .git/hooks/pre-commit) 2>/dev/null && echo THR''OUGH hooks; echo world > world.txt; touch src/tried"
+TICKED = LATER.replace("[ ] Say world", "[x] Say world")
+HACK = "sed 's/grep -q world world.txt/test -e hello.txt/' src/plan"
+WAIT = "n=0; until test -e src/saved || test $((n+=1)) -gt 2000; do sleep 0.01; done; "
+QUIET = f"{WAIT} echo world > world.txt; touch src/tried"
+HAMMER = f"{WAIT} ({HACK} > PLAN.md) 2>/dev/null; echo world > world.txt; touch src/tried"
+LINK = (
+    "n=0; mkdir -p zz; until test -e src/saved || test $((n+=1)) -gt 2000; do ln -f PLAN.md zz/0 2>/dev/null; done; "
+    "ln -f PLAN.md zz/0; echo world > world.txt; touch src/tried"
 )
-"""Wait until the person has saved, and relay has had time, then try."""
-HAMMER = (
-    "n=0; until test -e src/saved && test $((n+=1)) -gt 300; do "
-    "(sed 's/grep -q world world.txt/test -e hello.txt/' src/plan > PLAN.md) 2>/dev/null; done; "
-    "echo world > world.txt; touch src/tried"
-)
-"""Write another gate into the plan at every moment."""
+"""Keep a second name of the file that the person saves, in a directory that nobody looks at."""
+LATE = f"test -e zz/0 && {HACK} > zz/0; rm -r zz"
+"""Write through it in another command, and remove it."""
 
 
 def rename(place, text, arena):
@@ -53,47 +50,26 @@ def move_away(place, text, arena):
     arena.write(str(place.relative_to(arena.root)), text)
 
 
-MARKS = ("begun", "saved", "tried")
+WAYS = {"rename": rename, "vim's": keep_backup, "emacs's": move_away}
 KINDS = ("command", "background", "agent")
-FOLDERS = (".git", "vendor/lib/.git", "docs")
+ATTACKS = {"writes": (HAMMER,), "links": (LINK, LATE)}
 TURNS = [
-    {"tools": [{"name": "bash", "input": {"command": "echo world > world.txt; touch src/tried"}}]},
     {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep"}}]},
     {"text": "Commit: Say world"},
 ]
 NONE = [{"turns": [{"text": "Commit: Say world"}], "repeat": True}]
-WAYS = {"rename": rename, "vim's": keep_backup, "emacs's": move_away}
-
-
-QUIET = ("rename", "vim's")
-"""Ways of saving after which it is certain who wrote the file."""
-TRIED = (*(f"saved: {way}" for way in QUIET), *FOLDERS, *(f"in the moment: {way}" for way in WAYS))
-
-
-def runs(hows):
-    """Try each way in one kind of program, where all is tried in each."""
-    pairs = product(KINDS, hows) if THOROUGH else [(KINDS[at % len(KINDS)], how) for at, how in enumerate(hows)]
-    return pytest.mark.parametrize(("kind", "how"), list(pairs))
-
-
-def replace_folder(place, arena):
-    """Put a copy in the place of a directory, as a clone or a submodule that is made anew."""
-    shutil.copytree(place, f"{place}.new", symlinks=True)
-    place.rename(f"{place}.old")
-    Path(f"{place}.new").rename(place)
-    arena.give()
 
 
 class Person:
-    """Saves files once the attack has begun, then says so."""
+    """Saves the plan once the attack has begun, then says so."""
 
-    def __init__(self, arena, save):
-        self._arena, self._save = arena, save
+    def __init__(self, arena, way):
+        self._arena, self._way = arena, way
         self._thread = threading.Thread(target=self._work)
 
     def _work(self):
         wait_until((self._arena.root / "src/begun").exists)
-        self._save()
+        self._way(self._arena.root / "PLAN.md", LATER, self._arena)
         self._arena.write("src/saved", "")
 
     def __enter__(self):
@@ -121,92 +97,208 @@ def install_agent(arena):
 def prepare(arena):
     arena.write("PLAN.md", PLAN)
     arena.write("src/plan", LATER)
-    arena.write(
-        ".gitignore", ".env\n.env.production\n*~\nvendor/\n.relay/\nnode_modules/\nsrc/begun\nsrc/saved\nsrc/tried\n"
-    )
+    arena.write(".gitignore", ".env\n*~\nzz/\nvendor/\nnode_modules/\n.relay/\nsrc/begun\nsrc/saved\nsrc/tried\n")
     arena.commit()
 
 
-def work(arena, kind, command):
-    """Run the phase: the attack is a command, runs in the background, or is an agent's."""
+def work(arena, kind, *commands):
+    """Run the phase: the first command is a call, runs in the background, or is an agent's."""
     args = install_agent(arena) if kind == "agent" else ()
-    command = {"command": f"touch src/begun; {command}", **({"background": True} if kind == "background" else {})}
-    turns = [{"tools": [{"name": "bash", "input": command}]}, *TURNS]
+    first = {"command": f"touch src/begun; {commands[0]}", **({"background": True} if kind == "background" else {})}
+    calls = [first, *({"command": command} for command in commands[1:])]
     if kind == "background":
-        wait = "n=0; until test -e src/tried || test $((n+=1)) -gt 100; do sleep 0.05; done; cat .relay/outputs/*"
-        turns.insert(1, {"tools": [{"name": "bash", "input": {"command": wait}}]})
+        wait = "n=0; until test -e src/tried || test $((n+=1)) -gt 100; do sleep 0.05; done"
+        calls.insert(1, {"command": wait})
+    turns = [*({"tools": [{"name": "bash", "input": call}]} for call in calls), *TURNS]
     sessions = [{"turns": turns, "then": "next"}, {"turns": [{"text": "Done."}], "repeat": True}]
     return arena.play(sessions, "run", "--phase", "1", *args, warm=True)
 
 
-def save_all(arena, way):
-    for name, text in FILES.items():
-        WAYS[way](arena.root / name, text, arena)
+def go_on(arena):
+    return arena.play([{"turns": TURNS}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@runs(QUIET)
-def test_what_a_person_saves_is_protected_and_hidden_as_before(arena, leaks, kind, how):
-    """For as long as the program runs, whatever it is; and the person is asked nothing."""
-    prepare(arena)
-    with Person(arena, lambda: save_all(arena, how)):
-        played = work(arena, kind, TOUCH)
-
-    said = "".join(got.text for got in played.got)
-    assert (arena.root / "src/tried").exists(), played.tail
-    assert not [leak for leak in leaks if leak in said], said
-    assert played.code == 0, played.tail
-    ticked = {**FILES, "PLAN.md": LATER.replace("[ ] Say world", "[x] Say world")}
-    assert {name: (arena.root / name).read_text() for name in FILES} == ticked
-
-
-@runs(FOLDERS)
-def test_a_directory_that_is_replaced_is_protected_as_before(arena, leaks, kind, how):
-    prepare(arena)
-    with Person(arena, lambda: replace_folder(arena.root / how, arena)):
-        played = work(arena, kind, TOUCH)
-
-    said = "".join(got.text for got in played.got)
-    assert (arena.root / "src/tried").exists(), played.tail
-    assert not [leak for leak in leaks if leak in said], said
-    assert "hacked" not in (arena.root / ".git/config").read_text()
-    assert not (arena.root / ".git/hooks/pre-commit").exists()
-
-
-@runs(WAYS)
-def test_what_a_program_wrote_in_the_moment_is_nobodys_word(arena, kind, how):
+@pytest.mark.as_each_user
+@pytest.mark.parametrize(("kind", "how", "attack"), take_turns(KINDS, WAYS, ATTACKS))
+def test_what_a_program_wrote_is_nobodys_word(arena, kind, how, attack):
     """No commit has it as the person's, and no run goes on with it until the person has said that it is."""
     prepare(arena)
-    with Person(arena, lambda: WAYS[how](arena.root / "PLAN.md", LATER, arena)):
-        work(arena, kind, HAMMER)
-    is_hacked = "-e hello" in (arena.root / "PLAN.md").read_text()
+    with Person(arena, WAYS[how]):
+        played = work(arena, kind, *ATTACKS[attack])
+    assert "-e hello" in (arena.root / "PLAN.md").read_text(), played.tail
 
-    refused = arena.play(NONE, "run", "--phase", "1", warm=True) if is_hacked else None
-    arena.write("PLAN.md", LATER.replace("[ ] Say world", "[x] Say world") if is_done(arena) else LATER)
+    refused = go_on(arena)
+    arena.write("PLAN.md", LATER)
     arena.git("add", "-f", "PLAN.md")
-    mended = arena.play([{"turns": TURNS}, *NONE], "run", "--phase", "1", warm=True)
+    mended = go_on(arena)
 
-    if refused:
-        assert (refused.code, refused.systems) == (1, ()), refused.tail
-        assert b"only you make such a file" in refused.err
+    assert (played.code, played.errors) == (4, ()), played.tail
+    assert b"git add -f PLAN.md" in played.out, played.tail
+    assert (refused.code, refused.systems) == (1, ()), refused.tail
+    assert b"only you write such a file" in refused.err
     assert mended.code == 0, mended.tail
-    assert arena.git("show", "HEAD:PLAN.md") == LATER.replace("[ ] Say world", "[x] Say world")
+    assert arena.git("show", "HEAD:PLAN.md") == TICKED
     assert "-e hello" not in arena.git("log", "-p", "--format=", "--", "PLAN.md")
 
 
-def is_done(arena):
-    return "[x] Say world" in arena.git("show", "HEAD:PLAN.md")
+@pytest.mark.parametrize(("kind", "how"), take_turns(KINDS, WAYS))
+def test_what_a_person_saved_counts_once_it_is_staged(arena, kind, how):
+    """Relay asks in plain words at once; the finished work waits for the answer, and no session is paid again."""
+    prepare(arena)
+    with Person(arena, WAYS[how]):
+        played = work(arena, kind, QUIET)
+    asked = len(played.got)
+
+    assert played.code == 4, played.tail
+    assert b"git add -f PLAN.md" in played.out
+    assert (arena.root / "PLAN.md").read_text() == LATER
+    arena.git("add", "-f", "PLAN.md")
+    mended = arena.play(NONE, "run", "--phase", "1", warm=True)
+
+    assert asked
+    assert (mended.code, mended.systems) == (0, ()), mended.tail
+    assert arena.git("show", "HEAD:PLAN.md") == TICKED
+    assert (arena.root / "PLAN.md").read_text() == TICKED
+
+
+BROTHERS = {
+    "the plan": "PLAN.md",
+    "the ledger": "PLAN.ledger",
+    "rules": "AGENTS.md",
+    "nested rules": "src/CLAUDE.md",
+    "rules that the settings name": "docs/rules.md",
+    "settings": "relay.toml",
+    "a skill": ".claude/skills/x/SKILL.md",
+    "another agent's tools": ".mcp.json",
+    "a file that git's configuration includes": "own.gitconfig",
+    "the configuration of a repository in it": "sub/.git/config",
+}
+ARMED = "[core]\n\tfsmonitor = touch x\n"
+
+
+def make_brothers(stage):
+    stage.git("init", "-q", "sub")
+    for path in BROTHERS.values():
+        if not (stage.root / path).exists():
+            stage.write(path, "[core]\n\tbare = false\n" if "config" in path else "# one\n")
+    stage.git("add", "-f", *(path for path in BROTHERS.values() if "sub/" not in path))
+    stage.git("commit", "-qm", "brothers")
+    committed = (stage.root / ".git/index").stat().st_ctime_ns
+    # git, too, looks at size and dates: a change in the same tick of the file system's clock it cannot see.
+    wait_until(lambda: (stage.write("tick", ""), (stage.root / "tick").stat().st_ctime_ns)[1] > committed)
+    return open_repo(stage.root)
+
+
+def watch(repo):
+    begin_watch(repo, "PLAN.md")
+    return SteeringWatch(repo, ("PLAN.md", "PLAN.ledger", "relay.toml", "docs/rules.md", "own.gitconfig", ".relay"))
+
+
+def change(stage, path):
+    """By a second name, and with the old date and size where that is possible: none of these is asked."""
+    place = stage.root / path
+    status = place.stat()
+    text = ARMED if ".git/" in path else "[c]\n".ljust(len(place.read_text()), "#")
+    place.with_name("second").hardlink_to(place)
+    place.with_name("second").write_text(text)
+    place.with_name("second").unlink()
+    os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("path", BROTHERS.values(), ids=BROTHERS)
+def test_what_changes_while_a_command_runs_is_in_doubt_until_it_is_staged(stage, path):
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    change(stage, path)
+    steering.look(-1)
+
+    name = "sub/.git/" if path.startswith("sub/") else path
+    (strange,) = find_all_strange(repo, "PLAN.md")
+    assert f"{path}/".startswith(f"{strange.rstrip('/')}/")
+    assert "git add -f" in steering.take_news()
+    assert steering.take_news() == ""
+    if name == path:
+        stage.git("add", "-f", path)
+        assert find_all_strange(repo, "PLAN.md") == ()
+        begin_watch(repo, "PLAN.md")
+
+
+@pytest.mark.parametrize("path", BROTHERS.values(), ids=BROTHERS)
+def test_what_changes_between_two_commands_is_the_persons(stage, path):
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    for _ in range(2):
+        steering.look(1)
+        steering.look(-1)
+        change(stage, path)
+    steering.look(1)
+
+    assert (find_all_strange(repo, "PLAN.md"), steering.take_news()) == ((), "")
+
+
+def test_while_one_command_runs_the_beginning_of_another_proves_nothing(stage):
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    change(stage, "PLAN.md")
+    steering.look(1)
+    steering.look(-1)
+
+    assert find_all_strange(repo, "PLAN.md") == ("PLAN.md",)
+
+
+def test_an_edit_on_top_of_a_doubtful_one_is_doubtful_and_after_a_staged_one_it_is_not(stage):
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    change(stage, "AGENTS.md")
+    steering.look(-1)
+    stage.write("AGENTS.md", (stage.root / "AGENTS.md").read_text() + "mine\n")
+    steering.look(1)
+    steering.look(-1)
+    assert find_all_strange(repo, "PLAN.md") == ("AGENTS.md",)
+
+    stage.git("add", "AGENTS.md")
+    steering.look(1)
+    steering.look(-1)
+    stage.write("AGENTS.md", "all mine\n")
+    assert find_all_strange(repo, "PLAN.md") == ()
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_relay_that_died_in_a_command_leaves_the_doubt(stage, *, is_begun):
+    """One that died between two commands leaves none: what a person edits then is the person's."""
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    if not is_begun:
+        steering.look(-1)
+    change(stage, "PLAN.md")
+
+    assert find_all_strange(repo, "PLAN.md") == (("PLAN.md",) if is_begun else ())
+
+
+def test_a_file_that_is_removed_meanwhile_is_in_doubt(stage):
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    (stage.root / "AGENTS.md").unlink()
+    steering.look(-1)
+    assert find_all_strange(repo, "PLAN.md") == ("AGENTS.md",)
 
 
 def test_a_hidden_file_that_a_person_makes_is_hidden_from_the_next_session(arena, leaks):
     """The list of such files is made anew for each session."""
     prepare(arena)
     arena.write("PLAN.md", LATER)
+    arena.write(".gitignore", ".env\nconfig/\nvendor/\nnode_modules/\n.relay/\nsrc/begun\nsrc/saved\nsrc/tried\n")
     arena.commit()
 
-    def make():
+    def make(_place, _text, arena):
         arena.write("config/.env.production", "env-secret of today\n")
 
-    first = [{"tools": [{"name": "bash", "input": {"command": f"touch src/begun; {TOUCH}"}}]}, *TURNS[1:]]
+    first = [{"tools": [{"name": "bash", "input": {"command": f"touch src/begun; {QUIET}"}}]}, *TURNS]
     attack = "cat config/.env.production; echo again > again.txt"
     second = [
         {"tools": [{"name": "bash", "input": {"command": attack}}]},

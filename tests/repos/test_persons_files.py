@@ -32,7 +32,7 @@ def test_what_a_person_writes_while_a_session_works_is_asked_about_once(stage):
     stage.calm()
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert "only you make such a file; look at it" in ended.reason
+    assert "only you write such a file; look at it" in ended.reason
     assert "if it is yours, say so: git add -f CLAUDE.md" in ended.reason
     assert [request.method for request in stage.server.requests].count("POST") == 3
     stage.git("add", "-f", "CLAUDE.md")

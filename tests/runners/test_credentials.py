@@ -84,13 +84,12 @@ def send(api, **given):
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_over_is_asked_for_once_more_and_the_request_is_sent_again(interrupts, status):
-    """Whole, and to the same model; the run hears nothing of it, and `meanwhile` happens once."""
+    """Whole, and to the same model; the run hears nothing of it."""
     fetch, asked = make_fetch("old-key-of-the-morning", "new-key-of-the-evening")
     seen: list[Any] = []
-    meanwhile: list[int] = []
     credential = BearerToken("it", fetch, advice="")
     api = open_api(interrupts, credential, refuse("old-key-of-the-morning", status=status, seen=seen))
-    assert isinstance(send(api, meanwhile=lambda: meanwhile.append(1)), Answer)
+    assert isinstance(send(api), Answer)
     assert [token for token, _ in seen] == ["old-key-of-the-morning", "new-key-of-the-evening"]
     assert seen[0][1] == seen[1][1]
     assert json.loads(seen[1][1])["model"] == REQUEST["model"]

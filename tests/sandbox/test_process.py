@@ -415,6 +415,19 @@ def test_fork_bomb_is_stopped(box: Any) -> None:
     assert find_marked(f"sleep 4245.{OWN}") == []
 
 
+def test_what_is_ended_as_it_begins_leaves_nothing(writer: Any) -> None:
+    """One in twenty that was killed in its first milliseconds left the child that it was cloning just then."""
+    for n in range(40):
+
+        def stop(busy: int = 2 * n) -> bool:
+            for _ in range(busy):  # some microseconds each: where in its set-up it is met
+                Path("/proc/loadavg").read_bytes()
+            return True
+
+        assert writer.sandbox.run(("/bin/sleep", "60"), limits=SHORT, should_stop=stop).interrupted
+    assert find_survivors(writer.sandbox.private.tmp) == ()
+
+
 def test_two_commands_at_once_do_not_touch_each_other(box: Any) -> None:
     """The end of one tree leaves another alone, and relay's own children too."""
     with subprocess.Popen(("/bin/sleep", "30")) as own:

@@ -76,7 +76,7 @@ from relay.store.legs import OpenLeg, close_leg, find_leg_changes
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
-from relay.store.steering_files import describe_strange, find_persons, find_steering, find_strange
+from relay.store.steering_files import describe_strange, find_all_strange, find_persons
 from relay.store.trailers import AMENDED, LEG
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
@@ -304,7 +304,7 @@ def _check_strange(files: PlanFiles) -> Refused | None:
 
     No session can repair it: these files are read-only for its commands.
     """
-    strange = find_strange(files.repo, find_steering(files.repo.root) | {files.plan_path})
+    strange = find_all_strange(files.repo, files.plan_path)
     if not strange:
         return None
     words, ways = describe_strange(strange)

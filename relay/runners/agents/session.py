@@ -375,10 +375,7 @@ class AgentSession:
         return self._note_life()  # only now: one of relay's tools may have waited for a person
 
     def _handle_end(self) -> None:
-        if words := self._process.child.lost:
-            self._end(SessionEnd.HARD_LINE, words)  # by relay, and nobody's failure: the next session takes over
-        else:
-            self._fail(self._find_last_words())
+        self._fail(self._find_last_words())
 
     def _find_last_words(self) -> str:
         if self._process.child.is_deaf:
@@ -448,7 +445,7 @@ class AgentSession:
         stays. Some agents accept a text without that, each in its own way, and may break off a request that is paid
         for.
         """
-        self._process.child.renew()
+        self._process.child.look()
         self._follow(self._boundary.cross())
         if self._words:
             self._process.wire.tell("session/cancel", {"sessionId": self._session_id})

@@ -63,23 +63,13 @@ _KEPT_PREFIX = "anthropic-ratelimit-"
 
 
 class NotedRequest:
-    """One request on the wire, noted for the tape. Mutable: collects the answer.
+    """One request on the wire, noted for the tape. Mutable: collects the answer."""
 
-    Args:
-        meanwhile: Called once the request has gone out.
-    """
-
-    def __init__(self, keep: Keep, request: Mapping[str, Any], meanwhile: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, keep: Keep, request: Mapping[str, Any]) -> None:
         self._keep = keep
-        self._meanwhile = meanwhile
         self._heard = bytearray()
         self._head: dict[str, Any] = {}
         keep({"kind": "request", "body": request})
-
-    def trace(self, event: str, _info: Mapping[str, Any]) -> None:
-        """Handle a step of the connection. Source: the ``trace`` extension of httpcore."""
-        if event.endswith("send_request_body.complete"):
-            self._meanwhile()
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Note status and headers; credentials are never among the headers that are kept."""
@@ -302,24 +292,16 @@ class MessagesApi:
         complaint = f"provider = {self._family.name} lists no models; it has no limits for"
         return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
 
-    def send(
-        self,
-        request: Mapping[str, Any],
-        *,
-        on_block: OnBlock,
-        keep: Keep = lambda _: None,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> Answer | Fault:
+    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: Keep = lambda _: None) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
             keep: Takes notes of the request and the answer.
-            meanwhile: Called on this thread once the request has gone out, while the model thinks.
         """
         body = {**request, "stream": True}
-        found = self._send(body, NotedRequest(partial(self._keep, keep), body, meanwhile), on_block)
+        found = self._send(body, NotedRequest(partial(self._keep, keep), body), on_block)
         return self._clean(found) if isinstance(found, Fault) else found
 
     @property
@@ -393,8 +375,7 @@ class MessagesApi:
             return Fault(kind=FaultKind.REQUEST, message=f"relay cannot write this request as JSON: {unfit}")
         if "context_management" in request:
             headers["anthropic-beta"] = ",".join(filter(None, (client.headers.get("anthropic-beta"), EDITING_BETA)))
-        extensions = {"trace": wire.trace}
-        manager = client.stream("POST", address, content=body, headers=headers, extensions=extensions)
+        manager = client.stream("POST", address, content=body, headers=headers)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))

@@ -495,17 +495,11 @@ class Api(Protocol):
         """Return window and limits, the user's settings first; or a fault that may pass by itself."""
 
     def send(
-        self,
-        request: Mapping[str, Any],
-        *,
-        on_block: Callable[[Mapping[str, Any]], None],
-        keep: Keep,
-        meanwhile: Callable[[], object],
+        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: Keep
     ) -> Answer | Fault:
         """Send one request, and keep what goes over the wire.
 
-        Contract: never raises for what an endpoint or a signal does. `meanwhile` is called on the caller's thread, at
-        most once, while relay waits for the answer.
+        Contract: never raises for what an endpoint or a signal does.
         """
 
 

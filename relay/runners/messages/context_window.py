@@ -291,8 +291,6 @@ def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -
 
 DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request. A cut answer is asked for again with the model's own limit."""
-LEAST_READY_S = 0.03
-"""If the model's last answer took less, there is no time to prepare a command's sandbox while it answers."""
 LEAST_BELIEVED = 1 / 3
 """Share of relay's own count of a prompt: an endpoint that reports less has not counted all of it. Estimates by size
 are never that far off."""
@@ -329,7 +327,6 @@ class ContextWindow:
         self._model = model
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
         self.turn = 0
-        self._answered_s = 0.0
         self._doubted = False
         self._others: dict[str, Price | None] = {}  # models that answered in place of the session's
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
@@ -374,13 +371,11 @@ class ContextWindow:
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
             started, request = self._connection.clock(), self._render_request()
-            result = self._connection.api.send(
-                request, on_block=self._show, keep=self.spec.keep, meanwhile=self._make_ready
-            )
+            result = self._connection.api.send(request, on_block=self._show, keep=self.spec.keep)
             duration_s = self._connection.clock() - started
             self.spec.keep(describe_result(result))
             if isinstance(result, Answer):
-                self._connection.dialect.answered, self._answered_s = True, duration_s
+                self._connection.dialect.answered = True
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
                 return make_sendable(result, self.history.call_ids)
@@ -396,10 +391,6 @@ class ContextWindow:
             )
             if outcome is not None:
                 return outcome
-
-    def _make_ready(self) -> None:
-        if self.spec.sandbox is not None and self._answered_s >= LEAST_READY_S:
-            self.spec.sandbox.make_ready()
 
     def check_budget(self) -> SessionOutcome | None:
         """Return how the session ends because of a cap; None if the next request may be sent.

@@ -35,6 +35,5 @@ class SigningClient(httpx2.Client):
             response.close()
             raise
         response.close()
-        request.extensions.pop("trace", None)  # whoever follows the request has heard that it went out
         self._credential.sign(request)
         return super().send(request, **given)
