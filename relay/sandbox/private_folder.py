@@ -1,4 +1,4 @@
-"""The private directory of a sandbox on the host, processes that outlive their relay, and kept proofs of sandboxes.
+"""The private directory of a sandbox on the host, and processes that outlive their relay.
 
 A command begins only when its end is tied to relay's. Two kinds of process can still be left: bwrap, which waits for
 ever for a parent that was killed before it wrote a word; and, without a process namespace, the children of a supervisor
@@ -8,7 +8,6 @@ guess that name and no living relay holds it, so relay never mistakes a stranger
 
 import contextlib
 import fcntl
-import hashlib
 import itertools
 import os
 import signal
@@ -16,13 +15,11 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relay.base.errors import SandboxError
-from relay.base.tree import find_boot_id
 from relay.base.walk import list_names
-from relay.sandbox.policy import Policy
 from relay.sandbox.supervisor import read_processes
 
 _PATIENCE_S = 10.0
@@ -272,66 +269,3 @@ def _lift(top: int, name: str, numbers: Iterator[int]) -> int:
 def _list(directory: int) -> list[tuple[str, bool]]:
     with os.scandir(directory) as entries:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-
-
-_NAMESPACES = ("user", "mnt", "pid", "net")
-"""A container has the boot id of its host, and other rights."""
-
-
-def find_proof(policy: Policy, content: Sequence[str]) -> Path | None:
-    """Return the file whose presence proves that something worked since the machine started.
-
-    Args:
-        policy: Rules for commands, which must not write the file.
-        content: All that the proof depends on.
-
-    Returns:
-        None if no proof can be kept: there is no cache directory, or commands may write it.
-    """
-    home, cache = policy.env.get("HOME", ""), policy.env.get("XDG_CACHE_HOME", "")
-    base, boot_id = Path(cache) if cache.startswith("/") else Path(home, ".cache"), find_boot_id()
-    if not base.is_absolute() or not boot_id:
-        return None
-    folder = Path(os.path.realpath(base / "relay" / "proofs"))
-    if any(folder.is_relative_to(place) for place in (policy.root, *(place.resolve() for place in policy.writable))):
-        return None
-    words = repr((os.geteuid(), *content))
-    return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
-
-
-def has_proof(file: Path | None) -> bool:
-    """Return whether a proof was kept; it counts only if nobody but this user could have put it there."""
-    if file is None:
-        return False
-    try:
-        found = [os.lstat(place) for place in (file, file.parent)]
-    except OSError:
-        return False
-    own = all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
-    return own and stat.S_ISREG(found[0].st_mode)
-
-
-def save_proof(file: Path | None) -> None:
-    """Keep a proof and drop those of earlier starts of the machine; if that fails the next run proves again."""
-    if file is None:
-        return
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.parent.chmod(0o700)
-        for other in file.parent.iterdir():
-            if not other.name.startswith(find_boot_id()):
-                other.unlink()
-        file.touch(mode=0o600)
-
-
-def describe_programs(words: Sequence[str]) -> Iterator[str]:
-    """Yield the identity of each program of a command line as it is on the disk."""
-    for word in words:
-        if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
-            found = Path(word).stat()
-            yield f"{word} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
-
-
-def describe_namespaces() -> Iterator[str]:
-    """Yield the namespaces that relay itself runs in."""
-    return (os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES)

