@@ -149,7 +149,9 @@ def test_a_phase_commit_holds_its_code_its_ticks_and_its_trailers(played: Played
     changed = set(played.git("diff", "--name-only", f"{commit}^", commit).splitlines())
     assert {path for item in own.items for path in item.paths} <= changed
     trailers = dict(
-        line.split(": ", 1) for line in played.git("log", "-1", "--format=%(trailers:unfold)", commit).splitlines() if line
+        line.split(": ", 1)
+        for line in played.git("log", "-1", "--format=%(trailers:unfold)", commit).splitlines()
+        if line
     )
     assert trailers["Relay-Items"].split() == [item.id for item in own.items]
     assert trailers["Relay-Gate"].startswith("pass ")

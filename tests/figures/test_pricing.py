@@ -55,6 +55,16 @@ def test_what_is_not_said_or_cannot_be_counts_as_the_most_that_it_can_be(said: U
     assert charge_request(said, None, worst=WORST, least=least, most=MOST).cost_usd is None
 
 
+def test_an_answer_of_which_nothing_is_said_is_charged_whole_also_where_it_may_be_empty() -> None:
+    found = charge_request(None, None, worst=WORST, least=Usage(), most=MOST)
+    assert found == Spent(usage=WORST, cost_usd=None, estimated=True)
+
+
+@pytest.mark.parametrize(("one", "other"), [(None, 1.0), (1.0, None), (None, None)])
+def test_a_sum_with_an_unknown_part_is_unknown(one: float | None, other: float | None) -> None:
+    assert (Spent(cost_usd=one) + Spent(cost_usd=other)).cost_usd is None
+
+
 def test_an_answer_of_nothing_that_was_asked_for_is_known() -> None:
     """A prompt that is only kept in the cache has none."""
     said = Usage(cache_read_tokens=400)
@@ -206,6 +216,11 @@ def test_a_user_s_price_wins_and_follows_the_usual_multiples() -> None:
 def test_a_price_of_another_form_is_refused_by_name(row: object) -> None:
     with pytest.raises(ValueError, match=r"^'m': found .* allowed: input, output"):
         parse_prices({"m": row})
+
+
+def test_a_model_of_the_user_s_own_may_cost_nothing() -> None:
+    (price,) = parse_prices({"m": {"input": 0, "output": 0}})
+    assert worst_cost_usd(1_000, 1_000, price) == 0
 
 
 def test_a_request_that_could_cross_the_cap_is_stopped_before_it_is_sent() -> None:

@@ -88,6 +88,15 @@ def test_what_proved_nothing_before_is_not_excused_for_proving_nothing_now(statu
     assert not compare_gate(gate(nothing), gate(GREEN, nothing), own=frozenset()).green
 
 
+@pytest.mark.parametrize("status", [status for status in Outcome if status not in {Outcome.PASSED, Outcome.FAILED}])
+def test_only_a_command_that_ran_and_failed_before_and_now_may_stay_red(status):
+    """The exit code may be the same: pytest ends with 5 where it finds no test, and so may any other check."""
+    nothing, failed = check("lint", status, exit_code=5), check("lint", Outcome.FAILED, exit_code=5)
+    assert not compare_gate(gate(nothing), gate(GREEN, failed), own=frozenset()).green
+    assert not compare_gate(gate(failed), gate(GREEN, nothing), own=frozenset()).green
+    assert compare_gate(gate(failed), gate(GREEN, failed), own=frozenset()).green
+
+
 def test_a_gate_in_which_nothing_passes_is_not_green():
     verdict = compare_gate(gate(RED), gate(RED), own=frozenset())
     assert not verdict.green
@@ -110,6 +119,12 @@ def test_tests_that_stay_red_are_not_outweighed_by_what_was_green_before():
     unchecked = compare_gate(gate(TESTS, linted), gate(TESTS, linted), own=frozenset(), unchecked=True)
     assert (unchecked.green, unchecked.is_unproven) == (True, True)
     assert unchecked.excused == ("`pytest` was red before the work and still is (failed with exit 1)",)
+
+
+def test_a_linter_that_stays_red_asks_for_no_proof_by_tests_but_tests_beside_it_do():
+    linted = check("ruff check")
+    assert compare_gate(gate(RED, linted), gate(RED, linted), own=frozenset()).green
+    assert not compare_gate(gate(RED, TESTS, linted), gate(RED, TESTS, linted), own=frozenset()).green
 
 
 @pytest.mark.parametrize(

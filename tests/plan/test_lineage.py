@@ -75,6 +75,7 @@ def test_a_phase_that_is_called_by_its_number_is_known_by_its_items():
     after = "## Phase 1\n- [ ] a — a.py\n## Phase 2\n- [ ] z — z.py\n## Phase 3\n- [ ] b — b.py\n"
 
     assert follow(before, after) == ({"1": "1", "2": "3"}, {"1.1": "1.1", "2.1": "3.1"})
+    assert follow(before, after.partition("## Phase 3")[0]) == ({"1": "1"}, {"1.1": "1.1"})
 
 
 def test_titles_that_repeat_do_not_pair_phases():

@@ -206,6 +206,20 @@ def test_a_phase_with_ticks_keeps_its_id():
     assert "phase 2 became phase 3" in violation.message
 
 
+def test_an_open_phase_may_get_another_number():
+    before = "# A\n- [ ] a\n# B\nAfter: none\n\n- [ ] b\n"
+    after = before.replace("# A\n- [ ] a\n", "# A\n- [ ] a\n# AA\n- [ ] aa\n")
+    assert check_transition(before, after, may_tick=(), amendable=["1"]) == ()
+
+
+def test_a_phase_waits_for_no_phase_less_than_before():
+    """`After: 1, 2` names both halves of A once it is split, and B no more."""
+    before = "# A\n- [ ] a\n# B\n- [ ] b\n# C\nAfter: 1, 2\n\n- [ ] c\n"
+    after = before.replace("# A\n- [ ] a\n", "# A one\n- [ ] a\n# A two\n- [ ] aa\n")
+    (violation,) = check_transition(before, after, may_tick=(), amendable=["1"])
+    assert "what phase 3 comes after was changed" in violation.message
+
+
 def test_a_swallowed_dependency_is_seen():
     before = "# Phase 1\n- [x] a\n# Phase 2\n- [ ] b\n# Phase 3\nAfter: 2\n\n- [ ] c\n"
     after = before.replace("# Phase 2\n- [ ] b\n", "# Phase 4\n- [ ] b\n")

@@ -27,7 +27,7 @@ def gate(section: str) -> tuple[str, ...]:
         ("Verify:\n```sh\n# comment\n$ a\n\nb \\\n  --c\n```", ("a", "b --c")),
         ("Verify:\n\n    a\n    b", ("a", "b")),
         ("- Verify:\n  ~~~\n  a\n  ~~~", ("a",)),
-        ("Verify:\n- `a`\n- `b` passes\n- looks right\n\ntext `no`", ("a", "b")),
+        ("Verify:\n- `a`\n- `b` passes\n- looks right\n- a person runs `no`\n\ntext `no`", ("a", "b")),
         ("- Verify:\n  - `a`\n- `no`", ("a",)),
         ("### Checks\nVerify: `a`", ("a",)),
         ("### Validation Commands\n- `a`\n- `b`", ("a", "b")),
@@ -48,6 +48,20 @@ def gate(section: str) -> tuple[str, ...]:
 )
 def test_a_verify_line_gives_its_commands(line, commands):
     assert gate(line) == commands
+
+
+def test_what_a_phase_shows_in_a_fence_is_no_statement():
+    shown = "Verify: `no`\nAfter: none\nRunner: no\nModel: no\nTools: no\nFiles: src/no.py"
+    fences = "\n\n".join(f"```\n{text}\n```" for text in (shown, *shown.split("\n")))
+    phase = parse_plan(f"## P\n- [ ] a\n## Q\n- [ ] b\n\n{fences}\n").phases[1]
+    assert (phase.verify, phase.after, phase.runner, phase.model, phase.tools, phase.files) == (
+        (),
+        ("1",),
+        "",
+        "",
+        (),
+        (),
+    )
 
 
 def test_a_phase_is_gated_by_the_document_then_by_its_parents_then_by_itself():

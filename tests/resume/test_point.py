@@ -77,6 +77,17 @@ def test_nothing_open(plan, phase, why, then):
             "puts the merge into the work tree",
         ),
         ({"merges": "b" * 40}, {}, ResumeCase.MID_LEG, "merged with what others have landed", "commits the merge"),
+        (
+            {"merges": "b" * 40, "elsewhere": True, "saved": True},
+            {},
+            ResumeCase.MID_LEG,
+            "merged with what others have landed",
+            "commits the merge",
+        ),
+        ({"handed_over": True, "proposed": True}, {}, ResumeCase.MID_LEG, "files were changed since", "saves what is"),
+        ({"handed_over": True, "faults": 2}, {}, ResumeCase.MID_LEG, "files were changed since", "saves what is"),
+        ({"saved": True, "proposed": True}, {}, ResumeCase.MID_LEG, "was interrupted while", "starts a fresh session"),
+        ({"saved": True, "faults": 2}, {}, ResumeCase.MID_LEG, "was interrupted while", "starts a fresh session"),
         ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
         ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its note"),
         (
@@ -92,8 +103,8 @@ def test_nothing_open(plan, phase, why, then):
             {"elsewhere": True, "handed_over": True, "saved": True},
             {},
             ResumeCase.MID_LEG,
-            "handed over",
-            "from its note",
+            "handed over, with a note; the phase is not finished",
+            "starts a fresh session from its note",
         ),
     ],
 )
@@ -152,6 +163,17 @@ def test_an_unborn_branch_that_got_a_commit_has_moved():
     """None is a place like any other."""
     assert point(replace(LEG, base_head=None)).case is ResumeCase.MOVED_ON
     assert point(replace(LEG, base_head=None), head=None).case is ResumeCase.MID_LEG
+
+
+def test_a_branch_that_lost_all_its_commits_has_moved():
+    assert "aaaaaaaaaa → unborn" in point(LEG, head=None).why
+
+
+def test_claims_whose_work_was_taken_out_are_told_also_where_the_branch_moved():
+    leg = replace(LEG, claims=("2.1",))
+    assert "laimed" not in point(leg, head="b" * 40).why
+    assert "Not claimed any more: 2.1" in point(replace(leg, discarded=("b",)), head="b" * 40).why
+    assert "laimed" not in point(replace(leg, claims=())).why
 
 
 def test_a_moved_branch_with_a_leg_of_a_phase_that_is_gone_or_done_begins_what_is_next():

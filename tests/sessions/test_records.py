@@ -1,5 +1,6 @@
 """Events as lines: what was written comes back, with where it happened."""
 
+import json
 import typing
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from relay.insight.telemetry.log import open_log
 from relay.session import events
 from relay.session.events import BoxState, ShownItem, ShownPhase
-from relay.session.records import LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
+from relay.session.records import SCHEMA_VERSION, LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
@@ -38,6 +39,13 @@ def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> 
     line = render_record(record)
     assert "\n" not in line
     assert parse_record(line) == record
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "2"])
+def test_a_line_of_another_version_is_not_read(version: object) -> None:
+    line = render_record(LoggedEvent(at=1.5, scope=Scope(), event=SAID))
+    assert parse_record(line) is not None
+    assert parse_record(json.dumps({**json.loads(line), "v": version})) is None
 
 
 def as_logged(said: list[events.Event]) -> typing.Iterator[events.Event]:
