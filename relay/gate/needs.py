@@ -12,10 +12,11 @@ from pathlib import Path, PurePosixPath
 
 from relay.base.tree import read_start
 from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.statements import find_command_paths
+from relay.plan.statements import find_command_modules, find_command_paths
 
 _NOT_FOUND = re.compile(
     r"^(?:[\w./-]*sh|[\w./-]*env): (?:line \d+: |\d+: )?['‘]?(?P<name>[^\n:'’]{1,200})['’]?:"
@@ -54,6 +55,79 @@ def may_be_made(program: str, texts: Iterable[str]) -> bool:
         return _INSTALLED.isdisjoint(path.parts)
     name = re.compile(rf"(?<![\w-]){re.escape(path.name.partition('.')[0])}(?![\w-])")
     return any(name.search(text) for text in texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Something without which a command checks nothing: a script, a rule, a file."""
+
+    words: str
+    """They follow “there is no”."""
+    files: tuple[str, ...] = ()
+    """The files of which one would bring it; empty if unknown."""
+
+
+_NOT_EXECUTABLE = 126
+"""Exit code of POSIX shells."""
+_MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+_LACKS = tuple(
+    (re.compile(pattern, re.MULTILINE), words, files)
+    for pattern, words, files in (
+        (
+            r"(?i:^npm err\S* missing script)|\bERR_PNPM_NO_SCRIPT\b|^error:? (?:Command|Script not found) \"",
+            "such script",
+            ("package.json",),
+        ),
+        (
+            r"(?i)^npm err\S* enoent could not read package\.json|\bERR_PNPM_NO_IMPORTER_MANIFEST",
+            "package",
+            ("package.json",),
+        ),
+        (r"^g?make: \*\*\* No rule to make target [^,\n]*\.  Stop\.$", "such rule", _MAKEFILES),
+        (r"^g?make: \*\*\* No targets specified and no makefile found", "rule to make", _MAKEFILES),
+        (
+            r"(?i)^error: (?:justfile does not contain recipe|no justfile found)",
+            "such recipe",
+            ("justfile", "Justfile"),
+        ),
+        (r"^task: (?:Task \".*\" does not exist|No Taskfile found)", "such task", ("Taskfile.yml", "Taskfile.yaml")),
+        (r"^error: could not find `Cargo\.toml` in", "package", ("Cargo.toml",)),
+        (r"^go: (?:go\.mod file not found|cannot find main module)", "module", ("go.mod",)),
+    )
+)
+"""What task runners say in English, the words for what they lack, and the files that would bring it."""
+_UNREAD = re.compile(
+    r"^\S*python[\d.]*: can't open file|^Error: Cannot find module '/|^Can't open perl script|^\S*ruby: No such file",
+    re.MULTILINE,
+)
+"""What interpreters say if there is no such program file."""
+_UNKNOWN_MODULE = re.compile(r"^(?:ModuleNotFoundError: )?No module named '(?P<name>[\w.]{1,200})'", re.MULTILINE)
+
+
+def find_lack(check: CommandCheck) -> Lack | None:
+    """Return what keeps a red command from checking anything; None if it ran, or an installation would bring it."""
+    if check.status is Outcome.MISSING:
+        name = find_missing_program(check)
+        path = PurePosixPath(name)
+        is_inside = "/" in name and not path.is_absolute() and ".." not in path.parts
+        if not name:
+            return Lack(words=f"program for it (exit {check.exit_code})")
+        words = f"executable {path}" if check.exit_code == _NOT_EXECUTABLE else str(path)
+        return Lack(words=words, files=(str(path),)) if is_inside and _INSTALLED.isdisjoint(path.parts) else None
+    if check.status is not Outcome.FAILED:
+        return None
+    for pattern, words, files in _LACKS:
+        if pattern.search(check.output_tail):
+            return Lack(words=f"{words} ({files[0]})", files=files)
+    missed = read_missed(check) if _UNREAD.search(check.output_tail) else frozenset[str]()
+    lost = [
+        path for path in find_command_paths(check.command) if any(f"/{word}".endswith(f"/{path}") for word in missed)
+    ]
+    names = {found["name"] for found in _UNKNOWN_MODULE.finditer(check.output_tail)}
+    for file in find_command_modules(check.command):
+        module = file.removesuffix(".py").replace("/", ".")
+        lost += [file] if any(f"{module}.".startswith(f"{name}.") for name in names) else []
+    return Lack(words=list_some(sorted(lost)), files=tuple(sorted(lost))) if lost else None
 
 
 _MISSES = re.compile(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)

@@ -118,11 +118,18 @@ def test_what_was_red_all_the_time_is_said_wherever_a_person_looks(stage, run_be
 
 
 @pytest.mark.parametrize(
-    ("settings", "command"),
-    [("", "grep -q y app/add.py"), ('verify = ["python3 -m unittest app.add"]\n', "git --version")],
+    ("settings", "command", "expected"),
+    [
+        ("", "grep -q y app/add.py", "as expected: the work is not done yet"),
+        (
+            'verify = ["python3 -m unittest app.add"]\n',
+            "git --version",
+            "before the work: it checked nothing yet",
+        ),
+    ],
     ids=["by its path", "as a module"],
 )
-def test_a_command_that_names_what_an_item_makes_is_the_phases_own(stage, run_beside, settings, command):
+def test_a_command_that_names_what_an_item_makes_is_the_phases_own(stage, run_beside, settings, command, expected):
     """It was red because the work was not done: red behind it, it is no old red of somebody else's."""
     stage.write("relay.toml", settings)
     stage.commit("settings")
@@ -132,7 +139,7 @@ def test_a_command_that_names_what_an_item_makes_is_the_phases_own(stage, run_be
     assert "verify commands passed" in ended.reason
     assert "red before" not in ended.reason
     baseline = next(event for event in stage.seen(GateFinished) if event.baseline)
-    assert baseline.expected == "as expected: the work is not done yet"
+    assert baseline.expected == expected
 
 
 def test_a_command_that_went_from_red_to_green_speaks_for_a_phase_that_changed_no_file(stage, run):

@@ -191,6 +191,61 @@ def test_a_test_that_the_phase_may_write_is_waited_for(stage, item):
     assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
 
 
+NO_SCRIPT = "echo 'npm error Missing script: \"test\"'; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "item", "lack"),
+    take_each(
+        2,
+        [
+            ("bash run.sh", "Add `shorten` — utils.py", "such script (package.json)"),
+            ("bash scripts/lint.sh", "Add `shorten` — utils.py", "scripts/lint.sh"),
+            ("python3 -m unittest tests.test_core", "Add `shorten` — utils.py", "tests/test_core.py"),
+        ],
+    ),
+)
+def test_a_check_that_cannot_run_costs_nothing(stage, command, item, lack):
+    """Its red says nothing about the work; `--unchecked` goes on."""
+    stage.write("run.sh", NO_SCRIPT)
+    plan(stage, command, item)
+    words = start_with(stage)
+    assert f"phase 1 was not begun: `{command}` did not run: there is no {lack}, and no item of the phase" in words
+    assert [event.expected for event in stage.seen(GateFinished)] == ["before the work: it checked nothing yet"]
+    assert stage.play(block(), sandbox="auto", unchecked=True).reason == "phase 1: blocked: seen"
+
+
+@pytest.mark.parametrize(
+    ("command", "item"),
+    take_each(
+        2,
+        [
+            ("bash run.sh", "Add a test script — package.json"),
+            ("bash run.sh", "Have npm run the tests"),
+            ("bash scripts/lint.sh", "A linter — scripts/"),
+            ("python3 -m unittest tests.test_core", "The core — src/core.py"),
+        ],
+    ),
+)
+def test_a_check_that_the_phase_may_make_runnable_is_waited_for_and_not_called_expected(stage, command, item):
+    stage.write("run.sh", NO_SCRIPT)
+    plan(stage, command, item)
+    assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
+    assert [event.expected for event in stage.seen(GateFinished)] == ["before the work: it checked nothing yet"]
+
+
+def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
+    for path in ("app/__init__.py", "tests/__init__.py", "tests/test_core.py"):
+        stage.write(f"packages/api/{path}", "")
+    plan(stage, "true && python3 -m unittest tests.test_core", "Add y — app/core.py")
+    stage.git("mv", "PLAN.md", "packages/api/PLAN.md")
+    stage.plan_path = "packages/api/PLAN.md"
+    stage.commit("moved")
+    with pytest.raises(PlanError, match=r"did not run: there is no tests/test_core\.py") as refused:
+        stage.play(ScriptedRunner(sessions=[]), sandbox="auto")
+    assert "`cd packages/api && true && python3 -m unittest tests.test_core`" in str(refused.value.hint)
+
+
 def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
     stage.write("world.txt", "a draft\n")
     assert stage.play(block()).reason == "phase 1: blocked: seen"

@@ -15,6 +15,7 @@ from relay.base.words import list_some, render_output
 from relay.config import Settings
 from relay.gate.evidence import REFUSED
 from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict, compare_gate
+from relay.gate.needs import find_lack
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.git.config_guard import guard
@@ -164,6 +165,8 @@ def _expect(task: GateTask, result: GateResult) -> str:
         return "as expected: the phase is not finished"
     if not task.is_baseline:
         return ""
+    if any(find_lack(check) or check.status in {Outcome.MISSING, Outcome.NO_TESTS} for check in result.commands):
+        return "before the work: it checked nothing yet"
     red = [check.command for check in result.commands if check.status is not Outcome.PASSED]
     if task.own is not None and set(red) <= set(task.own):
         return "as expected: the work is not done yet"

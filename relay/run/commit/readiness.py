@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from relay.base.errors import PlanError
 from relay.base.hints import Command, Hint, TypedPath
@@ -11,6 +12,7 @@ from relay.config import Settings
 from relay.config.network import CLOSED
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.needs import (
+    find_lack,
     find_missing_files,
     find_missing_program,
     find_near,
@@ -121,6 +123,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     _require_shown(ctx.files, phase, baseline)
     if not ctx.unchecked:
         _require_unhindered(ctx.files, phase, baseline)
+        _require_run(ctx.files, phase, baseline)
         _require_files(ctx.files, phase, baseline)
     if ctx.settings.network != CLOSED or not ctx.workspace.sandbox.mechanism.confines:
         return
@@ -200,6 +203,25 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
             way = "--unchecked goes on with it red, and ticks items that nothing checks"
             way = f"`relay gate` shows its output, docs/how-to/services.md how to open what it needs; {way}"
             raise _not_begun(files, phase, words, way)
+
+
+def _require_run(files: PlanFiles, phase: Phase, run: GateRun) -> None:
+    """Refuse a gate that checks nothing, unless the phase makes what it lacks: then it is red for no work's sake."""
+    folder = PurePosixPath(files.plan_path).parent
+    for check in run.result.commands:
+        lack = find_lack(check)
+        if lack is None:
+            continue
+        words = f"{_show(check)} did not run: there is no {lack.words}"
+        beside = [name for name in lack.files if folder.name and (files.repo.root / folder / name).exists()]
+        if beside:
+            way = f"{folder / beside[0]} is there, and commands run at the root: `cd {folder} && {check.command}`"
+            raise _not_begun(files, phase, words, way)
+        named = lack.files or tuple(find_command_paths(check.command))
+        if not any(may_come(path, [phase], "") for path in named):
+            causes = f"{'; '.join(check.causes)}; " if check.causes else ""
+            way = f"{causes}correct the Verify: line, or name the file in an item; --unchecked goes on all the same"
+            raise _not_begun(files, phase, f"{words}, and no item of the phase makes it", way)
 
 
 def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
