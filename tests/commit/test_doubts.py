@@ -197,3 +197,74 @@ def test_a_name_that_is_not_there_is_marked(stage, run):
 def test_what_was_done_is_not_doubted(stage, run, item, command):
     assert run(item, command, verify="Verify: `git ls-files`\n").exit_code == ExitCode.DONE
     assert read_doubts(stage) == []
+
+
+CHECKED = {
+    "Makefile": "all:\n\ntest: all\n\tsh ./check.sh\n\tsh ./more.sh\n\nlint:\n\ttrue\n",
+    "package.json": '{"scripts": {"test": "sh ./check.sh", "lint": "true"}}\n',
+    "check.sh": "true\n",
+    "tests/test_a.py": "def test_a():\n    assert 1\n\n\ndef test_b():\n    assert 2\n",
+    "setup.cfg": "[coverage:report]\nfail_under = 80\n",
+    ".github/workflows/ci.yml": "on: push\n",
+    "src/app.py": "a = 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("sed -i 's/more/other/' Makefile", "Makefile (the rule test)"),
+        ("sed -i '/check/d' Makefile", "Makefile (the rule test)"),
+        ("sed -i 's/sh .\\/check.sh/true/' package.json", "package.json (the rule test)"),
+        ("echo exit 0 > check.sh", "check.sh (1 line changed)"),
+        ("sed -i 's/assert 1/pass/' tests/test_a.py", "tests/test_a.py (1 line changed)"),
+        ("sed -i '1i @pytest.mark.skip' tests/test_a.py", "tests/test_a.py (tests skipped)"),
+        ("rm tests/test_a.py", "tests/test_a.py (removed)"),
+        ("mv tests/test_a.py src/a.py", "tests/test_a.py (removed)"),
+        ("sed -i s/80/20/ setup.cfg", "setup.cfg (a coverage floor)"),
+        ("sed -i /under/d setup.cfg", "setup.cfg (a coverage floor)"),
+        ("echo 'on: never' > .github/workflows/ci.yml", ".github/workflows/ci.yml (CI)"),
+        ("sed -i s/80/90/ setup.cfg", ""),
+        ("sed -i 's/true/false/' Makefile package.json", ""),
+        ("printf 'def test_c():\\n    assert 3\\n' >> tests/test_a.py", ""),
+        ("echo 'assert 4' > tests/test_new.py; echo 'b = 1' > src/app.py", ""),
+        ("echo 'on: push' > .github/workflows/more.yml", ""),
+        ("sed -i 's/assert 2/assert 3/' tests/test_named.py", ""),
+    ],
+)
+def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(stage, command, words):
+    for path, text in CHECKED.items():
+        stage.write(path, text)
+    stage.write("tests/test_named.py", CHECKED["tests/test_a.py"])
+    gate = "Verify: `sh check.sh || make test || npm test`\n"
+    item = "Write it — src/export.py, tests/test_named.py"
+    stage.write("PLAN.md", f"## Phase 1 — Export\n{gate}- [ ] {item}\n")
+    stage.commit("plan")
+
+    stage.run(run_commands(f"{command}; echo x > src/export.py; touch tests/test_named.py"), max_repairs=0)
+
+    assert [doubt for doubt in read_doubts(stage) if "the check" in doubt] == (
+        [f"the check was changed: {words}"] if words else []
+    )
+    said = [event.text for event in stage.seen(Noticed) if "the check was changed" in event.text]
+    assert said == ([f"ticked anyway: the check was changed: {words}"] if words else [])
+
+
+def test_a_phase_may_change_the_tests_that_its_earlier_session_made(stage):
+    stage.write("PLAN.md", "## Phase 1 — Two\nVerify: `true; test -e a.py`\n- [ ] One — a.py\n- [ ] Two — b.py\n")
+    stage.commit("plan")
+    ended = stage.run("""
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "mkdir tests; echo 'assert 1' > tests/test_a.py; touch a.py"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "there"}}]
+      - tools: [{name: hand_off, input: {next_step: "two", learned: [], dead_ends: []}}]
+  - turns:
+      - tools: [{name: bash, input: {command: "echo 'assert 2' > tests/test_a.py; echo b > b.py"}}]
+      - tools: [{name: tick, input: {item: "1.2", evidence: "there"}}]
+      - text: "Commit: Two"
+""")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [commit.status for commit in stage.commits()] == ["done", "handoff"]
+    assert read_doubts(stage) == []

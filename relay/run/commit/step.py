@@ -26,6 +26,7 @@ from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
+from relay.run.commit.changed_checks import describe_changed_checks
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures, render_refusal
 from relay.run.commit.gates import (
     GateRun,
@@ -165,6 +166,10 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if candidate.pending.claims:
         doubts = replace(doubts, others=doubts.others + _find_left_claims(ctx, candidate, work.owned))
+    if not candidate.leg.merges:  # else its own commits said it
+        own = [change for change in work.changes if change.path in work.owned]
+        changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
+        doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,))))
     if refusal := (
         check_marks(ctx.repo, candidate.leg, work.after.tree)
         or _check_plan(candidate)

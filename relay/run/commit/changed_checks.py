@@ -1,0 +1,120 @@
+"""Changes that a phase makes to its own check: a test that was there, a rule of a test, a coverage floor, CI.
+
+Adding lines to a test that was there is work as any other. A file that an item names is the plan's own change.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
+
+from relay.base.words import count, list_some
+from relay.git.names import render_path
+from relay.git.objects import load_blob, read_entries
+from relay.git.repository import Repo
+from relay.git.status import PathChange
+from relay.git.trees import EXECUTABLE, FILE
+from relay.plan.model import Phase
+from relay.plan.statements import find_command_paths
+from relay.store.history import read_plan_commits
+
+_NAMED = 5
+_MAX_BYTES = 1_000_000
+_TEST_FILE = re.compile(
+    r"(^|/)(tests?|specs?|__tests__)/|(^|/)test_|(^|/)conftest\.py$|[._-](test|spec)s?\.\w+$", re.IGNORECASE
+)
+_CHECK = re.compile(r"test|check|spec|lint|verif|valid", re.IGNORECASE)
+_CI = re.compile(
+    r"\.(?:github|forgejo|gitea)/workflows/.*|\.circleci/.*|\.buildkite/.*|\.woodpecker.*|jenkinsfile"
+    r"|(?:\.gitlab-ci|\.travis|\.drone|azure-pipelines.*|bitbucket-pipelines|appveyor)\.ya?ml",
+    re.IGNORECASE,
+)
+_SKIPS = re.compile(
+    r"\bskip(?:if|unless|test)?\b|\bxfail\b|expectedFailure|\b(?:it|test|describe)\.(?:skip|todo)|#\[ignore"
+)
+_FLOOR = re.compile(r"(?:fail[-_]under|minimum_coverage|branches|functions|lines|statements)\W{1,4}(\d+(?:\.\d+)?)")
+_COVERED = re.compile(r"fail[-_]under|minimum_coverage|coverageThreshold|thresholds")
+_RULED = re.compile(r"(?:^|/)(?:GNUm|m|M)akefile$|(?:^|/)[jJ]ustfile$")
+
+
+def describe_changed_checks(
+    repo: Repo, phase: Phase, plan_path: str, changes: Sequence[PathChange], commands: Sequence[str]
+) -> str:
+    """Return a sentence on how the changes of a commit change what checks it; empty if they do not.
+
+    Args:
+        plan_path: To find the phase's earlier commits: what it made itself, it may change.
+        changes: The commit's own, from its parent on.
+        commands: The gate.
+    """
+    named = {path.rstrip("/") for item in phase.items for path in item.paths}
+    plain = {FILE, EXECUTABLE}
+    changed = [c for c in changes if c.old_mode in plain and c.path not in named]
+    said = {c.path: words for c in changed if (words := _describe(repo, c, commands))}
+    mine = _find_own(repo, phase, plan_path, tuple(said)) if said else frozenset[str]()
+    parts = [f"{render_path(path)} ({words})" for path, words in sorted(said.items()) if path not in mine]
+    return f"the check was changed: {list_some(parts, _NAMED)}" if parts else ""
+
+
+def _find_own(repo: Repo, phase: Phase, plan_path: str, paths: tuple[str, ...]) -> frozenset[str]:
+    """Return those of some paths that the phase's earlier commits made."""
+    open_ones = takewhile(lambda commit: commit.status == "handoff", read_plan_commits(repo, plan_path))
+    own = [commit.commit for commit in open_ones if commit.phase == phase.id]
+    return frozenset(paths).difference(read_entries(repo, f"{own[-1]}^", paths)) if own else frozenset()
+
+
+def _describe(repo: Repo, change: PathChange, commands: Sequence[str]) -> str:
+    path = change.path
+    if _CI.fullmatch(path):
+        return "CI"
+    before, after = _read(repo, change.old_object_id), _read(repo, change.object_id)
+    if _is_lower(before, after):
+        return "a coverage floor"
+    if rules := [
+        rule for rule in _find_rules(path, commands) if _cut(path, before, rule) not in {"", _cut(path, after, rule)}
+    ]:
+        return f"the rule {list_some(rules)}"
+    tested = {
+        one for command in commands for one in find_command_paths(command) if _CHECK.search(one.rpartition("/")[2])
+    }
+    if not (_TEST_FILE.search(path) or path in tested):
+        return ""
+    if not change.object_id:
+        return "removed"
+    old, new = before.splitlines(), after.splitlines()
+    lost = len(set(old) - set(new))
+    skipped = any(_SKIPS.search(line) for line in set(new) - set(old))
+    return f"{count(lost, 'line')} changed" if lost else "tests skipped" if skipped else ""
+
+
+def _read(repo: Repo, blob: str) -> str:
+    return load_blob(repo, blob)[:_MAX_BYTES].decode("utf-8", "replace") if blob else ""
+
+
+def _is_lower(before: str, after: str) -> bool:
+    if not _COVERED.search(before):
+        return False
+    floors, now = (sorted(map(float, _FLOOR.findall(text))) for text in (before, after))
+    return len(now) < len(floors) or any(new < old for old, new in zip(floors, now, strict=False))
+
+
+def _find_rules(path: str, commands: Iterable[str]) -> Iterator[str]:
+    """Yield the targets of a makefile, or the scripts of a package, that commands run."""
+    for command in commands:
+        if _RULED.search(path):
+            found = re.search(r"\b(?:make|just)\b([^|;&]*)", command)
+            yield from (word for word in found[1].split() if re.fullmatch(r"[\w.-]+", word)) if found else ()
+        elif path.endswith("package.json"):
+            found = re.search(r"\b(?:npm|pnpm|yarn|bun)(?: run)? ([\w:.-]+)", command)
+            yield from (found[1],) if found else ()
+
+
+def _cut(path: str, text: str, rule: str) -> str:
+    """Return a rule's text; empty without it."""
+    if path.endswith("package.json"):
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            return str(json.loads(text)["scripts"][rule])
+        return ""
+    found = re.search(rf"^{re.escape(rule)}\b[^\n]*:[^\n]*\n(?:[ \t]+[^\n]*\n?)*", text, re.MULTILINE)
+    return found[0] if found else ""
