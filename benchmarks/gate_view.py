@@ -75,7 +75,14 @@ def lay_out(repo: Repo, found: TreeDifference) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = read_committed(repo, found)
         extra = frozenset(found.extra)
-        layout = Layout(root=repo.root, extra=extra, files=files, modes=found.modes, is_hidden=lambda _: False)
+        layout = Layout(
+            root=repo.root,
+            extra=extra,
+            files=files,
+            modes=found.modes,
+            backdated=found.backdated,
+            is_hidden=lambda _: False,
+        )
         build_stage(layout, Path(folder, "stage"))
 
 

@@ -38,6 +38,8 @@ class Layout:
     """``path: (mode, bytes)`` of files that the commit has in another form; for a symlink the bytes are its target."""
     modes: Mapping[str, str] = field(hash=False)
     """``path: mode`` of files that differ in their mode only."""
+    backdated: frozenset[str]
+    """Paths of files that get the present date."""
     is_hidden: Callable[[str], bool] = field(hash=False)
     """Returns whether no command may read a path: it gets the name and no content."""
 
@@ -63,7 +65,11 @@ def build_stage(layout: Layout, place: Path) -> LaidOut:
     """
     # In a directory of a thousand packages only the cache is covered: laying out each package would take a mount.
     caches = frozenset(path for path in layout.extra if is_cache_of_packages(path))
-    above = {_find_parent(path) for path in (*layout.extra, *layout.files, *layout.modes) if path not in caches}
+    above = {
+        _find_parent(path)
+        for path in (*layout.extra, *layout.files, *layout.modes, *layout.backdated)
+        if path not in caches
+    }
     opened = with_parents({*above, *(_find_parent(_find_parent(path)) for path in caches)} - {""})
     covered = sorted(path for path in caches if _find_parent(path) not in opened)
     builder = _Builder(layout=layout, place=place, opened=opened, whole=frozenset(map(_find_parent, covered)))
@@ -156,7 +162,8 @@ class _Builder:
         else:
             try:
                 shutil.copyfile(source, target, follow_symlinks=False)
-                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # builds go by the time
+                if path not in self.layout.backdated:
+                    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # builds go by the time
                 target.chmod(stat.S_IMODE(found.st_mode))
                 self.copied.append(path)
             except PermissionError:

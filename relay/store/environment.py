@@ -9,6 +9,7 @@ git is silent about much of it: ignored files, empty directories, pipes, modes t
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from relay.base.errors import RepoError
+from relay.base.tree import read_file
 from relay.base.values import dataclass
 from relay.base.words import count, list_some
 from relay.git import objects
@@ -32,7 +34,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.sandbox.places import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages, list_entries
+from relay.sandbox.places import GENERATED, INSTALLED, MOST, TOOL_CACHES, find_real, is_below, is_cache_of_packages
 from relay.store.legs import OpenLeg, find_leg_changes
 from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER
@@ -352,12 +354,16 @@ class SessionChanges:
         ]
         return f"the gate saw what sessions changed and no commit has: {list_some(parts, joint='; ')}" if parts else ""
 
-    def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
+    def _list(self, folder: str, top: str) -> list[tuple[str, os.stat_result]]:
+        """Return the entries of a directory; hide `top` if commands could use entries that relay cannot list."""
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
                 return [(f"{folder}/{entry.name}", entry.stat(follow_symlinks=False)) for entry in entries]
-        except (PermissionError, FileNotFoundError):
-            return []  # what relay cannot read, its commands cannot
+        except PermissionError:
+            self.hidden += [top] if os.access(f"{self.root}/{folder}", os.X_OK) else []
+        except FileNotFoundError:
+            pass
+        return []
 
     def _look_at_cache(self, top: str, found: os.stat_result, is_changed: _Test) -> None:
         """Hide a cache if anything in it was changed: its tool makes it again."""
@@ -367,7 +373,7 @@ class SessionChanges:
             if is_changed(found.st_ctime_ns):
                 self.hidden.append(top)
                 return
-            pending += self._list(path) if _is_folder(found) else []
+            pending += self._list(path, top) if _is_folder(found) else []
 
     def _look_at_packages(self, top: str) -> None:
         """Note the changes in a directory that a gate is shown; hide changed caches of packages."""
@@ -375,7 +381,7 @@ class SessionChanges:
         is_changed, changed, pending = _make_test(spans), list[str](), [(top, False)]
         while pending:
             folder, is_dated = pending.pop()
-            below = self._list(folder)
+            below = self._list(folder, top)
             for path, found in below:
                 if not _is_folder(found):
                     changed += [path] if is_changed(found.st_ctime_ns) else []
@@ -404,7 +410,7 @@ class SessionChanges:
 
     def _look_at_folder(self, folder: _Folder, is_changed: _Test) -> list[str]:
         """Note the changes in a directory; return its subdirectories that must be looked at."""
-        below, inner = self._list(folder.path), []
+        below, inner = self._list(folder.path, folder.path), []
         if any(path.endswith(_ENVIRONMENTS) for path, _ in below):
             self._look_at_packages(folder.path)
             return []
@@ -434,6 +440,10 @@ def _is_other(found: os.stat_result, is_changed: _Test) -> bool:
 _Folders = dict[str, dict[str, str]]
 """For each directory that holds files, ``name: mode``; the root's name is empty."""
 _NO_NAMES: dict[str, str] = {}
+_Entries = Mapping[str, tuple[str, str]]
+"""``path: (mode, object id)``."""
+_LAG_NS = 2_000_000_000
+"""A program that saves a file writes it, gives it a mode and a name: each moves the date of its last change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,6 +459,8 @@ class TreeDifference:
     """``path: mode`` in the commit, of files with the same content that are executable in only one of the two."""
     shown: str = ""
     """One sentence on session changes in the environment that a gate sees all the same; empty for none."""
+    backdated: frozenset[str] = frozenset()
+    """The commit's own files with a date from before they were changed: a build of the user's would pass for theirs."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -478,16 +490,23 @@ def find_tree_difference(repo: Repo, intent: Intent, now: TreeSnapshot, environm
     changes = [c for c in objects.diff_trees(repo, parent, now.tree) if c.path not in own and not c.is_submodule]
     changed = {c.path: (c.old_mode, c.old_object_id) for c in changes if c.kind is not ChangeKind.ADDED}
     trusts_modes = guard(repo).flag("core.filemode", default=True)
-    folders = _list_folders(repo, intent, now)
+    taken = objects.read_entries(repo, now.tree, intent.paths)
+    folders = _list_folders(repo, intent, taken)
     by_sessions = SessionChanges(root=os.fspath(repo.root), spans=read_spans(repo))
     walk = _Look(
-        repo=repo, folders=folders, environment=environment, trusts_modes=trusts_modes, by_sessions=by_sessions
+        repo=repo,
+        folders=folders,
+        environment=environment,
+        own=frozenset(intent.paths),
+        trusts_modes=trusts_modes,
+        by_sessions=by_sessions,
     )
     walk.look()
     other_kinds = [path for path in walk.other_kinds if path not in own]
     return TreeDifference(
         extra=tuple(sorted((*walk.extra, *by_sessions.hidden))),
-        changed={**changed, **objects.read_entries(repo, parent, other_kinds)},
+        changed={**changed, **objects.read_entries(repo, parent, other_kinds), **_find_cleaned(repo, taken)},
+        backdated=_find_backdated(repo, taken, by_sessions.spans),
         modes={path: mode for path, mode in walk.other_modes.items() if path not in changed},
         shown=by_sessions.render(),
     )
@@ -511,12 +530,34 @@ def read_committed(repo: Repo, difference: TreeDifference) -> dict[str, tuple[st
     }
 
 
-def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
+def _list_folders(repo: Repo, intent: Intent, taken: _Entries) -> _Folders:
     """Return the files that the commit will hold, and the drafts that exist in the work tree."""
-    taken = objects.read_entries(repo, now.tree, intent.paths)
     own = {path: taken.get(path, (ABSENT, ""))[0] for path in intent.paths}
     drafts = {path: FILE for path in intent.drafts if os.path.lexists(repo.root / path)}
     return _put(_list_commit(repo, intent.head) if intent.head else {}, own | drafts)
+
+
+def _find_cleaned(repo: Repo, taken: _Entries) -> dict[str, tuple[str, str]]:
+    """Return mode and cleaned blob of the files that a checkout writes with other bytes: line ends, ``ident``."""
+    git, cleaned = guard(repo).git, dict[str, tuple[str, str]]()
+    for path, (mode, _) in taken.items():
+        there = read_file(repo.root, path) if mode in {FILE, EXECUTABLE} else None
+        if there is not None and (b"\r\n" in there or b"$Id" in there):  # else git changes nothing
+            blob = objects.hash_bytes(git, there, filter_as=path)
+            if git.run("cat-file", "--filters", f"--path={path}", blob) != there:
+                cleaned[path] = mode, blob
+    return cleaned
+
+
+def _find_backdated(repo: Repo, taken: _Entries, spans: Sequence[SessionSpan]) -> frozenset[str]:
+    """Return the files whose date is older than the last session, or than their last change."""
+    start, found = spans[-1].start if spans else 0, set[str]()
+    for path in taken:
+        with contextlib.suppress(OSError):  # it was removed meanwhile
+            status = os.lstat(repo.root / path)
+            is_old = status.st_mtime_ns < max(start, status.st_ctime_ns - _LAG_NS)
+            found |= {path} if stat.S_ISREG(status.st_mode) and is_old else set()
+    return frozenset(found)
 
 
 def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
@@ -553,11 +594,17 @@ class _Look:
     repo: Repo
     folders: _Folders
     environment: Environment
+    own: frozenset[str]
+    """The commit's own paths."""
     trusts_modes: bool
     by_sessions: SessionChanges
     extra: list[str] = field(default_factory=list)
     other_kinds: list[str] = field(default_factory=list)
     other_modes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_dirs(self) -> tuple[Path, ...]:
+        return (self.repo.git_dir, self.repo.common_dir, self.repo.root / STATE_DIR)
 
     def look(self) -> None:
         """Collect all differences. A directory that neither commit nor environment needs is extra as a whole."""
@@ -568,7 +615,7 @@ class _Look:
         while pending:
             folder = pending.pop()
             names, below = self.folders.get(folder, _NO_NAMES), f"{folder}/" if folder else ""
-            for entry in list_entries(f"{self.repo.root}/{folder}"):
+            for entry in self._list(folder):
                 wanted = names.get(entry.name)
                 if wanted is None:
                     path = f"{below}{entry.name}"
@@ -581,6 +628,38 @@ class _Look:
                 elif wanted not in plain or not entry.is_file(follow_symlinks=False):
                     self._compare(f"{below}{entry.name}", wanted, entry)
 
+    def _list(self, folder: str) -> list[os.DirEntry[str]]:
+        place = f"{self.repo.root}/{folder}"
+        try:
+            return list(os.scandir(place))
+        except OSError as error:
+            if not folder:
+                words = f"the repository's directory cannot be listed: {error.strerror}"
+                raise RepoError(words, hint="chmod u+rx . at its root") from error
+            # Commands use the entries that they know by name, if they may enter it.
+            self.extra += (
+                [folder] if error.errno not in {errno.EACCES, errno.ENOENT} or os.access(place, os.X_OK) else []
+            )
+            return []
+
+    def _leads_away(self, path: str) -> bool:
+        """Return whether a link leads to git's or relay's data, or one of the commit to what git ignores.
+
+        ``/proc/self/cwd`` leads elsewhere for relay than for a command, so the names in the link count too.
+        """
+        place = f"{self.repo.root}/{path}"
+        try:
+            names = os.readlink(place).split("/")  # noqa: PTH115  # text
+        except OSError:
+            return True  # it was removed meanwhile
+        real = find_real(Path(place))
+        if not _OWN.isdisjoint(names) or is_below(real, self.own_dirs):
+            return True
+        inside = path in self.own and real.is_relative_to(self.repo.root)
+        parts = real.relative_to(self.repo.root).parts if inside else ()
+        ignored = not with_parents(["/".join(parts)]).isdisjoint(self.environment.roots)
+        return ignored and GENERATED.isdisjoint(parts)
+
     def _compare(self, path: str, wanted: str, entry: os.DirEntry[str]) -> None:
         if wanted == GITLINK:
             self.by_sessions.look(path, is_module=True)
@@ -588,6 +667,8 @@ class _Look:
         is_file, is_link = entry.is_file(follow_symlinks=False), entry.is_symlink()
         if (wanted == SYMLINK) != is_link or (wanted != SYMLINK and not is_file):
             self.other_kinds.append(path)
+        elif is_link and self._leads_away(path):
+            self.extra.append(path)
         elif is_file and not self.trusts_modes:
             mode = EXECUTABLE if entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR else FILE
             if mode != wanted:

@@ -119,7 +119,10 @@ class WholeFile:
 
 
 def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | None:
-    """Return a file of at most `most_bytes` that `read` would show whole; None for any other, and for an empty one."""
+    """Return a file of at most `most_bytes` that `read` would show whole; None for any other, and for an empty one.
+
+    Also None for a file with another name, which may be that of a secret.
+    """
     try:
         with locate(workspace.root, path, follow=True) as place:
             if place.status is None or not stat.S_ISREG(place.status.st_mode):
@@ -130,7 +133,7 @@ def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | 
         return None
     with stream:
         found = os.fstat(stream.fileno())
-        if not 0 < found.st_size <= most_bytes or find_binary_kind(place.path, stream):
+        if not 0 < found.st_size <= most_bytes or found.st_nlink > 1 or find_binary_kind(place.path, stream):
             return None
         window = _read_window(stream, 1, MAX_READ_LINES, clean=False)
     if window.more or window.invalid or any(len(line) > MAX_LINE_CHARS for line in window.lines):

@@ -66,7 +66,7 @@ def test_they_fit_into_the_bound_whole_and_the_smallest_first(bench, sizes):
     [
         "../outside/secret.txt", "link.txt", "folder/secret.txt", ".env", "config/keys.yaml", ".git/config",
         ".relay/state", "ignored/x.txt", "through/x.txt", "AGENTS.md", "PLAN.md", "bytes.bin", "latin.txt", "empty.txt",
-        "pipe", "src", "wide.txt", "/etc/hostname", "~/x", "a\0b", "", "-x" * 3_000, "src/a.py/b",
+        "named.txt", "pipe", "src", "wide.txt", "/etc/hostname", "~/x", "a\0b", "", "-x" * 3_000, "src/a.py/b",
     ],
 )  # fmt: skip
 def test_what_a_session_may_not_see_or_not_whole_is_passed_over(bench, path):
@@ -76,6 +76,7 @@ def test_what_a_session_may_not_see_or_not_whole_is_passed_over(bench, path):
     write(bench, "latin.txt", b"caf\xe9\n")
     write(bench, "empty.txt", "")
     write(bench, "wide.txt", "x" * 2_001)
+    (bench.root / "named.txt").hardlink_to(bench.root / ".env")
     (bench.root / "link.txt").symlink_to("../outside/secret.txt")
     (bench.root / "folder").symlink_to("../outside")
     (bench.root / "through").symlink_to("ignored")

@@ -230,14 +230,21 @@ def _lay_out(
 ) -> tuple[LaidOut | None, Sandbox]:
     """Show the commit's files in the repository's place if the work tree differs and the sandbox can do so."""
     place = fresh.private.path / "stage"
-    if not difference.paths or fresh.bwrap is None:
+    if fresh.bwrap is None:
         return None, fresh
+    if not (difference.paths or difference.backdated):
+        empty, own = fresh.private.path / "empty", repo.root / STATE_DIR
+        if find_real(own) != own or not own.is_dir():
+            return None, fresh
+        empty.mkdir()  # no commit has the outputs of sessions
+        return None, fresh.put_copy(WritableCopy(dest=own, place=empty))
     is_hidden = make_hiding(fresh.policy)
     layout = Layout(
         root=repo.root,
         extra=frozenset(difference.extra),
         files=read_committed(repo, difference),
         modes=difference.modes,
+        backdated=difference.backdated,
         is_hidden=lambda path: path != shown and is_hidden(path),
     )
     try:

@@ -225,13 +225,16 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
 
-def describe_surplus(repo: Repo, difference: TreeDifference, user: frozenset[str], now: TreeSnapshot) -> str:
+def describe_surplus(
+    repo: Repo, difference: TreeDifference, user: frozenset[str], now: TreeSnapshot, owned: Collection[str]
+) -> str:
     """Return the paths of the work tree that differ from a commit, with the reasons why it would lack them.
 
     Args:
         difference: At least one path.
         user: Paths that differed from HEAD when the leg began.
         now: The work tree, with its skipped paths.
+        owned: The commit's paths.
     """
     ignored = frozenset(find_ignored(repo, difference.extra))
     reasons = {entry.path: entry.reason for entry in now.skipped}
@@ -240,6 +243,8 @@ def describe_surplus(repo: Repo, difference: TreeDifference, user: frozenset[str
     for path in difference.paths:
         if path in users:
             reason = str(Cause.USER)
+        elif path in owned and path in difference.changed:
+            reason = "a checkout writes other bytes, by .gitattributes"
         elif path in ignored:
             reason = str(Cause.IGNORED)
         elif path in difference.modes:
@@ -252,7 +257,11 @@ def describe_surplus(repo: Repo, difference: TreeDifference, user: frozenset[str
 
 def _find_reason(repo: Repo, path: str) -> str:
     place = repo.root / path
-    if place.is_dir() and not place.is_symlink():
+    if place.is_symlink():
+        return "a link to what no commit has"
+    if place.is_dir():
+        if not os.access(place, os.R_OK):
+            return "a directory that cannot be listed"
         return "a directory without files that git would take"
     return "not of this phase"
 

@@ -150,12 +150,12 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
     red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again)
     red = red if again else replace(red, then=Command(words=("gate", candidate.phase.id)))
-    if not run.is_hidden:
+    if not (run.is_hidden and run.difference.paths):
         return red
     if refusal := _check_left_out(ctx, candidate, work):
         return refusal
     users = work.user | {entry.path for entry in candidate.leg.skipped}
-    left = describe_surplus(ctx.repo, run.difference, users, work.after)
+    left = describe_surplus(ctx.repo, run.difference, users, work.after, work.owned)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
     return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
@@ -336,7 +336,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
     if work.run.difference.paths and not work.run.is_hidden:
-        words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after)
+        words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after, work.owned)
         ctx.observe(Noticed(text=f"the gate saw files that are not in the commit: {words}", warning=True))
     if work.run.difference.shown:
         ctx.observe(Noticed(text=work.run.difference.shown, warning=True))
@@ -513,7 +513,7 @@ def _wrap(line: str) -> str:
 
 
 def _render_gate(run: GateRun) -> str:
-    """Return ``pass <digest>``, or ``none`` if the gate proved nothing, with two numbers unless they are 0.
+    """Return ``pass <digest>``, or ``none`` if it proved nothing or saw more than the commit; with numbers over 0.
 
     ``red-before`` counts commands that were red before the phase and still are; ``seen`` counts paths that the gate
     could see and the commit lacks.
@@ -523,7 +523,7 @@ def _render_gate(run: GateRun) -> str:
         return "none"
     red = sum(check.status is not Outcome.PASSED for check in gate.commands)
     seen = 0 if run.is_hidden else len(run.difference.paths)
-    word = "none" if run.verdict.is_unproven else "pass"
+    word = "none" if run.verdict.is_unproven or seen or run.difference.shown else "pass"
     return f"{word} {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
 
 
