@@ -19,16 +19,9 @@ from processes import git, make_repository
 
 from relay.gate.stage import Layout, build_stage
 from relay.git.repository import Repo, open_repo
-from relay.store.environment import (
-    Intent,
-    SessionChanges,
-    SessionSpan,
-    TreeDifference,
-    find_tree_difference,
-    read_committed,
-    read_environment,
-)
+from relay.store.environment import SessionChanges, SessionSpan, read_environment
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.tree_difference import Intent, TreeDifference, find_tree_difference, read_committed
 
 HERE = Path(__file__).resolve().parent
 FILES_IN_A_FOLDER = 100

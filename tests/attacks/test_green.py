@@ -227,13 +227,20 @@ def test_control_without_protection_each_way_makes_the_gate_green_and_it_is_no_p
     assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").startswith("none ")
 
 
-def test_a_path_too_long_to_name_does_not_end_the_run(arena):
-    deep = "for _ in $(seq 40); do mkdir $(printf '%0100d' 0); cd $(printf '%0100d' 0); done; echo hello > file"
-    arena.write(".gitignore", f"{(arena.root / '.gitignore').read_text()}build/\n")
+def test_a_path_too_long_for_the_place_of_the_gate_does_not_end_the_run(arena):
+    levels, rest = divmod(4_085 - len(f"{arena.root}/.venv/"), 101)
+    down = f"for _ in $(seq {levels}); do mkdir $(printf '%0100d' 0); cd $(printf '%0100d' 0); done"
+    deep = f"{down}; touch $(printf '%0{rest}d' 0)"
+    arena.write(".gitignore", f"{(arena.root / '.gitignore').read_text()}build/\n.venv/\n")
     arena.commit("prepared")
     arena.write("build/kept", "hello\n")
+    arena.write(".venv/kept", "hello\n")
     turns = [
-        {"tools": [{"name": "bash", "input": {"command": f"echo world > world.txt; cd build; {deep}"}}]},
+        {
+            "tools": [
+                {"name": "bash", "input": {"command": f"echo world | tee build/new > world.txt; cd .venv; {deep}"}}
+            ]
+        },
         {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "green"}}]},
         {"text": "Commit: Say world"},
     ]
@@ -241,3 +248,4 @@ def test_a_path_too_long_to_name_does_not_end_the_run(arena):
     played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "2", warm=True)
 
     assert played.code == 0, played.tail
+    assert b"0" * 200 not in played.out

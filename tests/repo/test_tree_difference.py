@@ -1,7 +1,8 @@
 """What a commit is compared with."""
 
-from relay.store.environment import Environment, Intent, find_tree_difference, watch_sessions
+from relay.store.environment import Environment, watch_sessions
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.tree_difference import Intent, find_tree_difference
 
 
 def test_each_commit_is_compared_with_the_work_tree(box):

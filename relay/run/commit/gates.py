@@ -33,8 +33,9 @@ from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFil
 from relay.setup.context import RunContext
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
-from relay.store.environment import Environment, Intent, TreeDifference, find_tree_difference, read_committed
+from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
+from relay.store.tree_difference import Intent, TreeDifference, find_tree_difference, read_committed
 from relay.tools.workspace import Workspace
 
 _NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})

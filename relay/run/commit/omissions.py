@@ -22,9 +22,9 @@ from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
-from relay.store.environment import TreeDifference
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
+from relay.store.tree_difference import TreeDifference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,6 @@ from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.store.environment import (
     Environment,
-    Intent,
     find_earlier_paths,
     find_user_paths,
     load_environment,
@@ -79,6 +78,7 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
 from relay.store.steering_files import describe_strange, find_all_strange, find_persons
 from relay.store.trailers import AMENDED, LEG
+from relay.store.tree_difference import Intent
 
 _MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_LEFT = 20

@@ -48,7 +48,7 @@ from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.setup.skills import render_skills
-from relay.store.environment import Environment, Intent, load_environment, read_environment, save_environment
+from relay.store.environment import Environment, load_environment, read_environment, save_environment
 from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
 from relay.store.plan_versions import find_phases
@@ -71,6 +71,7 @@ from relay.store.trailers import (
     parse_said,
     render_said,
 )
+from relay.store.tree_difference import Intent
 from relay.tools.workspace import cut_middle
 
 
