@@ -87,7 +87,7 @@ def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
     assert played.code == 0, played.tail
     doubt = arena.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip()
     assert doubt.startswith("the gate saw what sessions changed and no commit has: ")
-    assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").startswith("none ")
+    assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly,unfold)").startswith("none ")
     assert [path for path in INSTALLED if path not in doubt] == []
 
 
@@ -224,7 +224,7 @@ def test_control_without_protection_each_way_makes_the_gate_green_and_it_is_no_p
 
     assert green == ways, played.tail
     assert played.code == 0, played.tail
-    assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").startswith("none ")
+    assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly,unfold)").startswith("none ")
 
 
 def test_a_path_too_long_for_the_place_of_the_gate_does_not_end_the_run(arena):
