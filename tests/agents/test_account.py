@@ -1,0 +1,184 @@
+"""What a session's requests count as, from what the gateway saw of them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relay.runners.agents.account import MAX_REFUSED, Account, count_most_tokens
+from relay.runners.agents.dialects import MESSAGES, ModelRequest, Tally
+from relay.runners.agents.gateway import Passed
+from relay.runners.base import Callbacks, ModelInfo, SessionSpec
+from relay.runners.messages.connection import Fault, FaultKind
+from relay.session.events import ResponseReceived
+from relay.session.gauge import parse_reset_at
+from relay.session.prices import parse_prices
+from relay.session.values import SessionEnd, SessionOutcome, ToolResult
+
+OWN, CHEAP, DEAR = parse_prices({
+    "own": {"input": 5, "output": 10}, "cheap": {"input": 1, "output": 2}, "dear": {"input": 50, "output": 100},
+})  # fmt: skip
+REQUEST = ModelRequest(
+    dialect=MESSAGES, model="own", is_main=True, prompt_bytes=3_000, max_output_tokens=6_000, is_streamed=True
+)
+BROKEN = Fault(kind=FaultKind.INFRA, message="the answer broke off", may_be_billed=True)
+
+
+def open_account(check=lambda *_: None, *, sets_limits=True, most=None):
+    told: list[Any] = []
+    spec = SessionSpec(
+        session_id="s", model="own", system="", tools=(), price=OWN, reset_at=parse_reset_at("100k"),
+        callbacks=Callbacks(run_tool=lambda _: ToolResult(text=""), render_soft_notice=lambda *_: ""),
+        check_budget=check, max_output_tokens=most, find_price={"cheap": CHEAP, "dear": DEAR}.get,
+    )  # fmt: skip
+    model = ModelInfo(id="own", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
+    return Account(spec, model, told.append, max_wait_s=600, sets_limits=sets_limits), told
+
+
+def make_tally(*, model="own", stop="end_turn", **usage):
+    tally = Tally(dialect=MESSAGES, streamed=False)
+    tally.feed(json.dumps({"type": "message", "model": model, "stop_reason": stop, "usage": usage}).encode())
+    tally.close()
+    return tally
+
+
+def list_spent(told):
+    found = [event for event in told if isinstance(event, ResponseReceived)]
+    return [(event.usage.prompt_tokens, event.usage.output_tokens, event.estimated) for event in found]
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(0, 0), (1, 1), (3, 1), (4, 2), (3_000, 1_000)])
+def test_a_text_has_a_token_for_each_three_bytes_at_most(size, tokens):
+    """An estimate that is too low would let a request pass that crosses the cap."""
+    assert count_most_tokens(size) == tokens
+
+
+def test_an_answer_counts_as_what_the_endpoint_said():
+    account, told = open_account()
+    account.look_at(REQUEST)
+    account.start(REQUEST)
+    account.finish(Passed(request=REQUEST, tally=make_tally(input_tokens=900, output_tokens=70), fault=None))
+    assert list_spent(told) == [(900, 70, False)]
+    assert not account.is_waiting
+
+
+def test_a_request_without_an_answer_when_the_session_ends_counts_once_at_its_most():
+    account, told = open_account()
+    account.look_at(REQUEST)
+    account.start(REQUEST)
+    account.close()
+    account.close()
+    ((prompt, output, estimated),) = list_spent(told)
+    assert (prompt >= 1_000, output, estimated) == (True, 6_000, True)
+
+
+def test_a_request_that_was_never_sent_counts_for_nothing():
+    account, told = open_account()
+    account.start(REQUEST)
+    account.finish(Passed(request=REQUEST, tally=None, fault=replace(BROKEN, may_be_billed=False)))
+    account.finish(Passed(request=REQUEST, tally=make_tally(input_tokens=1, output_tokens=1), fault=None))
+    assert list_spent(told) == []
+
+
+def test_an_answer_that_broke_off_counts_at_its_most():
+    account, told = open_account()
+    account.look_at(REQUEST)
+    account.start(REQUEST, 4_000)
+    account.finish(Passed(request=REQUEST, tally=make_tally(), fault=BROKEN))
+    ((_, output, estimated),) = list_spent(told)
+    assert (output, estimated) == (4_000, True)
+
+
+def test_a_model_that_answers_instead_is_charged_at_its_own_price():
+    account, told = open_account()
+    for model in ("own", "cheap", "unknown"):
+        account.start(REQUEST)
+        tally = make_tally(model=model, input_tokens=100_000, output_tokens=1_000)
+        account.finish(Passed(request=REQUEST, tally=tally, fault=None))
+    costs = [event.cost_usd for event in told if isinstance(event, ResponseReceived)]
+    assert costs == pytest.approx([0.51, 0.102, 0.51])
+
+
+def test_a_model_whose_price_is_not_known_to_be_within_the_sessions_is_not_asked():
+    """The cap is checked at the session's own price."""
+    account, _ = open_account()
+    for model in ("dear", "unknown"):
+        refused = account.check(replace(REQUEST, model=model))
+        assert isinstance(refused, SessionOutcome)
+        assert refused.end is SessionEnd.DENIED
+    assert account.check(replace(REQUEST, model="cheap")) is None
+
+
+def test_a_request_is_checked_with_all_that_wait_beside_it():
+    asked: list[tuple[int, int]] = []
+    account, _ = open_account(lambda prompt, output: asked.append((prompt, output)))
+    title = replace(REQUEST, is_main=False, prompt_bytes=300, max_output_tokens=500)
+    account.start(title)
+    assert account.check(replace(title, prompt_bytes=600)) is None
+    assert asked == [(300, 1_000)]
+
+
+@pytest.mark.parametrize(("sets_limits", "asked_for", "fit"), [(True, 5_000, 5_000), (False, 8_000, None)])
+def test_a_request_without_a_limit_gets_one_or_is_checked_at_the_models(sets_limits, asked_for, fit):
+    """Not every agent takes a limit that relay sets."""
+    asked: list[int] = []
+    account, _ = open_account(lambda _, output: asked.append(output), sets_limits=sets_limits, most=5_000)
+    assert account.check(replace(REQUEST, max_output_tokens=None)) == fit
+    assert asked[-1] == asked_for
+
+
+def test_a_request_is_not_sent_where_the_cap_has_no_room():
+    account, _ = open_account(lambda *_: "the cap is reached")
+    found = account.check(REQUEST)
+    assert isinstance(found, SessionOutcome)
+    assert (found.end, found.detail) == (SessionEnd.BUDGET, "the cap is reached")
+
+
+def test_an_endpoint_that_refuses_each_form_of_a_request_ends_the_session():
+    account, _ = open_account()
+    for refused in range(MAX_REFUSED):
+        assert account.ended is None, refused
+        account.start(REQUEST)
+        fault = Fault(kind=FaultKind.REQUEST, message="bad request")
+        account.finish(Passed(request=REQUEST, tally=None, fault=fault))
+    assert account.ended is not None
+    assert account.ended.end is SessionEnd.API_FAILED
+    assert account.check(REQUEST) is account.ended
+
+
+def test_a_request_of_which_nothing_came_back_or_that_was_begun_counts():
+    """Whoever reported usage has worked, whatever the fault says of itself."""
+    account, told = open_account()
+    for tally, fault in ((None, None), (make_tally(input_tokens=900), replace(BROKEN, may_be_billed=False))):
+        account.look_at(REQUEST)
+        account.start(REQUEST)
+        account.finish(Passed(request=REQUEST, tally=tally, fault=fault))
+    assert [(output, estimated) for _, output, estimated in list_spent(told)] == [(6_000, True), (6_000, True)]
+
+
+@pytest.mark.parametrize(("stop", "output", "estimated"), [("refusal", 0, False), ("end_turn", 6_000, True)])
+def test_an_answer_of_no_tokens_is_known_only_of_a_refusal(stop, output, estimated):
+    account, told = open_account()
+    account.start(REQUEST)
+    account.finish(Passed(request=REQUEST, tally=make_tally(stop=stop, input_tokens=900, output_tokens=0), fault=None))
+    assert list_spent(told) == [(900, output, estimated)]
+
+
+def test_the_conversations_own_answers_alone_are_its_fill_its_turns_and_its_end():
+    account, told = open_account()
+    title = replace(REQUEST, is_main=False)
+    for request, usage in ((REQUEST, 900), (title, 50)):
+        account.start(request)
+        tally = make_tally(stop="end_turn" if request.is_main else "max_tokens", input_tokens=usage, output_tokens=70)
+        account.finish(Passed(request=request, tally=tally, fault=None))
+    assert (account.turn, account.gauge.fill_tokens, account.stop_reason) == (1, 970, "end_turn")
+    assert [event.turn for event in told if isinstance(event, ResponseReceived)] == [1, 0]
+    account.start(title)
+    account.finish(Passed(request=title, tally=None, fault=BROKEN))
+    assert account.fault is None
+    account.start(REQUEST)
+    account.finish(Passed(request=REQUEST, tally=None, fault=BROKEN))
+    assert account.fault is BROKEN
+    account.start(REQUEST)
+    assert account.turn == 2, "a request that is sent again is no further turn"
