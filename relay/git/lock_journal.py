@@ -104,8 +104,8 @@ def _is_held(file: Path, found: bytes) -> bool:
 
 
 _INTENT = "intent"
-_SCRATCH = ("status-", "blobs-")
-"""Prefixes of directories that exist during one call of git; the second is an older relay's."""
+_SCRATCH = "status-"
+"""Prefix of directories that exist during one call of git."""
 WINDOW_S = 60.0
 """How much later than its declaration a lock may be to count as relay's."""
 QUIET_S = 10.0

@@ -62,7 +62,7 @@ class CommitText:
     def get(self, key: str) -> str:
         """Return the first value of a trailer; empty when there is none.
 
-        The first counts, because a repository's hooks could append to the trailers of an older relay.
+        The first counts, so that a line that is appended to a message does not change what relay wrote.
         """
         return next((value for name, value in self.found if name == key), "")
 

@@ -12,8 +12,8 @@ One entry is one line; ``event`` is its kind::
 (broken here for the page). An entry is one line because two branches that both append conflict in the last lines: with
 ``*.ledger.yaml merge=union`` in .gitattributes git takes both sides' lines, and that is the union of the entries by id.
 It would cut entries of several lines apart, since it merges their common lines (tried with git 2.47), and a file per
-claim would fill the work tree. As YAML and not JSON Lines the file can hold comments, and the entries of several lines
-that older relays and people wrote. Ids are hashes of the claim, its time and its session, so branches do not give out
+claim would fill the work tree. As YAML and not JSON Lines the file can hold comments, and entries of several lines
+that people write. Ids are hashes of the claim, its time and its session, so branches do not give out
 the same id; an entry may stand above the one it names.
 
 ``copies: "2"`` of a source: the cited text stood in the file twice.

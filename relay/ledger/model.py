@@ -54,9 +54,9 @@ class Stamp:
     phase: str = ""
     """Empty outside of a phase."""
     session: str = ""
-    """Empty for a person, and in the ledgers of older relays."""
+    """Empty for a person."""
     at: str = ""
-    """UTC, such as ``2026-11-20T10:00:00Z``; empty in the ledgers of older relays."""
+    """UTC, such as ``2026-11-20T10:00:00Z``; empty if a person wrote the line without it."""
 
     @property
     def is_persons(self) -> bool:

@@ -224,7 +224,7 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         began_as=leg.phase_id,
         base_head=leg.base_head,
         boot_id=leg.boot_id,
-        elsewhere=leg.place not in {"", find_place_id(repo)},
+        elsewhere=leg.place != find_place_id(repo),
         claims=leg.items,
         handed_over=bool(leg.baton),
         proposed=find_proposal(leg) is not None,

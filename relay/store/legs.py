@@ -95,7 +95,7 @@ class OpenLeg:
     boot_id: str
     """Identifies the machine's start in which the leg began; empty where the system has no such id."""
     place: str
-    """The work tree in which it began, from `find_place_id`; empty for a leg of an older relay."""
+    """The work tree in which it began, from `find_place_id`."""
     wip_ref: str
     environment: str = ""
     """The commit that lists the ignored files at its start (`relay.store.environment`); empty if unknown."""

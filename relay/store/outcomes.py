@@ -31,12 +31,12 @@ class PhaseOutcome:
     time: int
     """When it was done, in seconds since the epoch."""
     model: str
-    """The models that answered; "unknown" for a commit of an older relay."""
+    """The models that answered; "unknown" if the commit does not say."""
     runner: str
     """The agent's name without its version; `OWN_LOOP` where relay's own loop worked."""
     sessions: int
     repairs: int | None
-    """Red gates that went back to a session; None for a commit of an older relay."""
+    """Red gates that went back to a session; None if the commit does not say."""
     spent: Spent
     is_undone: bool
     """Whether a later commit took it back: `relay rewind` or `git revert`."""

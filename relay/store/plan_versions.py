@@ -103,7 +103,7 @@ def find_claims(repo: "Repo", leg: "OpenLeg", plan_path: str, plan: Plan) -> tup
 def find_ticks_of_leg(repo: "Repo", leg: "OpenLeg", saved: Plan) -> frozenset[str]:
     """Return the items that are ticked in a leg's snapshot and were not at its start, by the snapshot's ids.
 
-    The boxes count, not the ids that the snapshot lists: an older relay had other ids.
+    The boxes count, not the ids that the snapshot lists.
     """
     start = _find_plan(repo, leg.base_head, (leg.plan_path,)) if leg.base_head else None
     heirs = find_lineage(start, saved).items if start else {}

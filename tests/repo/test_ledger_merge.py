@@ -10,7 +10,7 @@ from relay.ledger.model import Claim, Ledger, Retraction, Stamp, append_entry, p
 from relay.prompts.package_data import get_shipped
 
 PATH = "PLAN.ledger.yaml"
-OLD = '- event: "claim"\n  id: "c1"\n  claim: "as an older relay wrote it"\n  because: "so"\n'
+OLD = '- event: "claim"\n  id: "c1"\n  claim: "as a person wrote it"\n  because: "so"\n'
 
 
 def git(folder: Path, *args: str) -> str:
@@ -33,7 +33,7 @@ def record(folder: Path, branch: str, count: int) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with an old ledger and two branches."""
+    """A repository with a person's ledger and two branches."""
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitattributes").write_bytes((get_shipped("templates") / ".gitattributes").read_bytes())
     (tmp_path / PATH).write_text(OLD)

@@ -98,7 +98,7 @@ def test_relay_s_own_left_locks_are_removed(box):
 
 def test_what_a_killed_relay_left_in_its_directory_goes(box):
     repo = box.open()
-    for name in ("status-abc/.git", "blobs-abc"):
+    for name in ("status-abc/.git", "status-abd"):
         box.write(f".git/relay/{name}/file")
     box.write(f".git/relay/{make_temporary_name()}")
     box.write("kept.txt")

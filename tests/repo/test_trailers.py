@@ -126,7 +126,7 @@ def test_a_reader_of_the_log_sees_what_is_there():
 
 
 def test_the_first_of_two_equal_keys_counts(box):
-    """What a hook appended to a commit of an older relay does not take back what the commit cost."""
+    """A line that somebody appends to a message does not take back what the commit cost."""
     repo = box.open()
     message = Message(subject="s", trailers=(("Relay-Cost", "2.50 USD"), ("Relay-Cost", "0.00 USD")))
     assert read_text(repo, write_commit(repo, repo.empty_tree, (), message)).get("Relay-Cost") == "2.50 USD"

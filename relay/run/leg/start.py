@@ -269,7 +269,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     )
     marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
-    # Another work tree has other ignored files; an older relay noted none.
+    # Another work tree has other ignored files.
     is_known = leg.environment and leg.place == find_place_id(ctx.repo)
     start = LegStart(
         session_id=ctx.new_id(),
