@@ -1,24 +1,31 @@
 """`python -m relay` and the `relay` command."""
 
-import atexit
 import gc
 import os
 import sys
-import threading
-from contextlib import suppress
 
-from relay.setup.program import drop_unsafe_imports
 
-drop_unsafe_imports()  # before whatever else is imported: it may be looked for in the current directory
+def _stop() -> None:
+    """End at Ctrl-C where nothing has begun yet, or all is done."""
+    os.write(2, b"Interrupted.\n")
+    os._exit(130)
+
+
+try:
+    from relay.setup.program import drop_unsafe_imports
+
+    drop_unsafe_imports()  # before whatever else is imported: it may be looked for in the current directory
+except KeyboardInterrupt:
+    _stop()
 gc.set_threshold(100_000)  # a short command, which makes 50,000 objects, ends before a collection would pay
-
-from relay.cli.boundary import Asked, run_guarded  # noqa: E402  # see above
-from relay.cli.main import relay  # noqa: E402
-from relay.cli.screen import prepare_streams  # noqa: E402
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    from relay.cli.boundary import Asked, run_guarded
+    from relay.cli.main import relay
+    from relay.cli.screen import prepare_streams
+
     _restart_in_utf8()
     prepare_streams()
     argv = sys.argv[1:]
@@ -29,8 +36,22 @@ def main() -> int:
 
 
 def enter() -> None:
-    """Run the command line and end the process at once: Python would take all modules apart first, for 10 ms."""
-    code = main()
+    """Run the command line and end the process at once: Python would take all modules apart first, for 10 ms.
+
+    Ctrl-C while relay is still being imported, or ends, is one line as well.
+    """
+    try:
+        code = main()
+        _end(code)
+    except KeyboardInterrupt:
+        _stop()
+
+
+def _end(code: int) -> None:
+    import atexit
+    import threading
+    from contextlib import suppress
+
     if threading.active_count() > 1:
         sys.exit(code)  # waits for them
     atexit._run_exitfuncs()  # noqa: SLF001  # as `sys.exit` does; libraries and tools count on it

@@ -183,6 +183,22 @@ def is_there(dotted: str) -> bool:
     return not parts or re.search(rf"\b{parts[0]}\b", module.read_text()) is not None
 
 
+def test_the_help_of_relay_imports_no_command():
+    """Nor any room but `cli`, `base` and the module that makes imports safe."""
+    code = (
+        "import sys; from relay.__main__ import main; code = main()\n"
+        "from relay.cli.main import COMMANDS\n"
+        "own = [name for name in sys.modules if name.startswith('relay.')]\n"
+        "rooms = {name.split('.')[1] for name in own} - {'__main__', 'base', 'cli'} - {'setup'}\n"
+        "commands = {f'relay.cli.{place.partition(\":\")[0]}' for place, _ in COMMANDS.values()}\n"
+        "setup = {name for name in own if name.startswith('relay.setup.')} - {'relay.setup.program'}\n"
+        "print(code, sorted(rooms | setup | commands & set(own)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["run", "--help"], ["plan", "--help"]])
 def test_the_command_line_starts_without_the_sdk(arguments):
     """Starting relay imports neither the SDK nor rich nor an ASGI server."""
@@ -209,8 +225,8 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "sys.argv[1:] = ['status']\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'yaml', 'json', 'shutil', 'socket', 'tempfile'}\n"
-        "left_out |= {'relay.session.values', 'relay.session.events', 'relay.config'}\n"
+        "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'asyncio', 'yaml', 'json', 'socket', 'tempfile'}\n"
+        "left_out |= {'shutil', 'relay.session.values', 'relay.session.events', 'relay.config'}\n"
         "left_out |= {'relay.store.commit', 'relay.store.legs'}\n"
         "print(sorted(left_out & set(sys.modules)))"
     )

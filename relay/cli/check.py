@@ -83,7 +83,7 @@ class Checked:
         return ExitCode.USER if errors else ExitCode.DONE
 
 
-@click.command("check", short_help="Check a plan for mistakes and estimate each phase.")
+@click.command("check")
 @click.argument("plan", required=False, help="Plan file; default: that of the settings (PLAN.md).")
 @click.option("--fix", is_flag=True, help="Add a checkbox below each heading of work, and a phase above each <task>.")
 @json_option

@@ -35,7 +35,7 @@ _REVIEW_REQUESTS = 32
 _MOST_REPEATS = 100
 
 
-@click.command("compare", short_help="Try several ways to work through a plan, and compare what they came to.")
+@click.command("compare")
 @click.argument("plan", required=False, shell_complete=offer_plans, help="Plan file; default: that of the settings.")
 @click.option("--arms", default="reset,none", show_default=True, metavar="LIST", help="What to compare; see above.")
 @click.option(

@@ -42,7 +42,7 @@ _REMOTE = click.option(
 )
 
 
-@click.group("fleet", short_help="Queue phases for workers on many machines.")
+@click.group("fleet")
 def command() -> None:
     """Queue phases for workers on many machines.
 
@@ -281,7 +281,7 @@ _POLL_S = 20.0
 """Seconds between two looks at the remote for a phase that can begin."""
 
 
-@click.command("work", cls=SectionedCommand, short_help="Work on a phase of a plan that many machines share.")
+@click.command("work", cls=SectionedCommand)
 @click.option(
     "--phase",
     metavar="next|all|N",

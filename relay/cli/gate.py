@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relay.store.worktree_notes import LastGate
 
 
-@click.command("gate", short_help="Run a phase's verify commands now; this needs no key.")
+@click.command("gate")
 @click.argument("phase", required=False, help="Phase to check; default: the next open one.")
 @click.option("--hooks", is_flag=True, help="Also run the commit hooks, on the staged files.")
 @click.option("--last", is_flag=True, help="Run nothing; show the last result of a run's gate or of this command.")

@@ -145,7 +145,7 @@ _OWN_MARK = b"relay init --ci"
 """Text in the workflows that relay wrote."""
 
 
-@click.command("init", short_help="Create AGENTS.md, PLAN.md and relay.toml here.")
+@click.command("init")
 @click.option(
     "--provider",
     metavar="NAME",

@@ -36,7 +36,7 @@ class Inspection:
     reading: "Reading"
 
 
-@click.command("inspect", short_help="Analyse a transcript of Claude Code, Codex or OpenCode.")
+@click.command("inspect")
 @click.argument("file", required=False, type=click.Path(path_type=Path), help="Transcript to read.")
 @click.option("--session", default="", metavar="ID", help="Session in OpenCode's database; default: the last one.")
 @click.option("--text", "as_text", is_flag=True, help="Print words and bars; this is the default.")
@@ -141,7 +141,7 @@ def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
         yield f"{when}  {one.format.value:<11}  {size:>9}  relay inspect {shlex.quote(str(one.path))}{session}{title}"
 
 
-@click.command("replay", short_help="Replay a recorded session, without paying.")
+@click.command("replay")
 @click.argument("session", default="", metavar="[SESSION]", help="Session id, or its beginning; default: the newest.")
 @json_option
 @click.option("--list", "as_list", is_flag=True, help="List the recorded sessions, newest first.")

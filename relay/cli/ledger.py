@@ -59,7 +59,7 @@ _because = click.option("--because", required=True, metavar="TEXT", help="Your r
 _claim_id = click.argument("claim_id", metavar="ID", help="Claim id from `relay ledger list`.")
 
 
-@click.group("ledger", short_help="Show what sessions recorded, and whether it still holds.")
+@click.group("ledger")
 def command() -> None:
     """Show and change the ledger beside the plan: claims with reasons and sources, and whether they still hold.
 

@@ -7,45 +7,55 @@ import click
 from relay import __version__
 from relay.cli.screen import say
 
-GROUPS = {
-    "Plan": {"plan": "plan", "check": "check"},
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Plan": {
+        "plan": ("plan", "Write PLAN.md in a session that can only read."),
+        "check": ("check", "Check a plan for mistakes and estimate each phase."),
+    },
     "Run": {
-        "run": "run",
-        "gate": "gate",
-        "review": "plan:review_command",
-        "rewind": "rewind",
-        "pr": "pr",
+        "run": ("run", "Work through the plan, one green commit per phase."),
+        "gate": ("gate", "Run a phase's verify commands now; this needs no key."),
+        "review": ("plan:review_command", "Review a phase, a range of commits or the whole plan."),
+        "rewind": ("rewind", "Go back to the green tree before a phase; lose nothing."),
+        "pr": ("pr", "Create a draft pull request from the plan."),
     },
     "Watch and steer": {
-        "status": "status",
-        "watch": "watch",
-        "say": "watch:say_command",
-        "pause": "watch:pause_command",
-        "resume": "watch:resume_command",
-        "stop": "watch:stop_command",
+        "status": ("status", "Show phases, cost and the next step."),
+        "watch": ("watch", "Watch a run live from another terminal."),
+        "say": ("watch:say_command", "Send a message to the working session."),
+        "pause": ("watch:pause_command", "Pause the run before its next request."),
+        "resume": ("watch:resume_command", "Let a paused run go on."),
+        "stop": ("watch:stop_command", "Stop the run after its current step, as Ctrl-C does."),
     },
     "Understand": {
-        "report": "report",
-        "stats": "stats",
-        "ledger": "ledger",
-        "inspect": "inspect",
-        "replay": "inspect:replay_command",
-        "tune": "report:tune_command",
-        "compare": "compare",
+        "report": ("report", "Show where a run's tokens and money went."),
+        "stats": ("stats", "Show how phases went, by month, model and runner."),
+        "ledger": ("ledger", "Show what sessions recorded, and whether it still holds."),
+        "inspect": ("inspect", "Analyse a transcript of Claude Code, Codex or OpenCode."),
+        "replay": ("inspect:replay_command", "Replay a recorded session, without paying."),
+        "tune": ("report:tune_command", "Compare reset lines by this repository's logs."),
+        "compare": ("compare", "Try several ways to work through a plan, and compare what they came to."),
     },
-    "Many machines": {"work": "fleet:work_command", "fleet": "fleet"},
+    "Many machines": {
+        "work": ("fleet:work_command", "Work on a phase of a plan that many machines share."),
+        "fleet": ("fleet", "Queue phases for workers on many machines."),
+    },
     "Set up": {
-        "init": "init",
-        "doctor": "doctor",
-        "agents": "doctor:agents_command",
-        "sandbox": "sandbox",
-        "notify": "doctor:notify_command",
-        "completion": "options:completion_command",
-        "gc": "rewind:gc_command",
+        "init": ("init", "Create AGENTS.md, PLAN.md and relay.toml here."),
+        "doctor": ("doctor", "Check this machine and say what is missing."),
+        "agents": ("doctor:agents_command", "List the agents that can run sessions, or try them."),
+        "sandbox": ("sandbox", "Open a shell in a session's sandbox, or show what it sees."),
+        "notify": ("doctor:notify_command", "Show whom a run notifies, or send a test message."),
+        "completion": ("options:completion_command", "Print the completion script for your shell."),
+        "gc": ("rewind:gc_command", "Delete old checkpoints of committed work."),
     },
-    "Try without a model": {"demo": "rehearsal:demo_command", "rehearse": "rehearsal:rehearse_command"},
+    "Try without a model": {
+        "demo": ("rehearsal:demo_command", "Watch relay plan and build a feature; no key, no network."),
+        "rehearse": ("rehearsal:rehearse_command", "Serve a scripted model on this machine."),
+    },
 }
-"""Commands by group. The value is the module in `relay.cli`, and the command's name there if it is not ``command``."""
+"""Commands by group. The values: the module in `relay.cli` (``module:name`` if it is not ``command`` there), and the
+line in `relay --help`, which imports no command."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
@@ -56,23 +66,21 @@ class LazyGroup(click.Group):
         """Return the names in the order of the help."""
         return [*COMMANDS, *super().list_commands(ctx)]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their short help, group by group."""
         width = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
-            known = ((name, self.get_command(ctx, name)) for name in group)
-            rows = [(f"{name:<{width}}", command.get_short_help_str(limit=100)) for name, command in known if command]
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(f"{name:<{width}}", words) for name, (_, words) in group.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command = getattr(import_module(f"relay.cli.{module}"), name or "command")
-        if not isinstance(command, click.Command):
-            raise TypeError(f"relay.cli.{COMMANDS[cmd_name]} is not a command")
+        place, words = COMMANDS[cmd_name]
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(f"relay.cli.{module}"), name or "command")
+        command.short_help = words
         return command
 
     def resolve_command(

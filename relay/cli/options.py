@@ -182,7 +182,7 @@ fish  relay completion fish > ~/.config/fish/completions/relay.fish
 """
 
 
-@click.command("completion", help=COMPLETION_HELP, short_help="Print the completion script for your shell.")
+@click.command("completion", help=COMPLETION_HELP)
 @click.argument("shell", type=click.Choice(SHELLS), help="Your shell.")
 def completion_command(shell: str) -> None:
     """Print the completion script of a shell."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relay.setup.place import Place
 
 
-@click.command("plan", cls=SectionedCommand, short_help="Write PLAN.md in a session that can only read.")
+@click.command("plan", cls=SectionedCommand)
 @click.argument("feature", required=False, help="What to build, in one or more sentences; - reads it from a pipe.")
 @click.option("--revise", metavar="TEXT", help="Change the existing plan as TEXT says; ticked items stay.")
 @click.option("--split", metavar="N", help="Split the open phase N into smaller ones.")
@@ -145,7 +145,7 @@ def require_place(file: Path) -> None:
         raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
-@click.command("review", cls=SectionedCommand, short_help="Review a phase, a range of commits or the whole plan.")
+@click.command("review", cls=SectionedCommand)
 @click.argument(
     "what",
     metavar="[PHASE|RANGE]",

@@ -42,7 +42,7 @@ _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 
 
-@click.command("pr", short_help="Create a draft pull request from the plan.")
+@click.command("pr")
 @plan_option
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; create nothing.")
 @click.option("--with", "program", type=click.Choice(PROGRAMS), help="Program; default: the first installed.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relay.rehearsal.server import Rehearsal
 
 
-@click.command("rehearse", short_help="Serve a scripted model on this machine.")
+@click.command("rehearse")
 @click.argument("script", type=click.Path(path_type=Path), help="Rehearsal script in YAML.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on loopback.")
 def rehearse_command(script: Path, port: int) -> int:
@@ -50,7 +50,7 @@ def report(served: "list[Rehearsal]") -> int:
     return ExitCode.USER if errors else ExitCode.DONE
 
 
-@click.command("demo", short_help="Watch relay plan and build a feature; no key, no network.")
+@click.command("demo")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),

@@ -100,7 +100,7 @@ def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
 MOST_SIDES = 2
 
 
-@click.command("report", short_help="Show where a run's tokens and money went.")
+@click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="Run id, or path of a plan; two are compared.")
 @click.option("--run", "newest_run", is_flag=True, help="Show the newest run alone, not all runs of its plan.")
 @click.option("-o", "--output", metavar="FILE", help="Write the page to FILE, not below .relay/reports/.")
@@ -416,7 +416,7 @@ def _align(cells: Sequence[str], kind: CellKind) -> tuple[str, ...]:
     return tuple(cell.rjust(width) if kind is CellKind.NUMBER else cell.ljust(width) for cell in cells)
 
 
-@click.command("tune", short_help="Compare reset lines by this repository's logs.")
+@click.command("tune")
 @json_option
 def tune_command(*, as_json: bool) -> None:
     """Compare reset lines: at which context size should sessions hand over?

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relay.run.rewind import Rewind
 
 
-@click.command("rewind", short_help="Go back to the green tree before a phase; lose nothing.")
+@click.command("rewind")
 @click.argument("phase", metavar="N", shell_complete=offer_phases, help="Phase to undo, together with later ones.")
 @click.option("--revert", is_flag=True, help="Commit the old tree on this branch instead of creating a branch.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -111,7 +111,7 @@ DAYS = 30
 _DAY_S = 86_400
 
 
-@click.command("gc", short_help="Delete old checkpoints of committed work.")
+@click.command("gc")
 @click.option("--dry-run", is_flag=True, help="List what would be deleted; delete nothing.")
 @click.option(
     "--older-than",

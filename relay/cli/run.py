@@ -254,9 +254,7 @@ _SECTIONS = {
 """Options behind the everyday ones, which fit a screen of 24 lines in 80 columns with the usage above them."""
 
 
-@click.command(
-    "run", cls=SectionedCommand, sections=_SECTIONS, short_help="Work through the plan, one green commit per phase."
-)
+@click.command("run", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("plans", nargs=-1, help="Plan files, one after the other; done_dir moves done ones.")
 @click.option(
     "--phase",

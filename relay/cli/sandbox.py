@@ -109,7 +109,6 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 
 @click.command(
     "sandbox",
-    short_help="Open a shell in a session's sandbox, or show what it sees.",
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("words", nargs=-1, metavar="[-- COMMAND ...]", help="Command to run; default: a shell.")

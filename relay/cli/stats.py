@@ -40,7 +40,7 @@ _COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost 
 _KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken back"), (Ink.GRID, "unknown"))
 
 
-@click.command("stats", short_help="Show how phases went, by month, model and runner.")
+@click.command("stats")
 @click.argument("rev", default="HEAD", help="Commit, branch or tag; default: HEAD.")
 @click.option("--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="Only phases of the last N days.")
 @click.option("--output", metavar="FILE", help="Write an HTML page with plots to FILE.")

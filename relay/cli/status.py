@@ -60,7 +60,7 @@ class Near:
     """Whether the answer that the last session asked for waits for the next session."""
 
 
-@click.command("status", short_help="Show phases, cost and the next step.")
+@click.command("status")
 @plan_option
 @click.option("--why", is_flag=True, help="Also explain the next step, and the failures of the last run.")
 @json_option

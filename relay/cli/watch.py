@@ -38,7 +38,7 @@ POLL_S = 0.25
 """Seconds between two looks at the log; the board is drawn as often as in the run's own terminal."""
 
 
-@click.command("watch", short_help="Watch a run live from another terminal.")
+@click.command("watch")
 @click.argument("run", required=False, default="", help="Run id, or its beginning; default: the newest run.")
 @events_option
 @click.option(
@@ -144,7 +144,7 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
         pause(POLL_S)
 
 
-@click.command("say", short_help="Send a message to the working session.")
+@click.command("say")
 @click.argument("words", nargs=-1, required=True, help="Your message.")
 @click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Tell only sessions of this phase.")
 @plan_option
@@ -185,7 +185,7 @@ def _require_open(place: Place, phase_id: str) -> None:
         raise PlanError(f"phase {phase_id} is done, no session will work on it", hint="say it without --phase")
 
 
-@click.command("pause", short_help="Pause the run before its next request.")
+@click.command("pause")
 def pause_command() -> None:
     """Pause the run that is at work here before its next request, until `relay resume`.
 
@@ -198,7 +198,7 @@ def pause_command() -> None:
     say("the run waits before its next request; relay resume goes on, relay stop hands over")
 
 
-@click.command("resume", short_help="Let a paused run go on.")
+@click.command("resume")
 def resume_command() -> None:
     """Let a paused run go on. After a stop or a kill use `relay run` instead."""
     repo = note_place().repo
@@ -207,7 +207,7 @@ def resume_command() -> None:
     say("the run goes on" if any(ended) else "the run was not paused")
 
 
-@click.command("stop", short_help="Stop the run after its current step, as Ctrl-C does.")
+@click.command("stop")
 @click.option("--now", is_flag=True, help="Stop at once, without waiting for the current step; no work is lost.")
 def stop_command(*, now: bool) -> None:
     """Stop the run that is at work here, as Ctrl-C does: the session finishes its step and hands over.

@@ -202,6 +202,28 @@ def test_ctrl_c_in_a_command_is_130(project, environ):
     assert err.strip() == b"Interrupted. Nothing is lost; `relay run` resumes."
 
 
+@pytest.mark.parametrize("module", ["relay.cli.boundary", "click", "relay.cli.status"])
+def test_ctrl_c_while_relay_is_imported_is_130_and_one_line(project, environ, module):
+    """The import of a module is held until the signal is there."""
+    script = (
+        "import sys, time\nfrom importlib.abc import MetaPathFinder\n"
+        "class Hold(MetaPathFinder):\n    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n            print('up', flush=True)\n            time.sleep(30)\n"
+        "sys.meta_path.insert(0, Hold())\nfrom relay.__main__ import enter\n"
+        "sys.argv[1:] = ['status']\nenter()\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"up\n"
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert err.strip().startswith(b"Interrupted.")
+    assert b"\n" not in err.strip()
+
+
 @pytest.mark.parametrize("thread", [False, True])
 def test_the_process_ends_with_what_was_left_for_its_end(project, environ, thread):
     """It does not take its modules apart; what libraries registered runs, and threads are waited for."""

@@ -396,18 +396,6 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
         assert json.loads(relay("status", "--json").out)["next"] is None
 
 
-def test_status_imports_neither_the_sdk_nor_the_screen_nor_the_server(planned, environ):
-    """What `relay status` must not pay for is not imported."""
-    script = (
-        "import sys\nfrom relay.__main__ import main\nsys.argv[1:] = ['status']\nmain()\n"
-        "print([name for name in ('anthropic', 'httpx2', 'rich', 'uvicorn', 'asyncio', 'yaml') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=planned, env=environ, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]", done
-
-
 def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, doctor):
     """A doctor that follows the two lines finds the rehearsed model; a signal ends the server, with its report."""
     script = tmp_path / "script.yaml"
