@@ -211,8 +211,17 @@ def test_a_transfer_is_the_present_activity_until_it_ends(recorded):
     assert not any("Receiving" in line.plain for line in draw(board, now=12.0, width=80, height=21))
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("Phase 2 is next.", False), ("It was interrupted. Phase 2 is next.", True)]
+)
+def test_why_a_leg_starts_is_left_out_where_the_line_above_says_it(reason, shown):
+    leg = events.LegStarted(session_id="s", phase_id="2", title="t", leg=1, reason=reason)
+    lines = [line.text for line in Narrator().tell(leg)]
+    assert [f"why: {reason}"] * shown == lines[1:]
+
+
 def test_one_line_says_what_lies_ahead_of_the_session(recorded):
-    """Turns and history; the cost of the rest on a wide screen. Unknown is said, and a small screen has none of it."""
+    """Turns and history; the cost of the rest on a wide screen. Unknown parts are left out; a small screen has none."""
     board = make_board(recorded, at_event(recorded, ToolStarted, 4))
     measured = events.ContextMeasured(
         turn=9, turns_left=14, growth_tokens=2_000.0, history_tokens=60_000, history_share=0.62,
@@ -223,12 +232,12 @@ def test_one_line_says_what_lies_ahead_of_the_session(recorded):
     def look(event, width=80, height=30):
         board.apply(event, 6.0)
         lines = [line.plain.rstrip() for line in draw(board, now=7.0, width=width, height=height)]
-        return [line for line in lines if "to the line" in line]
+        return [line for line in lines if line.startswith("ahead")]
 
     rest = "the rest $0.42 here, $0.31 afresh"
     assert look(measured) == [f"ahead    ~14 turns to the line · history 62% · {rest}"]
     assert look(measured, width=60) == ["ahead    ~14 turns to the line · history 62%"]
-    assert look(replace(measured, **unknown)) == ["ahead    turns to the line unknown · cost of the rest unknown"]
+    assert look(replace(measured, **unknown)) == []
     assert look(replace(measured, turns_to_go=0))[0].endswith(" · every item is claimed")
     assert look(measured, height=9) == []
 

@@ -78,7 +78,7 @@ def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text
     if board.used.prompt_tokens and height >= _ROOMY_LINES:
         lines.insert(1, _draw_cache(board, width))
     if board.measured and board.ended is None and height >= _ROOMY_LINES:
-        lines.insert(1, draw_outlook(board.measured, width))
+        lines[1:1] = draw_outlook(board.measured, width)
     if board.ended is not None:
         return [*lines, *_draw_end(board.ended)]
     if board.lost:
@@ -252,21 +252,17 @@ def draw_gauge(board: Board, width: int) -> Text:
     return line
 
 
-def draw_outlook(measured: ContextMeasured, width: int) -> Text:
-    """Draw how far the reset line is, and what the rest of the phase costs here and in a fresh session."""
-    left, share = measured.turns_left, measured.history_share
-    line = _label("ahead", width)
-    line.append("turns to the line unknown" if left is None else f"~{count(left, 'turn')} to the line")
-    if share is not None:
-        line.append(f" · history {share:.0%}")
-    if width < _WIDE_CELLS:
-        return line
+def draw_outlook(measured: ContextMeasured, width: int) -> list[Text]:
+    """Draw how far the reset line is, and what the rest of the phase costs here and in a fresh session, if known."""
+    words = [f"~{count(measured.turns_left, 'turn')} to the line"] if measured.turns_left is not None else []
+    if measured.history_share is not None:
+        words.append(f"history {measured.history_share:.0%}")
     go_on, fresh = measured.go_on_usd, measured.hand_over_usd
-    if measured.turns_to_go == 0:
-        return line.append(" · every item is claimed", "dim")
-    if go_on is None or fresh is None:
-        return line.append(" · cost of the rest unknown", "dim")
-    return line.append(f" · the rest {render_usd(go_on)} here, {render_usd(fresh)} afresh", "dim")
+    if width >= _WIDE_CELLS and measured.turns_to_go == 0:
+        words.append("every item is claimed")
+    elif width >= _WIDE_CELLS and go_on is not None and fresh is not None:
+        words.append(f"the rest {render_usd(go_on)} here, {render_usd(fresh)} afresh")
+    return [_label("ahead", width).append(" · ".join(words))] if words else []
 
 
 def _bar_cells(width: int) -> int:

@@ -129,7 +129,7 @@ def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
     said = filter(None, ("" if event.runner == "api" else event.runner, event.model, effort))
     by = "".join(f", {words}" for words in said)
     yield Line(text=f"{phase} — {event.title} (session {session}{by})", tone=Tone.STRONG)
-    if event.reason:
+    if event.reason and event.reason != f"Phase {event.phase_id} is next.":  # the line above says that
         yield Line(text=f"why: {event.reason}", tone=Tone.QUIET)
 
 
