@@ -26,7 +26,7 @@ _MARKS = {State.OK: "ok", State.MISSING: "PROBLEM", State.WARNING: "warning", St
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
 
 
-@click.command("doctor", short_help="Check this machine and say what is missing.")
+@click.command("doctor")
 @click.option(
     "--model",
     metavar="ID",
@@ -127,11 +127,11 @@ def render_json(report: Report) -> dict[str, object]:
 
 
 _ALL = "all"
-_SHOWN = ("name", "title", "version", "tested", "usage", "steering", "tools", "login")
+_SHOWN = ("name", "title", "found", "tested", "usage", "steering", "tools", "login")
 _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 
-@click.command("agents", short_help="List the agents that can run sessions, or try them.")
+@click.command("agents")
 @click.option(
     "--try",
     "tried",
@@ -142,7 +142,7 @@ _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 )
 @json_option
 def agents_command(*, tried: str | None, as_json: bool) -> int:
-    """List the agents that can run sessions (--runner NAME): installed version, tested version, abilities.
+    """List the agents that can run sessions (--runner NAME): whether they are here, tested version, abilities.
 
     Each agent runs inside relay's sandbox and never sees the key. Exit status 1 if no agent is installed; with --try,
     if the named agent, or every agent, fails here.
@@ -168,10 +168,7 @@ def _render(agent: "AgentFound") -> dict[str, str]:
         "name": profile.name,
         "title": profile.title,
         "program": agent.program,
-        "version": agent.version,
         "tested": profile.tested,
-        "engine": agent.engine,
-        "engine_tested": profile.engine.tested if profile.engine else "",
         "usage": profile.usage,
         "steering": "yes",
         "tools": profile.tools,
@@ -185,16 +182,10 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
     head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
     say(head, style="dim")
     for agent in found:
-        row = _render(agent) | {"version": "-" if agent.missing else agent.version or "unknown"}
+        row = _render(agent) | {"found": "-" if agent.missing else "yes"}
         say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
         if agent.missing:
             say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.installation}", style="dim")
-        elif engine := agent.profile.engine:
-            whose = "of its own" if engine.variable else "on PATH"
-            words = (
-                f"runs the {engine.program} {whose}: {agent.engine or 'version unknown'}, tested with {engine.tested}"
-            )
-            say(f"{'':<10}{words}", style="dim")
     say()
     say("usage: exact, counted by relay's gateway; ~ as the agent reports it. `relay agents --try NAME` is free.")
 
@@ -250,7 +241,7 @@ def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: 
 _WAIT_S = 20.0
 
 
-@click.command("notify", short_help="Show whom a run notifies, or send a test message.")
+@click.command("notify")
 @click.option("--test", "is_test", is_flag=True, help="Send a message to each recipient and show the answers.")
 def notify_command(*, is_test: bool) -> int:
     """Show whom a run notifies and of which events, by the `notify` setting in your own file (docs/news.md).

@@ -25,9 +25,7 @@ from relay.git.repository import open_repo
 from relay.prompts.texts import render_trial_message, render_trial_system
 from relay.runners.agents.profiles import (
     Profile,
-    find_engine_version,
     find_login,
-    find_package_version,
     get_installed,
 )
 from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
@@ -270,10 +268,6 @@ class AgentFound:
     profile: Profile
     program: str = ""
     """The path of its program; empty if it cannot be used."""
-    version: str = ""
-    """The version of its package; empty if unknown."""
-    engine: str = ""
-    """The version of the program that works for it, where that is another one; empty if unknown."""
     missing: str = ""
     """The reason why it cannot be used; empty if it can."""
     login: str
@@ -300,13 +294,7 @@ def examine_agent(profile: Profile, settings: Settings, environ: Mapping[str, st
         installed = get_installed(profile, environ)
     except RunnerError as error:
         return AgentFound(profile=profile, missing=error.message, login=login)
-    return AgentFound(
-        profile=profile,
-        program=str(installed.program),
-        version=find_package_version(installed.program),
-        engine=find_engine_version(profile, installed),
-        login=login,
-    )
+    return AgentFound(profile=profile, program=str(installed.program), login=login)
 
 
 def _find_login(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:
@@ -356,7 +344,7 @@ def try_agent(
 def _try_agent(
     found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], bwrap: Path | None
 ) -> Iterator[Finding]:
-    yield from _judge_installed(found)
+    yield _judge_installed(found)
     if found.missing:
         yield from _find_obstacles(found, environ, bwrap)
     if found.profile.has_login:
@@ -380,22 +368,11 @@ def _find_obstacles(found: AgentFound, environ: Mapping[str, str], bwrap: Path |
         yield _find("sandbox", State.MISSING, "bubblewrap is not installed, and agents run in it only", hint)
 
 
-def _judge_installed(found: AgentFound) -> Iterator[Finding]:
-    profile, engine = found.profile, found.profile.engine
+def _judge_installed(found: AgentFound) -> Finding:
+    profile = found.profile
     if found.missing:
-        yield _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
-        return
-    yield _judge_version("installed", found.program, found.version, profile.tested, profile.package)
-    if engine is not None:
-        yield _judge_version("runs", engine.program, found.engine, engine.tested, profile.package)
-
-
-def _judge_version(name: str, program: str, version: str, tested: str, package: str) -> Finding:
-    words = f"{program}, {version or 'version unknown'}{f', tested with {tested}' if tested else ''}"
-    if not tested or version in {"", tested}:
-        return _find(name, State.OK, words)
-    by_npm = "; npm itself takes an older one where Node is too old" if package.startswith("npm ") else ""
-    return _find(name, State.WARNING, words, f"{package} installs the tested one{by_npm}")
+        return _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
+    return _find("installed", State.OK, f"{found.program}{f', tested with {profile.tested}' if profile.tested else ''}")
 
 
 def _hold_session(

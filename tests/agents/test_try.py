@@ -7,7 +7,6 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.config import ModelSettings, Settings
-from relay.runners.agents.profiles import AgentEngine
 from relay.runners.registry import make_kind
 from relay.setup.preconditions import State
 from relay.setup.trials import examine_agent, try_agent
@@ -73,32 +72,6 @@ def test_one_that_breaks_down_is_not_called_ready(attempt, lie, words):
     assert found["session"].state is State.MISSING
     assert words in found["session"].words
     assert "usage" not in found
-
-
-def test_another_version_than_the_tested_one_is_named(attempt, programs):
-    (programs / "package.json").write_text('{"version": "8.1"}')
-    found = attempt()
-    assert found["installed"].state is State.WARNING
-    assert "8.1, tested with 9.9" in found["installed"].words
-
-
-def test_the_version_of_what_does_the_work_is_looked_at_too(attempt, programs):
-    """An adapter brings a program of its own, unless a variable names another; one that brings none starts PATH's."""
-    package = programs / "node_modules/@vendor/engine/package.json"
-    package.parent.mkdir(parents=True)
-    package.write_text('{"engineVersion": "2.1", "version": "0.3"}')
-    engine = AgentEngine(
-        program="engine", package="@vendor/engine", field="engineVersion", tested="2.1", variable="OTHER"
-    )
-    found = attempt(engine=engine)
-    assert (found["runs"].state, found["runs"].words) == (State.OK, "engine, 2.1, tested with 2.1")
-
-    found = attempt(engine=replace(engine, tested="2.0"), package="npm install -g fake@9.9")
-    assert (found["runs"].state, found["runs"].words) == (State.WARNING, "engine, 2.1, tested with 2.0")
-    assert str(found["runs"].hint).startswith("npm install -g fake@9.9 installs the tested one")
-
-    found = attempt(engine=engine, env=(*make_profile().env, ("OTHER", "/nowhere/engine")))
-    assert found["runs"].words == "engine, version unknown, tested with 2.1"
 
 
 def test_the_model_is_the_one_that_is_set(attempt):

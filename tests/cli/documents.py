@@ -301,13 +301,8 @@ class FoundAgent(TypedDict):
     title: str
     program: str
     """Empty if the agent is not installed."""
-    version: str
     tested: str
     """The version that relay was tested with."""
-    engine: str
-    """The version of the program that does the agent's work, if it is another program; empty if unknown."""
-    engine_tested: str
-    """Empty if the agent does its work itself."""
     usage: str
     steering: str
     tools: str

@@ -6,7 +6,6 @@ files of the profile and nothing of the user's: relay hides the places of creden
 
 import errno
 import hashlib
-import json
 import os
 import shutil
 import tomllib
@@ -20,7 +19,7 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.walk import open_regular, read_bytes
 from relay.config.agents import AgentSettings
-from relay.sandbox.toolchains import MODULES, find_package
+from relay.sandbox.toolchains import find_package
 from relay.session.prices import normalize_model
 
 NO_KEY = "held-by-relay"
@@ -39,21 +38,6 @@ class EndpointSetup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEngine:
-    """The program that does the work, where the agent's own program is only an adapter for the protocol."""
-
-    program: str
-    """The program that a person starts, and logs in with."""
-    package: str
-    """The npm package that is run."""
-    field: str = "version"
-    """Field of its package.json that holds the version."""
-    tested: str
-    variable: str = ""
-    """Variable that names another program in its place; empty if PATH decides."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One agent."""
 
@@ -69,8 +53,8 @@ class Profile:
     """Names of other programs that it starts."""
     tested: str
     """The version that the agent reported when this profile was tried."""
-    engine: AgentEngine | None = None
-    """None if the agent does the work itself."""
+    engine: str = ""
+    """The program that a person starts and logs in with, if the agent's own one is only an adapter; else empty."""
     own_tokens: int = 0
     """About how many tokens its first request has besides relay's text."""
     env: tuple[tuple[str, str], ...] = ()
@@ -142,8 +126,6 @@ def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
     made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files", "effort")}
     if "setups" in table:
         made["setups"] = tuple(map(_parse_setup, table["setups"]))
-    if "engine" in table:
-        made["engine"] = AgentEngine(**table["engine"])
     return Profile(name=name, **made)
 
 
@@ -161,7 +143,6 @@ MOST_BROUGHT_FILES = 1_000
 MOST_BROUGHT_BYTES = 20_000_000
 _DEEPEST_BROUGHT = 30
 _MOST_LOGIN_BYTES = 256 * 1024
-_NEAR = 4
 """Most directories between a program and its package."""
 
 
@@ -198,44 +179,16 @@ def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: 
     outside = [entry for entry in entries if root is None or not Path(entry).resolve().is_relative_to(root)]
     found = shutil.which(name, path=":".join(outside))
     if found is None:
-        engine = profile.engine.program if profile.engine else ""
         what = f"{profile.title} needs {name}"
         if name == profile.program:
-            is_near = engine and shutil.which(engine, path=":".join(outside)) is not None
-            lacks = f"{engine} is here, but the adapter by which relay speaks with it is not"
+            is_near = profile.engine and shutil.which(profile.engine, path=":".join(outside)) is not None
+            lacks = f"{profile.engine} is here, but the adapter by which relay speaks with it is not"
             what = lacks if is_near else f"{profile.title} is not installed"
         raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.installation)
     place = Path(found).resolve()
     if root is not None and place.is_relative_to(root):
         raise RunnerError(f"{name} is {place}, in the repository: relay starts no agent that a repository brings")
     return place
-
-
-def find_package_version(program: Path) -> str:
-    """Return the version of the npm package that a program belongs to; empty if there is none."""
-    packages = (folder / "package.json" for folder in list(program.parents)[:_NEAR])
-    return next((_read_field(package, "version") for package in packages if package.is_file()), "")
-
-
-def find_engine_version(profile: Profile, installed: Installed) -> str:
-    """Return the version of an agent's engine; empty if it has none, or the version is unknown."""
-    engine = profile.engine
-    if engine is None:
-        return ""
-    own = dict(profile.env)
-    if named := own.get(engine.variable) if engine.variable else shutil.which(engine.program, path=installed.path):
-        return find_package_version(Path(named).resolve())
-    places = (folder / MODULES / engine.package / "package.json" for folder in installed.program.parents)
-    return next((_read_field(package, engine.field) for package in places if package.is_file()), "")
-
-
-def _read_field(package: Path, name: str) -> str:
-    try:
-        found = json.loads(package.read_bytes())
-    except (OSError, ValueError):
-        return ""
-    text = found.get(name) if isinstance(found, dict) else None
-    return text if isinstance(text, str) and text.isprintable() else ""
 
 
 def find_family(model: str) -> str:
