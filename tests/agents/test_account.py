@@ -45,7 +45,7 @@ def make_tally(*, model="own", stop="end_turn", **usage):
 
 def list_spent(told):
     found = [event for event in told if isinstance(event, ResponseReceived)]
-    return [(event.usage.prompt_tokens, event.usage.output_tokens, event.estimated) for event in found]
+    return [(use.prompt_tokens, use.output_tokens, event.estimated) for event in found if (use := event.usage)]
 
 
 @pytest.mark.parametrize(("size", "tokens"), [(0, 0), (1, 1), (3, 1), (4, 2), (3_000, 1_000)])
@@ -174,11 +174,14 @@ def test_the_conversations_own_answers_alone_are_its_fill_its_turns_and_its_end(
         account.finish(Passed(request=request, tally=tally, fault=None))
     assert (account.turn, account.gauge.fill_tokens, account.stop_reason) == (1, 970, "end_turn")
     assert [event.turn for event in told if isinstance(event, ResponseReceived)] == [1, 0]
-    account.start(title)
-    account.finish(Passed(request=title, tally=None, fault=BROKEN))
-    assert account.fault is None
+
+
+def test_a_fault_is_the_conversations_own_and_what_is_sent_again_is_no_further_turn():
+    account, _ = open_account()
+    faults = []
+    for request in (replace(REQUEST, is_main=False), REQUEST):
+        account.start(request)
+        account.finish(Passed(request=request, tally=None, fault=BROKEN))
+        faults.append(account.fault)
     account.start(REQUEST)
-    account.finish(Passed(request=REQUEST, tally=None, fault=BROKEN))
-    assert account.fault is BROKEN
-    account.start(REQUEST)
-    assert account.turn == 2, "a request that is sent again is no further turn"
+    assert (faults, account.turn) == ([None, BROKEN], 1)
