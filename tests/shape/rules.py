@@ -26,7 +26,6 @@ _READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thre
 # What a text without it cannot break is not parsed for it: all of the repository is read by these rules.
 _GIT = re.compile(r"""["'](\S*/)?git["']""")
 _CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|thread_time)(_ns)?\(|\bduration_s\b")
-_MUTABLE = re.compile(r"^list\b|^dict\b|^set\b|\b(list|dict|set)\[.*\| None$")
 
 
 _DESTROYS = re.compile(rf"""["']({"|".join(map(re.escape, sorted(_DESTROYERS)))})["']""")
@@ -76,45 +75,12 @@ def list_uses(source: str) -> frozenset[str]:
     return frozenset(read | {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)})
 
 
-def find_loose_values(source: str) -> Found:
-    """Find dataclasses that are not frozen, slotted and keyword-only, and whose docstring has no ``Mutable: why``."""
-    return _note(_find_loose_values(_walk(source))) if "dataclass" in source else ()
-
-
-def _find_loose_values(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[int, str]]:
-    for node in nodes:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        marks = [ast.unparse(mark) for mark in node.decorator_list]
-        mark = next((text for text in marks if re.match(r"(dataclasses\.)?dataclass\b", text)), None)
-        if mark is None:
-            continue
-        mutable = re.search(r"\bMutable: \w", ast.get_docstring(node) or "")
-        wanted = ("slots",) if mutable else ("frozen", "slots", "kw_only")
-        if missing := [name for name in wanted if f"{name}=True" not in mark]:
-            yield node.lineno, f"{node.name} is not {' '.join(missing)}"
-        for field in node.body:
-            if not mutable and isinstance(field, ast.AnnAssign) and _MUTABLE.match(ast.unparse(field.annotation)):
-                yield field.lineno, f"{node.name} holds a {ast.unparse(field.annotation)}"
-
-
 def find_slow_values(source: str) -> Found:
     """Find imports of the library's own ``dataclass`` where values are made."""
     if "@dataclass" not in source or "dataclasses" not in source:
         return ()
     names = [node for node in _walk(source) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"]
     return _note((node.lineno, "dataclass") for node in names if "dataclass" in {a.name for a in node.names})
-
-
-def find_plain_enums(source: str) -> Found:
-    """Find closed sets that are neither words nor numbers: ``StrEnum`` and ``IntEnum`` can be written down."""
-    if "Enum)" not in source and "Enum," not in source:
-        return ()
-    return _note(
-        (node.lineno, node.name)
-        for node in _walk(source)
-        if isinstance(node, ast.ClassDef) and {"Enum", "enum.Enum"} & {ast.unparse(base) for base in node.bases}
-    )
 
 
 def find_git_starts(source: str) -> Found:
@@ -213,10 +179,3 @@ def _is_time(node: ast.AST, times: set[str]) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "duration_s"
     return isinstance(node, ast.Name) and node.id in times
-
-
-def find_absent_texts(text: str) -> Found:
-    """Find citations of texts that are not in the repository."""
-    absent = re.compile(r"\bDESIGN(\.md)?\b(?!\.)|\bmechanisms notes\b|\bfacts on\b|\bthe essay\b|§ ?\d")
-    lines = enumerate(text.splitlines(), 1)
-    return _note((number, found[0]) for number, line in lines if (found := absent.search(line)))

@@ -11,16 +11,8 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
 @pytest.mark.parametrize(
     ("rule", "broken"),
     [
-        (rules.find_loose_values, "@dataclass\nclass A:\n    b: int\n"),
-        (rules.find_loose_values, "@dataclass(frozen=True, slots=True)\nclass A:\n    b: int\n"),
-        (rules.find_loose_values, "@dataclasses.dataclass(slots=True, kw_only=True)\nclass A:\n    b: int\n"),
-        (rules.find_loose_values, '@dataclass(kw_only=True)\nclass A:\n    """B. Mutable: counts."""\n'),
-        (rules.find_loose_values, '@dataclass(slots=True, kw_only=True)\nclass A:\n    """Not Mutable at all."""\n'),
-        (rules.find_loose_values, FROZEN + "    b: list[int]\n"),
-        (rules.find_loose_values, FROZEN + "    b: dict[str, int] | None = None\n"),
         (rules.find_slow_values, "from dataclasses import dataclass, field\n" + FROZEN + "    b: int\n"),
         (rules.find_slow_values, "from dataclasses import dataclass\n@dataclass(slots=True)\nclass A:\n    b: int\n"),
-        (rules.find_plain_enums, "class A(Enum):\n    B = auto()\n"),
         (rules.find_git_starts, 'subprocess.run(("git", "gc"))'),
         (rules.find_git_starts, 'subprocess.run([\n    "git",\n    "gc",\n])'),
         (rules.find_git_starts, 'GIT = ("/usr/bin/git", "--no-pager")'),
@@ -41,8 +33,6 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
         (rules.find_timed_assertions, CLOCK + "    best = min(9, begun)\n    assert best < 0.3\n"),
         (rules.find_timed_assertions, CLOCK + "    while a:\n        assert time.monotonic() < begun, 'late'\n"),
         (rules.find_timed_assertions, "def test_a():\n    assert run().duration_s < 5\n"),
-        (rules.find_absent_texts, "Source: DESIGN § 8"),
-        (rules.find_absent_texts, "as the shared mechanisms notes say"),
     ],
 )
 def test_what_breaks_a_rule_is_found(rule, broken):
@@ -52,17 +42,12 @@ def test_what_breaks_a_rule_is_found(rule, broken):
 @pytest.mark.parametrize(
     ("rule", "right"),
     [
-        (rules.find_loose_values, FROZEN + "    b: tuple[int, ...]\n    c: Mapping[str, int]\n"),
-        (rules.find_loose_values, '@dataclass(slots=True)\nclass A:\n    """B.\n\n    Mutable: counts.\n    """\n'),
-        (rules.find_loose_values, "class A:\n    b: list[int]\n"),
-        (rules.find_plain_enums, "class A(StrEnum):\n    B = auto()\n\nclass C(IntEnum):\n    D = 1\n"),
         (rules.find_git_starts, 'program.startswith("git")\nnames = ("a", "git")\n'),
         (rules.find_destroyers, 'repo.git.run("read-tree", head)'),
         (rules.find_destroyers, 'CONTEXTS = ("reset", "prune")'),
         (rules.find_timed_assertions, CLOCK + "    assert work() == 3\n"),
         (rules.find_sleeps, "def test_a():\n    assert run('time.sleep(1)', Interrupts(sleep=waits.append)) == 0\n"),
         (rules.find_timed_assertions, "def test_a():\n    assert clock.waits == [3.0]\n"),
-        (rules.find_absent_texts, "Source: git's own convention"),
     ],
 )
 def test_what_is_right_is_let_pass(rule, right):
