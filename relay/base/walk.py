@@ -10,13 +10,11 @@ import contextlib
 import errno
 import os
 import stat
-from _thread import start_new_thread
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path, PurePosixPath
-from queue import SimpleQueue
 from typing import Self
 
 from relay.base.values import dataclass
@@ -29,8 +27,6 @@ MAX_LINKS = 40
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LEAST_READ = 4096
 """Bytes: the kernel's own files report a size of 0."""
-_AT_ONCE = 8
-"""Threads that wait for the disk."""
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
@@ -65,37 +61,6 @@ def sync_fd(fd: int) -> None:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-
-
-def sync_together(fds: Sequence[int]) -> dict[int, OSError]:
-    """Sync several files in parallel: the file system writes its journal once for all of them.
-
-    Returns:
-        The errors, by descriptor.
-    """
-    failed: dict[int, OSError] = {}
-    done = SimpleQueue[None]()
-
-    def sync(share: Sequence[int]) -> None:
-        try:
-            for fd in share:
-                try:
-                    sync_fd(fd)
-                except OSError as error:
-                    failed[fd] = error
-        finally:
-            done.put(None)
-
-    shares = [fds[n::_AT_ONCE] for n in range(min(_AT_ONCE, len(fds)))]
-    for share in shares[1:]:
-        try:
-            start_new_thread(sync, (share,))  # in half the time of a `threading.Thread`
-        except RuntimeError:  # the system gives no more
-            sync(share)
-    sync(fds[::_AT_ONCE])
-    for _ in shares:
-        done.get()
-    return failed
 
 
 def read_bytes(fd: int, most_bytes: int) -> bytes:

@@ -210,13 +210,13 @@ class Git:
             return _collect(child, stdin, timeout_s, self.watch)
         return self._collect(child, args, stdin)
 
-    def open(self, *args: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start git to be asked again and again: the caller writes, reads and ends it.
+    def open(self, *args: str, env: Mapping[str, str], pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+        """Start git, with `pass_fds` open in it, to be asked again and again: the caller writes, reads and ends it.
 
         Raises:
             GitError: Git could not be started.
         """
-        return self._start(args, env, stderr=subprocess.DEVNULL)
+        return self._start(args, env, pass_fds, stderr=subprocess.DEVNULL)
 
     def begin(self, *args: str, env: Mapping[str, str] = NULL_ENVIRONMENT) -> Callable[[], bytes]:
         """Start git and return a function to call once, which waits and returns the output as `run` does.

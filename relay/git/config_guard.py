@@ -264,10 +264,6 @@ _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|requir
 _COMMAND = re.compile(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)
 _PROGRAM = re.compile(r"gpg\.(.*\.)?program", re.DOTALL)
 _HOOK = re.compile(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
-_PLAIN_EXTENSIONS = frozenset({
-    "extensions.noop", "extensions.objectformat", "extensions.partialclone", "extensions.preciousobjects",
-    "extensions.relativeworktrees", "extensions.worktreeconfig",
-})  # fmt: skip
 _FILTER_KEYS = ("clean", "smudge", "process", "required")
 
 
@@ -368,15 +364,6 @@ class Guarded:
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a boolean setting."""
         return is_true(find_value(self.config, key), default=default)
-
-
-def is_plain(repo: Repo) -> bool:
-    """Return whether the repository stores objects and relay's refs by default rules, so that relay may store them."""
-    config = read_config(repo)
-    odd = find_value(config, "core.sharedrepository") or is_true(find_value(config, "core.protecthfs"), default=False)
-    logs = (find_value(config, "core.logallrefupdates") or "").lower()
-    formats = {setting.key for setting in config if setting.key.startswith("extensions.")}
-    return not odd and logs != "always" and formats <= _PLAIN_EXTENSIONS
 
 
 def guard(repo: Repo) -> Guarded:

@@ -5,11 +5,9 @@ in the work tree and ``merge.<name>.driver`` in the configuration). `merge_commi
 configuration, refs or attributes of its own: an attribute can then choose only built-in drivers (text, binary, union).
 """
 
-import contextlib
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +17,13 @@ from pathlib import Path
 from relay.base.tree import open_file, sync_directory
 from relay.base.values import dataclass
 from relay.git.command import NULL_ENVIRONMENT, Git, GitError
-from relay.git.config_guard import guard, is_plain
+from relay.git.config_guard import guard
 from relay.git.message import Message, render_message
 from relay.git.names import quote_path, render_path
-from relay.git.object_database import compute_id
+from relay.git.object_database import ask_about, compute_id, store_object
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import GITLINK, TREE, find_entries, find_tree, is_plain_entry, write_changed_tree
+from relay.git.trees import ABSENT, GITLINK, TREE, find_entries, find_tree, is_plain_entry, write_changed_tree
 from relay.session.events import ChangedFile
 
 RELAY_IDENTITY: Mapping[str, str] = {
@@ -38,15 +36,8 @@ RELAY_IDENTITY: Mapping[str, str] = {
 
 _MOST_WORDS_BYTES = 100_000
 """Of paths, on one command line."""
-_MOST_OPEN = 128
-"""Files open at once; macOS lets a process have 256."""
-_LARGEST_SMALL_BYTES = 1_000_000
-"""Up to this size relay stores a file itself; compressing takes longer than starting git then."""
-_DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
-
-_MOST_DIFFERENCES = 16
-_DIFFERENCES: dict[tuple[str, str], tuple[PathChange, ...]] = {}
-"""The last differences of trees: a phase asks for each about three times, and a git process takes 5 ms."""
+_PART_BYTES = 1 << 20
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 
 _GREP_S = 20.0
 """In a tree of 100,000 files the search takes 4 s on two cores."""
@@ -78,16 +69,14 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     """Return the paths in which the trees (or commits) with the full ids `a` and `b` differ, sorted by name."""
     if a == b:
         return ()
-    found = _DIFFERENCES.get((a, b))
-    if found is None:
-        flags = ("-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
-        fields = repo.git.run("diff-tree", *flags, a, b, "--").split(b"\0")
-        pairs = zip(fields[0::2], fields[1::2], strict=False)
-        found = tuple(_parse_change(head.decode(), os.fsdecode(path)) for head, path in pairs)
-        if len(_DIFFERENCES) >= _MOST_DIFFERENCES:
-            _DIFFERENCES.clear()
-        _DIFFERENCES[a, b] = found
-    return found
+    flags = ("-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
+    trees = f"{find_tree(repo, a)} {find_tree(repo, b)}"
+    said, found, records = ask_about(repo.git, repo.common_dir, flags, trees).partition(f"{trees}\n".encode())
+    if said or not found:
+        records = repo.git.run("diff-tree", *flags, a, b, "--")  # says why
+    fields = records.split(b"\0")
+    pairs = zip(fields[0::2], fields[1::2], strict=False)
+    return tuple(_parse_change(head.decode(), os.fsdecode(path)) for head, path in pairs)
 
 
 def find_renames(repo: Repo, *revs: str) -> dict[str, str]:
@@ -123,45 +112,24 @@ def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(git.run("hash-object", "--no-filters", "--stdin-paths", stdin=stdin).decode().split())
 
 
-def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
+def store_files(repo: Repo, paths: Iterable[str]) -> dict[str, str]:
     """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
 
     The bytes come from open descriptors, not from names. Git follows links, and a command in the background may put a
     link to the user's keys in a file's place at any moment: any command could then read the keys from the repository.
 
     Raises:
-        GitError: A file cannot be stored, or became shorter while it was read.
+        GitError: A file cannot be stored.
         RepoError: A file cannot be read.
     """
     found: dict[str, str] = {}
-    own = bool(paths) and is_plain(repo)
-    for start in range(0, len(paths), _MOST_OPEN):
-        with contextlib.ExitStack() as stack:
-            large: dict[str, int] = {}
-            for path in paths[start : start + _MOST_OPEN]:
-                if (fd := open_file(repo.root, path)) is None:
-                    continue
-                stack.callback(os.close, fd)
-                if own and (data := _read_small(fd)) is not None:
-                    found[path] = repo.store_object("blob", data)
-                else:
-                    large[path] = fd
-            found |= _hash_descriptors(repo, large)
+    for path in paths:
+        if (fd := open_file(repo.root, path)) is not None:
+            with open(fd, "rb") as file:  # noqa: PTH123  # a descriptor
+                # As large as it is now: a command may make it longer all the time.
+                parts = (file.read(min(_PART_BYTES, left)) for left in range(os.fstat(fd).st_size, 0, -_PART_BYTES))
+                found[path] = store_object(repo.git, repo.common_dir, "blob", parts)
     return found
-
-
-def _read_small(fd: int) -> bytes | None:
-    size = os.fstat(fd).st_size
-    return os.pread(fd, size + 1, 0) if size <= _LARGEST_SMALL_BYTES else None
-
-
-def _hash_descriptors(repo: Repo, opened: Mapping[str, int]) -> dict[str, str]:
-    if not opened:
-        return {}
-    stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())
-    fds = tuple(opened.values())
-    out = repo.git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin, pass_fds=fds)
-    return dict(zip(opened, out.decode().split(), strict=True))
 
 
 def _render_stdin_path(path: str) -> str:
@@ -179,30 +147,31 @@ def find_blob_id(repo: Repo, data: bytes) -> str:
     return compute_id(repo.object_format, "blob", data)
 
 
-def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
+def store_blobs(repo: Repo, contents: Iterable[bytes]) -> tuple[str, ...]:
     """Store blobs as they are and return their ids in order."""
-    if not contents:
-        return ()
-    if is_plain(repo):
-        return tuple(repo.store_object("blob", data) for data in contents)
-    return tuple(hash_bytes(repo.git, data) for data in contents)
+    return tuple(repo.store_object("blob", data) for data in contents)
 
 
 def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message | bytes) -> str:
     """Store an unsigned commit object of relay's own; nothing points to it yet."""
     text = render_message(message) if isinstance(message, Message) else message
-    return write_unsigned(repo, tree, tuple(parents), text, RELAY_IDENTITY)
+    return write_unsigned(repo, tree, parents, text, RELAY_IDENTITY)
 
 
-def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, identity: Mapping[str, str]) -> str:
-    """Store a commit with the local time and time zone, as git does; `identity` is cleaned by git already."""
-    if is_plain(repo):
-        data = _render_commit(tree, parents, text, identity)
-        if data is not None:
-            return repo.store_object("commit", data)
-    repo.settle()
-    args = [part for parent in parents for part in ("-p", parent)]
-    return guard(repo).git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
+def write_unsigned(repo: Repo, tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> str:
+    """Store the commit that ``git commit-tree`` makes, with the local time; `identity` is cleaned by git already.
+
+    Raises:
+        GitError: It cannot be stored, or the text holds a NUL.
+    """
+    who, now = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>", render_now()
+    written = f"author {who} {identity.get('GIT_AUTHOR_DATE', now)}", f"committer {who} {now}"
+    lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), *written, "", "")
+    data = (os.fsencode("\n".join(lines)) + text).decode(errors="surrogateescape")
+    if "\0" in data:
+        raise GitError("a commit's message holds a NUL byte, which git does not store")
+    # As git does: a byte that is no UTF-8 is Latin-1.
+    return repo.store_object("commit", _NO_TEXT.sub(lambda found: chr(ord(found[0]) - 0xDC00), data).encode())
 
 
 def render_now() -> str:
@@ -210,19 +179,6 @@ def render_now() -> str:
     now = time.time()
     offset = time.localtime(now).tm_gmtoff // 60
     return f"{int(now)} {'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
-
-
-def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
-    """Return a commit as git writes it; None for one of which git would change something, or complain."""
-    who, now = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>", render_now()
-    written = f"author {who} {identity.get('GIT_AUTHOR_DATE', now)}", f"committer {who} {now}"
-    lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), *written)
-    try:
-        text.decode()
-        data = "\n".join(lines).encode() + b"\n\n" + text
-    except UnicodeError:
-        return None
-    return data if b"\0" not in data else None
 
 
 def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
@@ -256,20 +212,23 @@ def write_tree(git: Git, index: str) -> str:
 
 
 def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
-    """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
-    entries, guarded = tuple(entries), guard(repo)
-    if start is None and is_plain(repo) and all(is_plain_entry(path, mode) for path, mode, _ in entries):
-        return write_changed_tree(repo, repo.empty_tree, entries)
-    repo.settle()
-    index = repo.make_relay_dir() / "paths-index"
-    remove_private(index)
-    git = private_git(guarded.git)
-    if start is not None:
-        git.run("read-tree", start, env={"GIT_INDEX_FILE": str(index)})
-    fill_index(git, str(index), entries)
-    tree = write_tree(git, str(index))
-    remove_private(index)
-    return tree
+    """Store a tree of ``(path, mode, object id)``, on top of a tree (or commit) `start` or alone, and return its id.
+
+    A path that git takes into no index, such as ``.git/config``, is left out.
+
+    Raises:
+        GitError: It cannot be stored.
+    """
+    entries = tuple(entries)
+    odd = [entry for entry in entries if entry[1] != ABSENT and not is_plain_entry(*entry[:2])]
+    if odd:  # git leaves names out that it never checks out
+        index, git = repo.make_relay_dir() / "paths-index", private_git(guard(repo).git)
+        remove_private(index)
+        fill_index(git, str(index), odd)
+        taken = git.run("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)}).split(b"\0")
+        remove_private(index)
+        entries = tuple(entry for entry in entries if entry not in odd or os.fsencode(entry[0]) in taken)
+    return write_changed_tree(repo, find_tree(repo, start) if start else repo.empty_tree, entries)
 
 
 def read_index(git: Git, paths: Sequence[str], *, index: str | None = None) -> dict[str, tuple[str, str]]:

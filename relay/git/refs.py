@@ -35,7 +35,6 @@ def move_ref(
     """
 
     def change() -> GitResult:
-        repo.settle()
         git = guard(repo).git
         return git.probe("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id, env=identity)
 

@@ -14,7 +14,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.walk import read_bytes
 from relay.git.command import Git, GitError, GitResult, get_git, get_version
-from relay.git.object_database import Unsynced, read_object, write_loose
+from relay.git.object_database import read_object, store_object
 
 _DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
@@ -122,8 +122,6 @@ class Repo:
     git: Git
     hidden: Hidden = NOTHING_NAMED
     """Paths that relay never stores where a session could read them."""
-    unsynced: Unsynced | None = field(default=None, compare=False)
-    """Objects that wait for the disk together, inside of `storing_together`."""
     on: str = field(default="", compare=False)
     """The branch that HEAD must name, if it names any; empty for any branch."""
 
@@ -219,38 +217,13 @@ class Repo:
         """Return kind and bytes of an object, by its id or another name; None where there is none that can be read."""
         return read_object(self.git, self.common_dir, object_id)
 
-    def store_object(self, kind: str, data: bytes) -> str:
-        """Store an object as a file and return its id.
+    def store_object(self, kind: str, *content: bytes) -> str:
+        """Store an object of these bytes, and return its id.
 
         Raises:
             GitError: It cannot be stored.
         """
-        return write_loose(self.objects_dir, self.object_format, kind, data, self.unsynced)
-
-    @contextlib.contextmanager
-    def storing_together(self) -> Iterator["Repo"]:
-        """Yield a repository whose new objects are synced to the disk together.
-
-        They exist when the block ends; call `settle` before a ref points to one or git reads one.
-        """
-        if self.unsynced is not None:
-            yield self
-            return
-        unsynced = Unsynced()
-        try:
-            yield replace(self, unsynced=unsynced)
-            unsynced.settle()
-        finally:
-            unsynced.drop()
-
-    def settle(self) -> None:
-        """Wait until the new objects are on the disk under their names.
-
-        Raises:
-            GitError: An object cannot be stored.
-        """
-        if self.unsynced is not None:
-            self.unsynced.settle()
+        return store_object(self.git, self.common_dir, kind, content)
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""

@@ -45,8 +45,6 @@ def parse_tree_mode(raw: bytes) -> bytes:
     return (SYMLINK if stat.S_ISLNK(mode) else GITLINK).encode()
 
 
-MAX_DEPTH = 100
-"""Components of a path; git has no limit, but Python's stack has."""
 _ODD_NAME = re.compile(r"\.git|git~", re.IGNORECASE)
 _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 """Common names that look like git's own; git decides about the others."""
@@ -71,7 +69,7 @@ def is_plain_entry(path: str, mode: str) -> bool:
     """Return whether a path may be put into a tree without git's opinion on its name."""
     parts = path.split("/")
     odd = any(_ODD_NAME.search(part) and (part not in _ALLOWED or mode == SYMLINK) for part in parts)
-    return not odd and len(parts) <= MAX_DEPTH and all(part not in {"", ".", ".."} for part in parts)
+    return not odd and all(part not in {"", ".", ".."} for part in parts)
 
 
 def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str, str]]) -> str:
@@ -89,9 +87,14 @@ def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str,
             _take_out(repo, root, parents, name)
         else:
             _put_in(repo, root, parents, name, (mode.encode(), object_id))
-    tree = _store(repo, root)
+    opened = [root]
+    for directory in opened:  # it grows: those below come behind
+        entries_below = (directory.entries or {}).values()
+        opened += [entry for entry in entries_below if isinstance(entry, _Directory) and entry.entries is not None]
+    for directory in reversed(opened):
+        _store(repo, directory)
     # Git knows the empty tree without having it, but for git-fsck(1).
-    return tree if tree not in {"", repo.empty_tree} else repo.store_object("tree", b"")
+    return root.tree if root.tree not in {"", repo.empty_tree} else repo.store_object("tree")
 
 
 def _put_in(repo: Repo, here: _Directory, parents: list[bytes], name: bytes, entry: tuple[bytes, str]) -> None:
@@ -139,21 +142,22 @@ def _list_entries(tree: str, data: bytes, id_bytes: int) -> Iterator[tuple[bytes
         raise GitError(f"the tree {tree} is damaged")
 
 
-def _store(repo: Repo, directory: _Directory) -> str:
-    """Store changed directories and return the tree; empty when nothing is left in it."""
+def _store(repo: Repo, directory: _Directory) -> None:
+    """Store a changed directory, those below it first; its tree is empty when nothing is left in it."""
     if directory.entries is None:
-        return directory.tree
+        return
     lines: list[tuple[bytes, bytes]] = []
     for name, entry in directory.entries.items():
-        mode, object_id = (TREE, _store(repo, entry)) if isinstance(entry, _Directory) else entry
+        mode, object_id = (TREE, entry.tree) if isinstance(entry, _Directory) else entry
         if object_id:
             # Git sorts a directory as if its name ended in a slash.
             key = name + b"/" if mode == TREE else name
             lines.append((key, b"%s %s\0" % (mode, name) + bytes.fromhex(object_id)))
     data = b"".join(line for _, line in sorted(lines))
-    if not lines or compute_id(repo.object_format, "tree", data) == directory.tree:
-        return directory.tree if lines else ""
-    return repo.store_object("tree", data)
+    if not lines:
+        directory.tree = ""
+    elif compute_id(repo.object_format, "tree", data) != directory.tree:
+        directory.tree = repo.store_object("tree", data)
 
 
 def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -175,12 +179,14 @@ def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[
 
 
 def find_tree(repo: Repo, commit: str) -> str:
-    """Return the tree of a commit.
+    """Return the tree of a commit, by its id or another name, or a tree's own id.
 
     Raises:
         GitError: There is no such commit.
     """
     found = repo.read_object(commit)
+    if found and found[0] == "tree" and len(commit) == len(repo.zero_id):
+        return commit
     if found is None or found[0] != "commit":
         return repo.git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
     return found[1].partition(b"\n")[0].removeprefix(b"tree ").decode()

@@ -274,11 +274,10 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     """
     last = leg.last_wip
     known = KnownPaths(paths=record.paths, previous=last) if last else None
-    with repo.storing_together() as together:
-        found = write_snapshot_tree(together, replace=record.replace, known=known)
-        if last and _is_noted(repo, leg, record, found):
-            return replace(leg, last_wip=Snapshot.of(found, last.commit))
-        return save_snapshots(together, leg, record, found)
+    found = write_snapshot_tree(repo, replace=record.replace, known=known)
+    if last and _is_noted(repo, leg, record, found):
+        return replace(leg, last_wip=Snapshot.of(found, last.commit))
+    return save_snapshots(repo, leg, record, found)
 
 
 def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> bool:

@@ -27,7 +27,7 @@ from relay.base.tree import Look, find_stat, read_file, take_look
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
-from relay.git.config_guard import Guarded, guard, is_plain
+from relay.git.config_guard import Guarded, guard
 from relay.git.repository import Repo
 from relay.git.status import (
     Status,
@@ -46,8 +46,6 @@ from relay.git.trees import (
     SYMLINK,
     find_mode,
     find_tree,
-    is_plain_entry,
-    write_changed_tree,
 )
 
 MAX_UNTRACKED_BYTES = 10_000_000
@@ -137,11 +135,10 @@ def write_snapshot_tree(
     """
     guarded = guard(repo)
     for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(GitError), repo.storing_together() as together:
-            return _write_tree(together, guarded, replace or {}, known)
+        with contextlib.suppress(GitError):
+            return _write_tree(repo, guarded, replace or {}, known)
         known = None  # the known paths may be wrong
-    with repo.storing_together() as together:
-        return _write_tree(together, guarded, replace or {}, None, settled=False)
+    return _write_tree(repo, guarded, replace or {}, None, settled=False)
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
@@ -215,12 +212,9 @@ def begin_whole_status(repo: Repo, guarded: Guarded) -> Callable[[], tuple[str, 
 def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:
     """Store the tree `start`, or that of an `index` file, with entries put in."""
     if index:
-        repo.settle()
         git = objects.private_git(guarded.git)
         objects.fill_index(git, index, entries)
         return objects.write_tree(git, index)
-    if is_plain(repo) and all(is_plain_entry(path, mode) for path, mode, _ in entries):
-        return write_changed_tree(repo, start, entries)
     return objects.write_paths_tree(repo, entries, start=start)
 
 

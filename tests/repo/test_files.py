@@ -1,7 +1,5 @@
 """Files are replaced whole or not at all, and never through a link."""
 
-import contextlib
-import errno
 import os
 import stat
 
@@ -9,7 +7,7 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file, replace_with_file
-from relay.base.walk import open_parent, sync_together
+from relay.base.walk import open_parent
 
 NO_DESCRIPTOR = 2**31 - 1
 """Above what any system lets a process have open."""
@@ -139,13 +137,3 @@ def test_nothing_is_written_into_a_git_directory(box, path):
     with pytest.raises(RepoError, match="in a git directory"):
         remove_file(box.root, path)
     assert not (box.root / path).exists()
-
-
-def test_many_files_are_synced_together_and_each_that_fails_is_named(tmp_path):
-    """A descriptor that none can be stands for a disk that fails: a closed one is taken by another thread."""
-    files = [(tmp_path / str(n)).open("wb") for n in range(20)]
-    with contextlib.ExitStack() as stack:
-        fds = [stack.enter_context(file).fileno() for file in files]
-        failed = sync_together([*fds[:9], NO_DESCRIPTOR, *fds[9:]])
-        assert {fd: error.errno for fd, error in failed.items()} == {NO_DESCRIPTOR: errno.EBADF}
-        assert sync_together(fds) == sync_together([]) == {}
