@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import HIDING
 from relay.git.command import Git
+from relay.git.object_database import ask_about
 from relay.git.repository import Repo
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
@@ -144,10 +144,8 @@ def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: b
 
 
 _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
+_FLAGS = ("-z", "--no-show-signature", "--no-color", "--no-notes", _FORMAT)
 _FIELDS = 5
-_MOST_SHALLOW_BYTES = 1 << 20
-"""Git reads the commits of a shallow clone whose ``shallow`` file is larger."""
-_TIME = re.compile(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
 
 
 def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:
@@ -155,7 +153,7 @@ def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ..
 
     NUL separates fields and commits: a commit's text cannot contain it.
     """
-    out = git.run("log", "-z", "--no-show-signature", "--no-color", "--no-notes", _FORMAT, *args, stdin=stdin)
+    out = git.run("log", *_FLAGS, *args, stdin=stdin)
     parts = out.decode(errors="surrogateescape").split("\0")
     return tuple(_parse_text(parts[n : n + _FIELDS]) for n in range(0, len(parts) - _FIELDS + 1, _FIELDS))
 
@@ -170,15 +168,16 @@ def read_text(repo: Repo, commit: str) -> CommitText:
 
 
 def _find_text(repo: Repo, commit: str) -> CommitText | None:
-    """Return a commit; None when `git log` must read it."""
-    found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
-    return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
+    """Return the commit of a full id, read by a long-lived git; None when `git log` has to say what is wrong."""
+    said = ask_about(repo.git, repo.common_dir, ("-s", "--always", *_FLAGS), commit)
+    parts = said.decode(errors="surrogateescape").split("\0")
+    return _parse_text(parts[:_FIELDS]) if len(parts) >= _FIELDS else None
 
 
 def walk_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
     """Yield a commit and its ancestors, one parent after the other, at most `most`.
 
-    It stops before a commit that `git log` must read: an odd one, the end of a shallow clone, or a merge.
+    It stops before a merge, and before a commit that cannot be read.
     """
     for _ in range(most):
         text = _find_text(repo, commit)
@@ -188,26 +187,6 @@ def walk_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
         if not text.parents:
             return
         commit = text.parents[0]
-
-
-def _is_cut_off(repo: Repo, commit: str) -> bool:
-    """Return whether git omits a commit's parents, at the end of a shallow clone."""
-    try:
-        lines = read_start(repo.common_dir / "shallow", _MOST_SHALLOW_BYTES)
-    except FileNotFoundError:
-        return False
-    return lines is None or len(lines) > _MOST_SHALLOW_BYTES or commit.encode() in lines
-
-
-def _parse_object(commit: str, data: bytes) -> CommitText | None:
-    """Return a commit from its object; None for one in another encoding, with an odd date or a NUL."""
-    head, _, body = data.partition(b"\n\n")
-    fields = [line.partition(" ")[::2] for line in head.decode(errors="surrogateescape").split("\n")]
-    time = _TIME.search(next((value for name, value in fields if name == "committer"), ""))
-    if time is None or b"\0" in data or any(name == "encoding" for name, _ in fields):
-        return None
-    trees, parents = ([value for name, value in fields if name == wanted] for wanted in ("tree", "parent"))
-    return _parse_text([commit, trees[0], " ".join(parents), time[1], body.decode(errors="surrogateescape")])
 
 
 def _parse_text(fields: list[str]) -> CommitText:

@@ -210,6 +210,29 @@ def test_a_commit_is_read_as_git_log_shows_it(box):
     assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
 
 
+ODD_COMMITS = {
+    "NUL": b"subject\n\nbefore\0behind\n\nKey: value\n",
+    "no end": b"subject",
+    "nothing": b"",
+    "another's end": b"subject\n\nbody\n0000000000000000\n\0\0\0\0",
+    "no UTF-8": b"\xff\xfe\n\nKey: \xff\n",
+}
+
+
+@pytest.mark.parametrize("date", ["1000000000 +0000", "99999999999999999999 +0000", "none"])
+@pytest.mark.parametrize("name", ODD_COMMITS)
+def test_an_odd_commit_is_read_as_git_log_shows_it(box, name, date):
+    repo, head = (
+        box.open(),
+        f"tree {box.text('rev-parse', 'HEAD^{tree}')}\nauthor a <a@b> {date}\ncommitter a <a@b> {date}\n",
+    )
+    data = head.encode() + b"\n" + ODD_COMMITS[name]
+    commit = box.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=data).decode().strip()
+    assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
+    assert read_text(repo, box.text("rev-parse", "HEAD")).parents == ()
+    box.git("prune", "--expire=now")
+
+
 def test_the_last_commit_of_a_shallow_clone_has_no_parents(box, new_box):
     box.commit("second")
     clone = new_box()
