@@ -48,8 +48,11 @@ def configured(box):
     return box
 
 
-def test_an_unchanged_configuration_is_asked_for_once(configured, tmp_path):
-    repo, log = count_calls(configured.open(), tmp_path)
+def test_an_unchanged_configuration_is_asked_for_once(box, tmp_path):
+    include(box, "include", box.home / "shared.cfg")
+    include(box, 'includeIf "gitdir:**"', box.home / "conditional.cfg")
+    (box.home / "shared.cfg").write_text("[include]\n\tpath = inner.cfg\n", encoding="utf-8")
+    repo, log = count_calls(box.open(), tmp_path)
     listings = {read_listing(repo) for _ in range(5)}
     assert len(listings) == 1
     assert len(log.read_text().splitlines()) <= 2  # the second time the includes are known from the first on
@@ -73,6 +76,28 @@ def test_a_change_of_as_many_bytes_in_the_same_moment_is_seen(configured):
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
     assert b"filter.evil.clean" in old[-1]
     assert b"filter.good.clean" in read_listing(repo)
+
+
+@pytest.mark.parametrize("name", ["shared.cfg", "inner.cfg", ".gitconfig"])
+def test_a_changed_file_of_the_user_s_is_seen(box, name):
+    include(box, "include", box.home / "shared.cfg")
+    (box.home / "shared.cfg").write_text("[include]\n\tpath = inner.cfg\n", encoding="utf-8")
+    repo = box.open()
+    before = [read_listing(repo) for _ in range(3)]
+    with (box.home / name).open("a", encoding="utf-8") as file:
+        file.write(FILTER)
+    assert b"filter.evil.clean" not in before[-1]
+    assert b"filter.evil.clean" in read_listing(repo)
+
+
+def test_a_file_of_the_user_s_that_leads_into_the_work_tree_is_not_trusted_to_stay(box, tmp_path):
+    box.write("dotfiles/gitconfig", "[core]\n")
+    (box.home / ".gitconfig").unlink(missing_ok=True)
+    (box.home / ".gitconfig").symlink_to(box.root / "dotfiles/gitconfig")
+    repo, log = count_calls(box.open(), tmp_path)
+    for _ in range(3):
+        read_listing(repo)
+    assert len(log.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("ref", ["HEAD", "refs/heads/main"])
