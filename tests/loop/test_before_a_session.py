@@ -234,6 +234,15 @@ def test_a_check_that_the_phase_may_make_runnable_is_waited_for_and_not_called_e
     assert [event.expected for event in stage.seen(GateFinished)] == ["before the work: it checked nothing yet"]
 
 
+def test_a_check_of_the_document_may_wait_for_a_later_phase(stage):
+    stage.write("run.sh", NO_SCRIPT)
+    later = "## Phase 2 — Tests\n- [ ] Have npm run the tests — package.json\n"
+    first = "## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+    stage.write("PLAN.md", f"# P\nVerify: `bash run.sh`\n\n{first}\n{later}")
+    stage.commit("plan")
+    assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
+
+
 def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
     for path in ("app/__init__.py", "tests/__init__.py", "tests/test_core.py"):
         stage.write(f"packages/api/{path}", "")

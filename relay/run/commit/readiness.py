@@ -109,7 +109,7 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
         )
 
 
-def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
+def require_programs(ctx: RunContext, plan: Plan, phase: Phase, baseline: GateRun) -> None:
     """Refuse a session whose gate needs a program or file that no session can make, or that the sandbox hides.
 
     With network, or without a sandbox, a session may install it.
@@ -123,7 +123,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     _require_shown(ctx.files, phase, baseline)
     if not ctx.unchecked:
         _require_unhindered(ctx.files, phase, baseline)
-        _require_run(ctx.files, phase, baseline)
+        _require_run(ctx.files, plan, phase, baseline)
         _require_files(ctx.files, phase, baseline)
     if ctx.settings.network != CLOSED or not ctx.workspace.sandbox.mechanism.confines:
         return
@@ -205,8 +205,11 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
             raise _not_begun(files, phase, words, way)
 
 
-def _require_run(files: PlanFiles, phase: Phase, run: GateRun) -> None:
-    """Refuse a gate that checks nothing, unless the phase makes what it lacks: then it is red for no work's sake."""
+def _require_run(files: PlanFiles, plan: Plan, phase: Phase, run: GateRun) -> None:
+    """Refuse a gate that checks nothing, unless the phase makes what it lacks: its red says nothing about the work.
+
+    A document's command may stay red until a later phase makes what it lacks.
+    """
     folder = PurePosixPath(files.plan_path).parent
     for check in run.result.commands:
         lack = find_lack(check)
@@ -218,7 +221,9 @@ def _require_run(files: PlanFiles, phase: Phase, run: GateRun) -> None:
             way = f"{folder / beside[0]} is there, and commands run at the root: `cd {folder} && {check.command}`"
             raise _not_begun(files, phase, words, way)
         named = lack.files or tuple(find_command_paths(check.command))
-        if not any(may_come(path, [phase], "") for path in named):
+        is_excused = check.status is Outcome.FAILED and check.command not in phase.own_verify
+        makers = [other for other in plan.phases if not other.done] if is_excused else [phase]
+        if not any(may_come(path, makers, "") for path in named):
             causes = f"{'; '.join(check.causes)}; " if check.causes else ""
             way = f"{causes}correct the Verify: line, or name the file in an item; --unchecked goes on all the same"
             raise _not_begun(files, phase, f"{words}, and no item of the phase makes it", way)

@@ -151,7 +151,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, before, environment))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
-    require_programs(ctx, phase, gate)
+    require_programs(ctx, plan, phase, gate)
     is_touched = require_hooks(ctx, phase.id) or gate.is_fresh
     if ctx.workspace.should_stop():
         return None
