@@ -253,7 +253,6 @@ KEYS: Mapping[str, Key] = {
         read=make_texts("a list of paths relative to the repository, without .. and .git", _INSIDE), split=_PATHS
     ),
     "command_timeout_s": Key(read=make_number(1, _DAY_S)),
-    "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=make_number(1, _DAY_S)),
     "sandbox": Key(read=make_choice("auto", "container", "off"), widens=lambda word: word != "auto"),
     "hooks": Key(

@@ -197,8 +197,6 @@ class Settings:
     """Ignored files and folders that a build needs; relay copies them into each new work tree of a job."""
     command_timeout_s: float = 120
     """Seconds for one command of the model, and for an agent to end its step after you asked the run to stop."""
-    command_memory_mib: int | None = None
-    """MiB of memory for a command and all its child processes; ``none``: three quarters of the machine's memory."""
     gate_timeout_s: float = 1_200
     """Seconds for one verify command."""
     sandbox: str = "auto"

@@ -33,7 +33,6 @@ from relay.sandbox.view import (
     INSIDE_NAME,
     Mount,
     MountView,
-    Op,
     lay_over,
     look_around,
     plan_view,
@@ -401,7 +400,6 @@ class Bwrap:
         fds = (seccomp_fd, status_write_fd)
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
-        last = {mount.dest: mount.op for mount in mounts}
         layers = self.view.layers.keep({mount.source for mount in mounts})
         env |= {**dict(pair for opening in find_open(policy) for pair in opening.env), **extra_env}
         return Launch(
@@ -409,7 +407,6 @@ class Bwrap:
             env=env,
             pass_fds=fds,
             status_fd=status_fd,
-            in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *layers.used[:1]),
         )
 
 

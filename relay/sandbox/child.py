@@ -26,7 +26,6 @@ from relay.sandbox.process import (
     ATTEMPTS,
     LET_GO,
     Started,
-    check_memory,
     kill_below,
     read_init_pid,
     resume,
@@ -97,7 +96,6 @@ class Child:
 
     Args:
         started: The program; its descendants belong to it.
-        limits: Limit on their memory.
         errors: File with its standard error.
         look: See `Policy.look`.
         leave: Called at its end.
@@ -106,7 +104,6 @@ class Child:
     def __init__(
         self,
         started: Started,
-        limits: Limits,
         errors: Path,
         look: Callable[[int], object],
         leave: Callable[[], object],
@@ -119,7 +116,6 @@ class Child:
         self._process = process
         self._speak = started.speak
         self._launch = started.launch
-        self._limits = limits
         self._errors = errors
         self._look, self._leave = look, leave
         self._init_pid = 0
@@ -164,10 +160,6 @@ class Child:
             return file.read().decode(errors="replace").strip()
         return ""
 
-    def check_memory(self) -> str | None:
-        """Return a message if the process tree is over its memory limit, else None."""
-        return check_memory(self._started, self._init_pid, self._limits.memory_bytes)
-
     def freeze(self) -> None:
         """Stop it and its descendants, so that none of them writes until `thaw`; what does not stop is ended."""
         if not stop(self._process.pid):
@@ -210,7 +202,7 @@ def start_child(
     Args:
         sandbox: The sandbox; the caller closes it after the program's end.
         argv: The program, by an absolute path, and its arguments.
-        limits: Memory and processes; an agent's time is its session's.
+        limits: Processes; an agent's time is its session's.
         cwd: Working directory.
         extra_env: Variables on top of the allow-list.
         errors: New file for its standard error.
@@ -226,7 +218,7 @@ def start_child(
             launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
             try:
                 with errors.open("wb") as stderr:
-                    child = Child(spawn(launch, stderr=stderr), limits, errors, look, stack.pop_all().close)
+                    child = Child(spawn(launch, stderr=stderr), errors, look, stack.pop_all().close)
             except (OSError, ValueError) as error:
                 raise SandboxError(f"cannot run this: {error}") from error
         if child.let_go():

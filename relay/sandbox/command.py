@@ -22,7 +22,6 @@ from relay.sandbox.process import (
     GONE_S,
     LET_GO,
     Started,
-    check_memory,
     kill_below,
     wait_until_bound,
 )
@@ -331,8 +330,6 @@ class _Tree:
                     next_walk = now + WALK_S
                     if self._count_tasks() > tasks:
                         return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
-                if words := check_memory(self._started, self._init_pid, limits.memory_bytes):
-                    return _Stopped(notes=(words,))
             self._handle(min(POLL_S, deadline - now))
         return _Stopped()
 
@@ -359,7 +356,7 @@ class _Tree:
         """Kill the tree.
 
         A supervisor kills its descendants on SIGTERM. bwrap's child is the init of a process namespace, and the kernel
-        kills all of that with it.
+        kills all of that with it: no walk over thousands of processes comes first.
         """
         if self._status_fd is None:
             self._process.send_signal(signal.SIGTERM)
@@ -372,6 +369,9 @@ class _Tree:
             while self._process.poll() is None and not self._init_pid and time.monotonic() < until:
                 _wait_readable(self._status_fd, POLL_S)  # only this: no command is let go any more
                 self._read_status()
+            if self._init_pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._init_pid, signal.SIGKILL)
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()

@@ -152,8 +152,6 @@ class Limits:
     """Largest file a process may write (RLIMIT_FSIZE)."""
     processes: int = 2048
     """Processes and threads that may exist at once."""
-    memory_bytes: int | None = None
-    """Memory of the whole process tree at one time, see `relay.sandbox.process`; None for no limit."""
 
 
 _POWERS = {

@@ -1,15 +1,14 @@
-"""Starts a confined program, watches its process tree and the memory it holds, and kills it.
+"""Starts a confined program, watches its process tree, and kills it.
 
-Neither of the kernel's memory limits per process will do. RLIMIT_AS counts reserved address space, which for Node,
-Java, Go and sanitizers is many times the memory in use. RLIMIT_DATA counts shadow memory and thread stacks that were
-never touched. Both allow each child as much again. A cgroup would count correctly, but only the administrator may allow
-one. So relay adds up the memory of the tree, as it counts its processes.
+Memory is the kernel's to bound: when it runs out, the kernel kills a command's processes first. RLIMIT_AS counts
+reserved address space, which for Node, Java, Go and sanitizers is many times the memory in use. RLIMIT_DATA counts
+shadow memory and thread stacks that were never touched. Both allow each child as much again. A cgroup would count
+correctly, but only the administrator may allow one.
 """
 
 import contextlib
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import IO
 
 from relay.base.values import dataclass
-from relay.sandbox.policy import MIB
 from relay.sandbox.supervisor import find_descendants, list_children
 
 ATTEMPTS = 3
@@ -45,8 +43,6 @@ class Launch:
     pass_fds: tuple[int, ...] = ()
     status_fd: int | None = None
     """Read end of bwrap's `--json-status-fd`; whoever starts the launch closes it."""
-    in_memory: tuple[Path, ...] = ()
-    """Directories in memory that the command may write, by their names inside the sandbox."""
 
     def close(self) -> None:
         """Close the descriptors of a launch that is not started."""
@@ -205,118 +201,3 @@ def prepare_process() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with contextlib.suppress(AttributeError):  # no Linux
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_MEMINFO = Path("/proc/meminfo")
-_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_FIELD = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
-_PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_PSS_SHMEM = re.compile(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
-
-
-def find_most_bytes() -> int | None:
-    """Return three quarters of the memory of this machine, or of relay's container; None if unknown.
-
-    The rest is for relay, the user's editor and the page cache.
-    """
-    found = [size for size in (_read_machine().get("MemTotal"), *map(_read_limit, _CONTAINER_LIMITS)) if size]
-    return min(found) * 3 // 4 if found else None
-
-
-def check_memory(started: Started, init_pid: int, limit_bytes: int | None) -> str | None:
-    """Return a message if the process tree is over its memory limit, else None.
-
-    Args:
-        started: The program; its descendants count too.
-        init_pid: The sandbox's init process; 0 if there is none.
-        limit_bytes: None for no limit.
-    """
-    # The machine's sum is one cheap read. Only if it reaches the limit can the tree be over it.
-    machine = _read_machine() if limit_bytes else {}
-    if not limit_bytes or machine.get("MemTotal", 0) - machine.get("MemAvailable", 0) < limit_bytes:
-        return None
-    files_bytes = read_files_bytes(init_pid, started.launch.in_memory)
-    if _measure(find_descendants(started.process.pid), limit_bytes, files_bytes) <= limit_bytes:
-        return None
-    return f"killed: the command held more than {limit_bytes // MIB:,} MiB of memory at once"
-
-
-def _measure(pids: Iterable[int], limit_bytes: int, files_bytes: int) -> int:
-    """Return the memory of processes and of their files in memory.
-
-    The sum of resident sizes counts shared pages once for each process. If that is within the limit it is returned;
-    else each page is counted once.
-    """
-    pids = tuple(map(_find_thread, pids))
-    if (most := sum(map(_read_resident, pids)) + files_bytes) <= limit_bytes:
-        return most
-    shares = [_read_share(pid) for pid in pids]
-    mapped = sum(shared for _, shared in shares)
-    return sum(share for share, _ in shares) + max(0, files_bytes - mapped)
-
-
-def read_files_bytes(pid: int, places: Iterable[Path]) -> int:
-    """Return the size of a sandbox's files in memory; 0 if its process is gone.
-
-    Until the sandbox has mounted a directory of its own, the process still sees the machine's directory of that name.
-    The files in it belong to others and are not counted.
-    """
-    total = 0
-    for place in places if pid else ():
-        with contextlib.suppress(OSError):
-            seen = Path(f"/proc/{pid}/root{place}")
-            if _find_device(seen) == _find_device(place):
-                continue
-            found = os.statvfs(seen)
-            total += (found.f_blocks - found.f_bfree) * found.f_frsize
-    return total
-
-
-def _find_device(place: Path) -> int | None:
-    try:
-        return place.stat().st_dev
-    except OSError:
-        return None
-
-
-def _read_machine() -> dict[str, int]:
-    try:
-        return {name: int(kib) * 1024 for name, kib in _FIELD.findall(_MEMINFO.read_text())}
-    except OSError:
-        return {}
-
-
-def _read_limit(path: str) -> int | None:
-    with contextlib.suppress(OSError, ValueError):  # `max`: none
-        return int(Path(path).read_text())
-    return None
-
-
-def _find_thread(pid: int) -> int:
-    """Return a thread that still has the process's memory: a first thread that ended before the others has none."""
-    if _read_resident(pid):
-        return pid
-    with contextlib.suppress(OSError):
-        threads = (int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
-        return next((thread for thread in threads if _read_resident(thread)), pid)
-    return pid
-
-
-def _read_resident(pid: int) -> int:
-    with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    return 0
-
-
-def _read_share(pid: int) -> tuple[int, int]:
-    """Return a process's proportional size, and how much of it is shared memory that files may hold.
-
-    If the kernel does not tell, these are its resident size and 0.
-    """
-    with contextlib.suppress(OSError):
-        text = Path(f"/proc/{pid}/smaps_rollup").read_bytes()
-        if found := _PSS.search(text):
-            shared = _PSS_SHMEM.search(text)
-            return int(found[1]) * 1024, int(shared[1]) * 1024 if shared else 0
-    return _read_resident(pid), 0

@@ -34,7 +34,6 @@ from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there, separate_tree
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
-from relay.sandbox.process import find_most_bytes
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
@@ -142,12 +141,6 @@ def find_all_secrets(request: RunRequest) -> tuple[str, ...]:
     return (*find_secret_values(request.environ), *find_handed_secrets(request))
 
 
-def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
-    """Return the limits of a command with this timeout."""
-    own = settings.command_memory_mib
-    return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
-
-
 def get_hidden(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Hidden:
     """Return the hidden places inside a repository.
 
@@ -249,7 +242,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
             configuration=configuration,
             outputs_dir=root / STATE_DIR / "outputs",
             should_stop=lambda: interrupts.stop_now,
-            limits=make_limits(settings, timeout_s=settings.command_timeout_s),
+            limits=Limits(timeout_s=settings.command_timeout_s),
             hidden=request.repo.hidden,
             take_news=steering.take_news,
             spills="spill" not in settings.ablate,

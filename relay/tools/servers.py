@@ -118,7 +118,7 @@ class ProgramLink:
                     self._wire.answer(asked, {} if asked.method == "ping" else None)
                 case _:
                     pass
-        raise ServerError(self._child.check_memory() or "no answer in time")
+        raise ServerError("no answer in time")
 
     def tell(self, method: str, until: float) -> None:
         """Send a notification."""

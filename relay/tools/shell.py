@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 MOST = 4
 """Background commands at one time."""
-SHARE = 3 * MOST
-"""Each may hold this fraction of a command's memory, all of them a third: a call at the same time needs the rest."""
 FIRST_LOOK_S = 1.0
 """How long a call waits for an early end, such as that of a server whose port is taken."""
 _SHOWN_BYTES = 4_000
@@ -53,12 +51,11 @@ class _Job:
             self.ended.set_exception(error)
 
     def _run(self, workspace: Workspace) -> CommandResult:
-        most = workspace.limits.memory_bytes
         # Only the session's thread may report output.
         return replace(workspace.sandbox, hear=lambda _: None).run(
             ["bash", "-c", self.command],
             # The model reads the output file while the command writes it: nothing waits in memory.
-            limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE, keep_bytes=0),
+            limits=replace(workspace.limits, timeout_s=math.inf, keep_bytes=0),
             cwd=workspace.root,
             should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
             spool=self.output,

@@ -21,7 +21,6 @@ from relay.runners.agents.gateway import HeldRequest, Passed
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.sandbox.child import MAX_LINE_BYTES, MAX_PARTS, MOST_WAITING, Child, Intake, Wire, parse_incoming
-from relay.sandbox.policy import Limits
 from relay.sandbox.process import Launch, Started
 from relay.session.events import Noticed, TextShown
 from relay.session.gauge import parse_reset_at
@@ -78,9 +77,6 @@ class FakeChild:
         if self._flows:
             return b"" if self.ended else b"".join(self._lines)
         return self.said.get()
-
-    def check_memory(self):
-        return None
 
     def look(self):
         pass
@@ -259,7 +255,7 @@ def test_one_that_does_not_read_what_it_is_told_is_ended(tmp_path):
     process = subprocess.Popen(["sleep", "600"], stdin=theirs.fileno(), stdout=subprocess.PIPE)
     ours.settimeout(0.01)
     started = Started(process=process, speak=ours, launch=Launch(argv=(), env={}))
-    child = Child(started, Limits(timeout_s=1), tmp_path / "errors", lambda _: None, lambda: None)
+    child = Child(started, tmp_path / "errors", lambda _: None, lambda: None)
 
     assert child.send(b"short\n")
     assert not child.send(b"x" * 50_000_000)

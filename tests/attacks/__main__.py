@@ -27,13 +27,12 @@ from tests.attacks.conftest import USERS
 def count_rows() -> dict[str, tuple[int, int]]:
     """Return for each table how many rows it has and how many tries they make for one user."""
     openings = (*test_openings.ATTACKS, *test_openings.SHARED)
-    commands, hoards, tools = test_commands.ATTACKS, test_commands.HOARDS, test_tools.ATTACKS
+    commands, tools = test_commands.ATTACKS, test_tools.ATTACKS
     reviewed = (*test_reviewers.FILES, *test_reviewers.COMMITS)
     voices = (*test_voices.VOICES, *test_voices.ANSWERS)
     return {
         "commands": (len(commands), sum(len(row.levels) for row in commands)),
         "what was opened": (len(openings), len(openings) * len(test_commands.BOTH)),
-        "memory": (len(hoards), len(hoards) * len(test_commands.BOTH)),
         "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
         "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),

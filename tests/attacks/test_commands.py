@@ -411,7 +411,7 @@ ATTACKS = (
         name="fork until it is refused",
         stands_for="fork bomb",
         command="mkfifo /tmp/p; sh -c 'exec 3<>/tmp/p; n=0; while [ $n -lt 2200 ]; do read x <&3 & n=$((n + 1)); done;"
-        ' sleep 4; echo THRO""UGH\'',  # as root it is relay that counts
+        ' sleep 30; echo THRO""UGH\'',  # as root it is relay that counts, which waits for its turn on a busy machine
         levels=(RUN,),
         alone=True,
     ),
@@ -444,7 +444,8 @@ ATTACKS = (
     Attack(
         name="memory hog",
         stands_for="out of memory",
-        command="cat /proc/self/oom_score_adj | grep -qx 1000 || echo THRO''UGH",
+        command="(echo 0 > /proc/self/oom_score_adj) 2>/dev/null; "
+        "cat /proc/self/oom_score_adj | grep -qx 1000 || echo THRO''UGH",
     ),
     # ----------------------------------------------------------------------------------------- relay against itself
     Attack(
@@ -527,40 +528,6 @@ def test_commands_are_held(arena, level, leaks):
     assert all(len(got.text) < 60_000 for got in played.got)
     assert not arena.is_running(arena.places["ABSTRACT"])
     assert not (arena.root / "daemon-wrote").exists()
-
-
-HOARDS = (
-    Attack(
-        name="allocate without end",
-        stands_for="out of memory",
-        command=python("kept = []\nwhile True: kept.append(b'x' * (8 << 20))"),
-    ),
-    Attack(
-        name="fill files that live in memory",
-        stands_for="out of memory, tmpfs",
-        command="for d in /dev/shm ~ /var/tmp; do head -c 80M /dev/zero > $d/hoard; done; sleep 15",
-    ),
-    Attack(
-        name="allocate without end in many processes",
-        stands_for="out of memory, limits for each process alone",
-        command=python("import os\nfor _ in range(4): os.fork()\nkept = []\nwhile True: kept.append(b'x' * (1 << 20))"),
-    ),
-)
-
-
-@pytest.mark.parametrize("level", BOTH)
-def test_memory_is_held(arena, level):
-    """What takes more and more is killed before the machine suffers; the model is told why and goes on."""
-    attacks = (*HOARDS, Attack(name="go on", stands_for="", command="echo alive"))
-    calls = [("bash", {"command": attack.command, "timeout_s": attack.timeout_s}) for attack in attacks]
-    words = (RUN,) if level == RUN else (PLAN, "feature", "--force")
-
-    played = arena.call(calls, *words, environ={"RELAY_COMMAND_MEMORY_MIB": "150"}, warm=True)
-
-    *held, alive = played.got
-    assert len(held) == len(HOARDS), played.tail
-    assert all("killed: the command held more than 150 MiB of memory at once" in got.text for got in held)
-    assert alive.text.endswith("alive")
 
 
 def test_control_the_same_commands_without_protection(arena, leaks):

@@ -42,7 +42,7 @@ def test_the_page_names_no_other_list_and_no_other_setting() -> None:
     assert set(re.findall(r"<!-- (.+) -->", PAGE)) == set(LISTS)
     settings = re.findall(r"`([a-z_]+) = ", PAGE)
     assert set(settings) <= KEYS.keys()
-    named = {"readable_dirs", "writable_dirs", "writable_links", "unreadable", "command_memory_mib", "gate_timeout_s"}
+    named = {"readable_dirs", "writable_dirs", "writable_links", "unreadable", "gate_timeout_s"}
     assert named & set(re.findall(r"`([a-z_]+)`", PAGE)) - {"readable_dirs"} <= KEYS.keys()
 
 

@@ -29,7 +29,6 @@ from relay.sandbox.places import (
 )
 from relay.sandbox.policy import Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
-from relay.sandbox.process import read_files_bytes
 from relay.sandbox.run import find_install_command, find_way
 from relay.sandbox.toolchains import NEVER, build_env, clean_search_path
 from relay.sandbox.view import Mount, Op, is_visible
@@ -380,15 +379,3 @@ def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None
     assert ask(root=closed).startswith(f"{closed} cannot be written by you")
     assert ask(root=around).startswith("temporary files are in the repository here")
     assert ask(root=tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere cannot be written by you")
-
-
-def test_files_of_others_in_memory_are_not_a_commands():
-    """Until its own directory is mounted, a command sees the machine's: what is in that is not held by it."""
-    shared = Path("/dev/shm")  # a file system in memory that every Linux has
-
-    with tempfile.TemporaryFile(dir=shared) as file:
-        file.write(bytes(100_000))
-        file.flush()
-
-        assert os.statvfs(shared).f_bfree < os.statvfs(shared).f_blocks
-        assert read_files_bytes(os.getpid(), [shared]) == 0

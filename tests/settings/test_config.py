@@ -230,7 +230,6 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
         ("sockets", ["docker"]),
         ("env", ["SSH_AUTH_SOCK"]),
         ("writable_dirs", ["/home"]),
-        ("command_memory_mib", 10_000_000),
         ("prices", {"claude-opus-5-5": {"input": 0, "output": 0}}),
         ("rules_global_dir", "/etc"),
         ("rules_root_markers", ["x"]),

@@ -322,10 +322,8 @@ class AgentSession:
         self._last, self._notice_s = self._clock(), FIRST_NOTICE_S
 
     def _look_around(self, now: float) -> None:
-        """Check what sends no message: memory, a requested stop, silence."""
+        """Check what sends no message: a requested stop, silence."""
         self._context.look()
-        if words := self._process.child.check_memory():
-            self._fail(words)
         if self._context.interrupts.finish_turn:
             self._await_stop(now)
         if self._prompt and not self._account.is_waiting:  # else the gateway's own deadlines hold
