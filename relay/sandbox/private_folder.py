@@ -12,10 +12,11 @@ import itertools
 import os
 import signal
 import stat
+import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from relay.base.errors import SandboxError
@@ -223,49 +224,7 @@ def remove_tree(path: Path) -> None:
 
     Files that cannot be removed are left to the system, which cleans its temporary directory.
     """
-    with contextlib.suppress(OSError):
-        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            _empty(top)
-        finally:
-            os.close(top)
-        path.rmdir()
-
-
-def _empty(top: int) -> None:
-    """Empty a directory. Each round lifts the entries two levels down by one, so that no path ever gets long."""
-    numbers = itertools.count()
-    rounds_left = 1
-    while rounds_left:
-        rounds_left -= 1
-        for name, is_directory in _list(top):
-            with contextlib.suppress(OSError):
-                if is_directory:
-                    os.chmod(name, 0o700, dir_fd=top)  # relative to a descriptor
-                    rounds_left = 1 if _lift(top, name, numbers) else rounds_left
-                    os.rmdir(name, dir_fd=top)
-                else:
-                    os.unlink(name, dir_fd=top)
-
-
-def _lift(top: int, name: str, numbers: Iterator[int]) -> int:
-    """Remove the files of a directory in `top`, move its directories beside it, and return their number."""
-    here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-    lifted = 0
-    try:
-        for inner, is_directory in _list(here):
-            with contextlib.suppress(OSError):
-                if is_directory:
-                    os.chmod(inner, 0o700, dir_fd=here)
-                    os.rename(inner, f"lifted-{next(numbers)}", src_dir_fd=here, dst_dir_fd=top)
-                    lifted += 1
-                else:
-                    os.unlink(inner, dir_fd=here)
-    finally:
-        os.close(here)
-    return lifted
-
-
-def _list(directory: int) -> list[tuple[str, bool]]:
-    with os.scandir(directory) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
+        if os.path.lexists(path):
+            argv = (*words, "--", os.fspath(path))
+            subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, check=False)
