@@ -2,18 +2,21 @@
 
 Commands see these files read-only: a session that could write a tool's shared cache would reach the builds of the next
 one. A writable layer lies over each cache (`relay.sandbox.view`). If the machine makes no layers, a tool that cannot
-work without writing gets an empty cache. `docs/toolchains.md` says the same for readers.
+work without writing gets an empty cache. The table of tools is `toolchains.toml`; `docs/toolchains.md` says the same
+for readers.
 
 The environment is an allow-list. A deny-list leaks: it would have to know each variable by which a tool runs code
 (`LD_PRELOAD`, `BASH_ENV`, `GIT_CONFIG_*`, `PYTHONSTARTUP`, `NODE_OPTIONS`).
 """
 
+import functools
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from relay.base.values import dataclass
 from relay.sandbox.policy import Policy
@@ -82,149 +85,20 @@ PLACES = ("CONDA_PREFIX", "GEM_HOME", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV")
 """Variables that each name a whole directory that commands need."""
 
 _POETRYS = "POETRY_VIRTUALENVS_PATH"
-_PYPI = ("pypi.org", "files.pythonhosted.org")
-_NPM = ("registry.npmjs.org",)
 
 
-TOOLS = (
-    Tool(
-        name="uv",
-        kept=(".local/share/uv",),
-        stores=(Store(place=".cache/uv", variable="UV_CACHE_DIR"),),
-        offline={"UV_OFFLINE": "1"},
-        hosts=_PYPI,
-        asks=r"network connectivity is disabled",
-    ),
-    Tool(
-        name="pip",
-        kept=(".local/bin", ".local/lib"),
-        offline={"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        hosts=_PYPI,
-        asks=r"from versions: none|No matching distribution found|pypi\.org|pythonhosted",
-    ),
-    Tool(
-        name="poetry",
-        kept=(".local/share/pypoetry",),
-        stores=(Store(place=".cache/pypoetry/virtualenvs", variable=_POETRYS, written=False),),
-        offline={"POETRY_REQUESTS_MAX_RETRIES": "0"},
-    ),
-    Tool(name="pdm", kept=(".local/share/pdm",), offline={"PDM_CHECK_UPDATE": "false"}),
-    Tool(name="hatch", kept=(".local/share/hatch",)),
-    Tool(name="tox"),
-    Tool(name="nox"),
-    Tool(name="pipx", kept=(".local/share/pipx", ".local/pipx")),
-    Tool(name="pipenv", kept=(".local/share/virtualenvs", ".virtualenvs")),
-    Tool(
-        name="conda",
-        kept=(".conda/envs", "anaconda3", "mambaforge", "micromamba", "miniconda3", "miniforge3"),
-        offline={"CONDA_OFFLINE": "true", "MAMBA_OFFLINE": "true"},
-    ),
-    Tool(
-        name="npm",
-        kept=(".npm-global",),
-        stores=(Store(place=".npm", variable="npm_config_cache"),),
-        offline={
-            "npm_config_offline": "true",
-            "npm_config_fetch_retries": "0",
-            "npm_config_update_notifier": "false",
-            "COREPACK_ENABLE_NETWORK": "0",
-        },
-        hosts=_NPM,
-        asks=r"ENOTCACHED|only-if-cached|registry\.npmjs",
-    ),
-    Tool(
-        name="pnpm",
-        kept=(".local/share/pnpm",),
-        offline={"pnpm_config_offline": "true"},
-        hosts=_NPM,
-        asks=r"NO_OFFLINE_(?:META|TARBALL)|ERR_PNPM",
-    ),
-    Tool(
-        name="yarn",
-        stores=(
-            Store(place=".cache/yarn", variable="YARN_CACHE_FOLDER"),
-            Store(place=".yarn/berry", variable="YARN_GLOBAL_FOLDER"),
-        ),
-        offline={"YARN_ENABLE_NETWORK": "0"},
-        hosts=("registry.yarnpkg.com", *_NPM),
-        asks=r"(?i)network access (?:has|have) been disabled|registry\.yarnpkg",
-    ),
-    Tool(
-        name="bun",
-        kept=(".bun/bin",),
-        stores=(Store(place=".bun/install/cache", variable="BUN_INSTALL_CACHE_DIR"),),
-        hosts=_NPM,
-        asks=r"DNSResolveFailed",
-    ),
-    Tool(
-        name="deno",
-        kept=(".deno/bin",),
-        stores=(Store(place=".cache/deno", variable="DENO_DIR"),),
-        hosts=_NPM,
-        asks=r"\bnpm:\S+ was not found",
-    ),
-    Tool(
-        name="cargo",
-        kept=(".cargo/bin", ".cargo/env", ".cargo/git", ".cargo/registry", ".rustup"),
-        offline={"CARGO_NET_OFFLINE": "true"},
-        hosts=("index.crates.io", "static.crates.io"),
-        asks=r"--offline was specified|in registry (?:index|`crates-io`)|crates\.io",
-    ),
-    Tool(
-        name="go",
-        kept=("go/bin", "go/pkg"),
-        stores=(Store(place=".cache/go-build", variable="GOCACHE"),),
-        offline={"GOPROXY": "off"},
-        hosts=("proxy.golang.org", "sum.golang.org"),
-        asks=r"disabled by GOPROXY=off|proxy\.golang\.org",
-    ),
-    Tool(
-        name="maven",
-        kept=(".m2/repository", ".m2/wrapper"),
-        offline={"MAVEN_ARGS": "--offline"},
-        hosts=("repo.maven.apache.org",),
-        asks=r"in offline mode and the artifact|repo\.maven",
-    ),
-    Tool(name="gradle", stores=(Store(place=".gradle/caches"), Store(place=".gradle/wrapper"))),
-    Tool(name="bundler", kept=(".rbenv", ".local/share/gem", ".bundle/cache")),
-    Tool(
-        name="composer",
-        kept=(".config/composer/vendor",),
-        stores=(Store(place=".cache/composer", variable="COMPOSER_CACHE_DIR"),),
-        offline={"COMPOSER_DISABLE_NETWORK": "1"},
-    ),
-    Tool(name="dotnet", kept=(".dotnet", ".nuget/packages"), offline={"DOTNET_CLI_TELEMETRY_OPTOUT": "1"}),
-    Tool(
-        name="pre-commit",
-        stores=(Store(place=".cache/pre-commit", variable="PRE_COMMIT_HOME", written=False),),
-    ),
-    Tool(
-        name="version managers",
-        kept=(
-            *(
-                ".asdf",
-                ".goenv",
-                ".jenv",
-                ".juliaup",
-                ".nodenv",
-                ".nvm",
-                ".pyenv",
-                ".rye",
-                ".rvm",
-                ".sdkman",
-                ".swiftly",
-            ),
-            *(".volta", ".local/share/fnm", ".local/share/mise", ".local/state/fnm_multishells"),
-        ),
-    ),
-    Tool(
-        name="other languages",
-        kept=(
-            *(".cabal/bin", ".cabal/packages", ".elan", ".ghcup", ".mix", ".nix-profile", ".opam", ".stack/programs"),
-            ".local/opt",
-        ),
-    ),
-)
+@functools.cache
+def load_tools() -> tuple[Tool, ...]:
+    """Return the tools of `toolchains.toml`, in its order."""
+    import tomllib
+
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(_make_tool(name, **table) for name, table in tables.items())
+
+
+def _make_tool(name: str, *, stores: Iterable[Mapping[str, Any]] = (), **fields: Any) -> Tool:
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+    return Tool(name=name, stores=tuple(Store(**store) for store in stores), **lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +119,7 @@ def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, 
     """
     found = [
         FoundStore(variable=store.variable, place=place, written=store.written)
-        for tool in TOOLS
+        for tool in load_tools()
         for store in tool.stores
         if (place := _find_store(store, home, env)) is not None
     ]
@@ -304,7 +178,7 @@ def list_usable(
 
 def list_kept(home: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the paths that tools need in the home directory, or where the user moved them, without their stores."""
-    found = [_find_kept(name, home, env) for tool in TOOLS for name in tool.kept]
+    found = [_find_kept(name, home, env) for tool in load_tools() for name in tool.kept]
     found += [Path(env[name]) for name in PLACES if env.get(name, "").startswith("/")]
     return tuple(place for place in found if place is not None)
 
@@ -319,12 +193,12 @@ def _find_kept(name: str, home: Path | None, env: Mapping[str, str]) -> Path | N
 
 def list_offline() -> dict[str, str]:
     """Return the variables that tell every tool that there is no network."""
-    return {name: value for tool in TOOLS for name, value in tool.offline.items()}
+    return {name: value for tool in load_tools() for name, value in tool.offline.items()}
 
 
 def find_hosts(text: str) -> tuple[str, ...]:
     """Return the hosts of the tool that printed this "could not reach host" error; empty for another text."""
-    return next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())
+    return next((tool.hosts for tool in load_tools() if tool.hosts and re.search(tool.asks, text)), ())
 
 
 PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "SOURCE_DATE_EPOCH"})

@@ -1,5 +1,6 @@
 """What tools keep for all projects: read by commands, and never written for good."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from relay.sandbox.places import Found, Links
 from relay.sandbox.policy import Level
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.toolchains import TOOLS, find_stores, list_usable
+from relay.sandbox.toolchains import find_stores, list_usable, load_tools
 from relay.sandbox.view import _works, look_around, open_layers, plan_view, render_view
 
 TRICKS = (
@@ -144,7 +145,7 @@ def test_the_table_is_the_same_for_readers():
     """Every tool of the code has its line in the page, with each place and variable."""
     page = Path(__file__).parents[2] / "docs/toolchains.md"
     lines = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.count("|") > 2}
-    for tool in TOOLS:
+    for tool in load_tools():
         words = [f"~/{name}" for name in tool.kept] + [f"~/{s.place}" for s in tool.stores]
         words += (
             [s.variable for s in tool.stores if s.variable]
@@ -258,3 +259,21 @@ def test_a_bubblewrap_that_makes_layers_itself_is_left_to(place, tmp_path):
     found = Found(protected=(), secrets=(), links=Links(trees=(tree,)))
     last = [mount for mount in render_view(view, place.policy, Level.WORKSPACE_WRITE, found) if mount.dest == tree][-1]
     assert last.render() == ("--overlay-src", str(tree), "--tmp-overlay", str(tree))
+
+
+def test_the_table_of_tools_says_nothing_that_relay_does_not_read():
+    """A wrong name or kind in it would be a variable that no tool gets, or a path that no command sees."""
+    tools = load_tools()
+    assert len({tool.name for tool in tools}) == len(tools) >= 20
+    for tool in tools:
+        texts = (*tool.kept, *tool.hosts, *tool.offline, *tool.offline.values(), tool.asks)
+        assert all(isinstance(text, str) for text in texts), tool.name
+        assert all(place and not place.startswith(("/", "~")) and ".." not in place for place in tool.kept), tool.name
+        assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in tool.offline), tool.name
+        assert all(re.fullmatch(r"[a-z0-9.-]+\.[a-z]+", host) for host in tool.hosts), tool.name
+        assert bool(tool.hosts) == bool(tool.asks), tool.name
+        re.compile(tool.asks)
+        for store in tool.stores:
+            assert isinstance(store.written, bool), tool.name
+            assert store.place.startswith("."), tool.name
+            assert re.fullmatch(r"\w*", store.variable), tool.name
