@@ -17,6 +17,7 @@ from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some, shorten
 from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
+from relay.plan.near_boxes import find_end, find_near_boxes
 from relay.plan.outline import Entry, EntryKind, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
     WISHES,
@@ -398,23 +399,6 @@ def _warning(line: int, message: str) -> Violation:
     return Violation(line=line, message=message, warning=True)
 
 
-_NEAR_BOX = re.compile(r"(?:(?:[-*+•–—]|\d{1,9}[.)])\s*+)?\[\s*+(?:[xX✓✔/]\s*+)?\](?![(\[:])")
-
-
-def find_near_boxes(outline: Outline) -> Iterator[Violation]:
-    """Yield lines that look like an item and are none, as ``- []`` and ``-[ ] text``: a run would pass over them.
-
-    In 192 plans with 5,375 boxes of five public repositories there was none. A line with a box and no bullet is left
-    alone: the one that there was held three choices. So is ``- ( )``: of four public lists three were choices. Of ten
-    public ``- [/]`` all were tasks that somebody had begun.
-    """
-    for entry in (entry for section in outline.sections for entry in section.entries):
-        found = _NEAR_BOX.match(entry.text)
-        if found and (entry.kind is EntryKind.BULLET or (entry.kind is EntryKind.PROSE and found[0][0] != "[")):
-            shown = shorten(entry.text.partition("\n")[0], _SHOWN_CHARS)
-            yield Violation(line=entry.line, message=f"`{shown}` is no item; write `- [ ] text` or `- [x] text`")
-
-
 _DONE = re.compile(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
 _TASK = re.compile(r"[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>")
 _CHECKPOINT = re.compile(r"^[ \t]{0,3}<task\s[^<>]*\"checkpoint", re.MULTILINE)
@@ -446,7 +430,7 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
     Left out are units below another, units whose number an item names, and units whose heading says that they are done.
     """
     sections, held = outline.sections, _find_held(outline)
-    texts = (render_plain(box.text) for section in sections for box in section.boxes)
+    texts = (render_plain(box.text) for section in sections if not section.is_overview for box in section.boxes)
     named = {number for text in texts for number in find_unit_numbers(text)}
     found: list[Unit] = []
     whole: Unit | None = None
@@ -457,7 +441,7 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
         title = section.title
         if is_unit(title) and not _DONE.search(title) and parse_number(title).number not in named:
             unit = Unit(line=section.line, title=title, level=section.level)
-            stop = _find_end(sections, at)
+            stop = find_end(sections, at)
             if section.level == 1 and stop == len(sections):
                 whole = unit  # the document's title: what stands below it counts
             elif held.isdisjoint(range(at, stop)):
@@ -471,12 +455,6 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
 def _find_held(outline: Outline) -> set[int]:
     """Return the indexes of the sections of phases."""
     return {at for extent in outline.extents for at in range(extent.head, extent.stop)}
-
-
-def _find_end(sections: Sequence[Section], head: int) -> int:
-    """Return the index past the sections below a heading."""
-    rest = range(head + 1, len(sections))
-    return next((at for at in rest if sections[at].level <= sections[head].level), len(sections))
 
 
 def _list_tasks(outline: Outline, section: Section) -> Iterator[Unit]:
@@ -525,6 +503,9 @@ def check_coverage(outline: Outline) -> Iterator[Violation]:
     if found := _CHECKPOINT.search(outline.text):
         words = "this checkpoint is for a person, and no run stops there; `relay run --approve` asks between two phases"
         yield Violation(line=outline.lines.index_at(found.start()) + 1, message=words, warning=True)
+    for section in (section for section in outline.sections if section.is_overview):
+        words = "each item of this list names a phase that has a heading of its own: it is read as an overview, no work"
+        yield Violation(line=section.line, message=words, warning=True)
     if conditions := list_conditions(outline):
         yield Violation(line=conditions[0].line, message=describe_conditions(conditions), warning=True)
 

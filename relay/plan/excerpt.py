@@ -135,11 +135,15 @@ def _cut_phase(plan: Plan, phase: Phase) -> tuple[str, int]:
 
 
 def _cut(plan: Plan, start: int, end: int, *, room: int = MAX_CHARS) -> tuple[str, int]:
-    """Return a part of the plan's text, at most `room` characters of whole lines, and how many were left out."""
+    """Return a part of the plan's text, at most `room` characters, and how many were left out.
+
+    It ends with a whole line, unless a long line would then leave half of the room empty.
+    """
     if len(text := plan.text[start:end]) <= room:
         return text.strip(), 0
     lines = plan.outline.lines
     stop = max(start, lines.offset(lines.index_at(start + room)))
+    stop = stop if 2 * (stop - start) >= room else start + room
     last = lines.index_at(end - 1) + 1
     words = f"[cut by relay: read lines {lines.index_at(stop) + 1} to {last} of the plan's file]"
     return f"{plan.text[start:stop].strip()}\n{words}".strip(), end - stop

@@ -187,6 +187,8 @@ class Section:
     """It has a setext heading."""
     entries: tuple[Entry, ...] = ()
     boxes: tuple[Box, ...] = ()
+    is_overview: bool = False
+    """Its items name phases that have headings of their own; none of them is work, and `boxes` is empty."""
 
     @property
     def is_notes(self) -> bool:
@@ -252,8 +254,32 @@ def read_outline(text: str) -> Outline:
     front = parse_front_matter(lines)
     reader = _Reader(lines=lines, first=front.body)
     reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
-    sections = tuple(_cut_lists(reader.finish(), lines))
+    sections = tuple(_cut_lists(_mark_overviews(reader.finish()), lines))
     return Outline(lines=lines, front=front, sections=sections, extents=_find_extents(sections))
+
+
+def _mark_overviews(sections: Sequence[Section]) -> Sequence[Section]:
+    """Take the boxes from each list that repeats the headings of phases: `- [ ] **Phase 1: Keys**`, as gsd writes it.
+
+    Some of these phases have boxes of their own; else the list is the work.
+    """
+    units, has_boxes = dict[str, str](), set[str]()
+    above: list[Section] = []
+    for section in sections:
+        above = [*(other for other in above if other.level < section.level), section]
+        if is_unit(section.title):
+            said = parse_number(section.title)
+            units.setdefault(said.number, said.title.casefold())
+        if section.boxes:
+            has_boxes.update(parse_number(other.title).number for other in above if is_unit(other.title))
+
+    def is_overview(section: Section) -> bool:
+        names = [plain for box in section.boxes if is_unit(plain := render_plain(box.text))]
+        heads = [parse_number(plain) for plain in names] if len(names) == len(section.boxes) else []
+        is_repeated = all(one.title.casefold().startswith(units.get(one.number, "\0")) for one in heads)
+        return is_repeated and any(one.number in has_boxes for one in heads)
+
+    return [replace(one, boxes=(), is_overview=True) if is_overview(one) else one for one in sections]
 
 
 def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:

@@ -10,11 +10,11 @@ from relay.plan.check import (
     HOW_TO_ADD,
     describe_conditions,
     describe_unboxed,
-    find_near_boxes,
     list_conditions,
     list_unboxed,
 )
 from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
+from relay.plan.near_boxes import find_near_boxes
 from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_ancestors, read_outline
 from relay.plan.statements import (
     WISHES,

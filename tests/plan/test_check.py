@@ -198,20 +198,42 @@ def test_the_same_text_under_different_parents_is_fine():
 
 
 def test_links_references_alerts_and_choices_are_no_near_boxes():
-    assert found(f"{GOOD}\n- [x](y)\n- [a] b\n- [1]: z\n- [ ](u)\n\n> [!NOTE]\n> text\n\n- [^1] foot\n") == []
+    assert found(f"{GOOD}\n- [x](y)\n- [1]: z\n- [ ](u)\n\n> [!NOTE]\n> text\n\n- [^1] foot\n") == []
     assert found(f"{GOOD}\n[ ] Yes / [ ] No\n") == []
     assert found(f"{GOOD}\n- ( ) Yes\n- (x) No\n- [/](u)\n") == []
 
 
 @pytest.mark.parametrize(
     "typed",
-    ["* [] b", "-[ ] b", "- [  ] b", "- [ x] b", "- [ ]b", "1.[ ] b", "• [ ] b", "– [ ] b", "— [x] b", "- [/] b"],
+    ["* [] b", "-[ ] b", "- [  ] b", "- [ x] b", "- [ ]b", "1.[ ] b", "• [ ] b", "– [ ] b", "— [x] b", "- [/] b"]
+    + [f"- [{sign}] b" for sign in ("!", ">", "<", "*", "_", "✅", "☑️", ".", "+", "=", "⏳", "\\")],
 )
 @pytest.mark.parametrize("before", ["", "\n"])
 def test_a_mistyped_box_is_named_with_its_line_and_what_is_allowed(typed, before):
     ((line, _, message),) = [one for one in found(f"{GOOD}{before}{typed}\n") if not one[1]]
     assert line == 4 + len(before)
     assert message.endswith("` is no item; write `- [ ] text` or `- [x] text`")
+
+
+@pytest.mark.parametrize("sign", list("voTPD1"))
+def test_a_letter_or_digit_in_a_box_is_no_item_and_is_said(sign):
+    """It may mark a source in a list of sources, so it stops nothing."""
+    ((line, warning, message),) = [one for one in found(f"{GOOD}- [{sign}] b\n") if "no item" in one[2]]
+    assert (line, warning) == (4, True)
+    assert message == f"`[{sign}] b` is no item; write `- [ ] text` or `- [x] text` if it is work"
+
+
+@pytest.mark.parametrize("heading", ["### 1. [ ] Set up", "## [ ] Phase 9", "# Step 2: [ ] Set up"])
+def test_an_open_box_in_a_heading_without_items_is_named_with_its_line(heading):
+    """A run would pass over it."""
+    said = [one for one in found(f"{GOOD}\n{heading}\ntext\n") if "the box in the heading" in one[2]]
+    assert [one[:2] for one in said] == [(5, False)]
+    assert said[0][2].endswith("is no item; write `- [ ] text` below it")
+
+
+@pytest.mark.parametrize("heading", ["## [ ] B", "## [ ] B\n### C"])
+def test_a_box_in_a_heading_with_items_below_is_not_named(heading):
+    assert [one for one in found(f"{GOOD}\n{heading}\n- [ ] b — y\n") if "the box in the heading" in one[2]] == []
 
 
 def test_violations_are_in_line_order():

@@ -32,6 +32,54 @@ def test_tasks_without_a_box_are_an_error_that_names_them():
         require_covered(parse_plan(BESIDE).outline)
 
 
+ROADMAP = """\
+# Roadmap
+Verify: `test -f app.py`
+
+## Phases
+
+- [{0}] **Phase 1: Base** - set up
+- [ ] [Phase 2: Language](#two) - two languages
+- [ ] **Phase 3: Goals**
+
+## Phase Details
+
+### Phase 1: Base
+- [{0}] 01-01: set up app.py
+
+### Phase 2: Language
+- [ ] 02-01: routes in app.py
+
+### Phase 3: Goals
+**Plans**: TBD
+"""
+
+
+@pytest.mark.parametrize("state", [" ", "x"])
+def test_a_list_that_repeats_the_headings_of_phases_is_an_overview_and_no_work(state):
+    """GSD writes it so; a phase of it that has no box is named, and numbers are those of the headings."""
+    plan = parse_plan(ROADMAP.format(state))
+    assert [(phase.id, phase.title, len(phase.items)) for phase in plan.phases] == [
+        ("1", "Base", 1),
+        ("2", "Language", 1),
+    ]
+    said = {one.line: one.message for one in check_plan(plan)}
+    assert "read as an overview" in said[4]
+    assert "`Phase 3: Goals` holds no box" in said[18]
+    assert plan.tick(["1.1", "2.1"]).text.count("[x]") == 2 + (state == "x")
+
+
+def test_a_list_of_phases_whose_headings_hold_no_box_is_the_work():
+    text = "# P\n## Phases\n- [ ] **Phase 1: A**\n- [ ] **Phase 2: B**\n## Details\n### Phase 1: A\n### Phase 2: B\n"
+    (phase,) = parse_plan(text).phases
+    assert [item.text for item in phase.items] == ["**Phase 1: A**", "**Phase 2: B**"]
+
+
+def test_a_list_that_names_other_work_than_the_headings_is_no_overview():
+    text = "# P\n## Next\n- [ ] Phase 1: C\n- [ ] Phase 2: B\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n"
+    assert len(parse_plan(text).items) == 4
+
+
 def test_a_plan_of_tasks_without_a_box_is_none_and_says_which():
     with pytest.raises(PlanError, match="no phase found: `Task 1: Skeleton`, `Task 2: Defaults`, `Task 3: Rest` hold"):
         parse_plan(read("superpowers"))

@@ -121,7 +121,7 @@ def test_each_item_gets_its_id_once_and_a_claim_its_sign(prose, ending):
 
 def test_one_line_without_an_end_is_no_way_around_the_bound():
     [found] = cut_excerpts(parse_plan(f"{'x' * MAX_CHARS}y\n\n## Phase 1\n- [ ] One — a.py\n"))
-    assert found.goal == "[cut by relay: read lines 1 to 2 of the plan's file]"
+    assert found.goal == f"{'x' * MAX_CHARS}\n[cut by relay: read lines 1 to 2 of the plan's file]"
 
 
 @given(st.lists(st.sampled_from(["# A", "## B", "### Phase 3 C", "#### 1.2 D", "- [ ] do — a.py", "text", "", "- b"])))
@@ -201,3 +201,12 @@ def test_sub_headings_with_boxes_become_phases_by_a_number(own, ending):
 def test_what_a_number_cannot_split_is_left_to_a_session(old, new):
     text = PARTS.format(own="", mark=" ").replace("Api\n---", "### Api").replace(old, new)
     assert split_at_headings(parse_plan(text), "2" if "Phase 2a" not in text else "2a") is None
+
+
+@pytest.mark.parametrize("short", [0, 10])
+def test_a_goal_of_one_long_line_is_cut_and_not_dropped(short):
+    text = "# Work\n" + "short\n" * short + "x" * 54_000 + "\n\n## Phase 1\nVerify: `t`\n- [ ] a — a.py\n"
+    excerpt = cut_excerpt(parse_plan(text), parse_plan(text).phases[0], ())
+    assert excerpt.goal.count("x") > MAX_CHARS - 200
+    assert f"[cut by relay: read lines {2 + short} to " in excerpt.goal
+    assert excerpt.left_chars == len(text.partition("## Phase")[0]) - MAX_CHARS

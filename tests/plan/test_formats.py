@@ -131,9 +131,9 @@ def test_the_tasks_of_openspec_below_front_matter_of_another_tool():
 
 def test_a_roadmap_in_the_style_of_gsd():
     plan = read("gsd.md")
-    assert outline(plan) == [("1", "Phases", 2), ("2", "Foundation", 2), ("3", "Capture", 2)]
-    assert plan.phases[1].done
-    assert plan.phases[2].items[0].paths == ("src/capture/recorder.ts",)
+    assert outline(plan) == [("1", "Foundation", 2), ("2", "Capture", 2)]
+    assert plan.phases[0].done
+    assert plan.phases[1].items[0].paths == ("src/capture/recorder.ts",)
 
 
 def test_a_plan_written_by_hand_in_a_hurry():
