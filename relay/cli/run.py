@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from relay.base.errors import ExitCode, RelayError
+from relay.base.errors import ExitCode, FlagError, RelayError
 from relay.base.hints import Command
 from relay.base.words import name_item, shorten
 from relay.cli.boundary import note_place
@@ -32,7 +32,6 @@ from relay.session.values import SessionKind
 from relay.setup.context import RunEnd
 from relay.setup.place import Place, find_source, get_place, load_plan
 from relay.store.refs import has_seen_claims
-from relay.store.resume import find_blocked_by
 
 if TYPE_CHECKING:
     from relay.cli.pr import Keep
@@ -178,10 +177,20 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
     return code
 
 
+def _parse_hours(options: Mapping[str, Any]) -> "Hours":
+    from relay.run.selection import parse_hours
+
+    try:
+        return parse_hours(options["not_before"], options["until"], now=time.time())
+    except FlagError as error:
+        raise click.UsageError(str(error)) from error
+
+
 def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
     """Return the first open phase that is not skipped and waits for no other phase; None if there is none."""
+    waits = plan.find_waits()
     left = (phase for phase in plan.phases if not phase.done and phase.id not in skipped)
-    return next((phase for phase in left if not find_blocked_by(plan, phase)), None)
+    return next((phase for phase in left if not waits[phase.id]), None)
 
 
 def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:
@@ -322,11 +331,11 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     """
     from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
     from relay.run.loop import end_without_session, run
-    from relay.run.selection import describe_choice, parse_hours, work_within
+    from relay.run.selection import describe_choice, work_within
     from relay.store.plan_state import ask
 
     as_json = options["as_json"]
-    hours = parse_hours(options["not_before"], options["until"], now=time.time())
+    hours = _parse_hours(options)
     request, place = make_request(SessionKind.RUN, options)
     selection = replace(parse_selection(phase), unchecked=options["unchecked"])
     jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)

@@ -37,7 +37,6 @@ from relay.session.usage import Spent, Usage
 from relay.store.history import find_text, read_relay_commits
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
-from relay.store.resume import find_blocked_by
 from relay.store.spend import add_branch
 
 _CHUNK_BYTES = 1 << 16
@@ -294,8 +293,9 @@ def find_ready_phases(
     """
     found = {phase.id: ReadyPhase(phase_id=phase.id) for phase in find_ready(plan, held)}
     left = [phase for phase in plan.phases if not (phase.done or phase.id in held or phase.id in found)]
+    waits = plan.find_waits()
     for phase_id, commit in done.items():
-        waiting = [phase for phase in left if phase_id in phase.after]
+        waiting = [phase for phase in left if phase_id in waits[phase.id]]
         text = find_text(main, commit, plan_path) if waiting else None
         if text is None:
             continue
@@ -326,7 +326,7 @@ def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str
         pending: Phases that are done on their own branches.
         jobs: The value of ``--jobs``.
     """
-    done = {phase.id for phase in plan.phases if phase.done}
+    waits = plan.find_waits()
     parts, waiting = [], []
     for phase in plan.phases:
         if phase.done:
@@ -335,7 +335,7 @@ def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str
             again = _find_way(stopped[phase.id].next_command, phase.id, jobs)
             parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
         elif phase.id in pending:
-            ahead = " and ".join(name for name in phase.after if name not in done)
+            ahead = " and ".join(waits[phase.id])
             parts.append(
                 f"phase {phase.id} is done and waits {f'for phase {ahead} to land' if ahead else 'to be landed'}"
             )
@@ -456,11 +456,12 @@ def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str,
     """
     held = {*state.working, *state.pending, *state.stopped, *state.foreign}
     ready = {phase.id for phase in find_ready(plan, held)}
+    waits = plan.find_waits()
     merging = tuple(phase_id for phase_id, one in state.working.items() if one.merges)
     for phase in plan.phases:
         if phase.done or phase.id in {*state.working, *state.stopped}:
             continue
-        before = find_blocked_by(plan, phase)
+        before = waits[phase.id]
         if phase.id in state.foreign:
             yield phase.id, "another relay is at work on it"
         elif phase.id in state.pending:

@@ -16,7 +16,6 @@ from relay.plan.waves import find_ready
 from relay.store.history import find_last_move, find_text
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
-from relay.store.resume import find_blocked_by
 
 _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
 """Words for a ticket that has not ended, by its status."""
@@ -156,7 +155,7 @@ def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str
         return "can begin"
     if not why:
         return "waits"
-    if waits := find_blocked_by(plan, phase):
+    if waits := plan.find_waits()[phase.id]:
         return f"waits for {', '.join(waits)}"
     return "waits for a path that a phase at work names too"
 

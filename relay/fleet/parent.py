@@ -284,7 +284,7 @@ class _Parent:
         for one in jobs.values():
             require_unmoved(main, one, plan)
         foreign, pending = set(), dict[str, str]()
-        done = {phase.id for phase in plan.phases if phase.done}
+        waits = plan.find_waits()
         for phase in plan.phases:
             job = jobs.get(phase.id)
             if job is None or phase.done or phase.id in state.working:
@@ -298,7 +298,7 @@ class _Parent:
             landing = find_landing(main, job)
             if landing.case not in {LandingCase.WORKING, LandingCase.LANDED}:
                 pending[phase.id] = landing.done
-                if phase.id not in state.stopped and done.issuperset(phase.after):
+                if phase.id not in state.stopped and not waits[phase.id]:
                     yield job, landing
         state.foreign, state.pending = frozenset(foreign), pending
 

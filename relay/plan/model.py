@@ -228,10 +228,25 @@ class Plan:
         said = ((phase, fold_number(parse_number(render_plain(phase.heading)).number)) for phase in self.phases)
         return tuple(phase for phase, found in said if found == wanted != fold_number(phase.id))
 
-    def next_phase(self) -> Phase | None:
-        """Return the first open phase whose `after` phases are all done."""
+    def find_waits(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the phases that each phase waits for: those of its `after` that are open or unknown.
+
+        A phase that comes after the one above it, which is done, waits for what that one waits for: a finished phase
+        does not end the order of the others.
+        """
         done = {phase.id for phase in self.phases if phase.done}
-        return next((p for p in self.phases if not p.done and all(a in done for a in p.after)), None)
+        waits: dict[str, tuple[str, ...]] = {}
+        above = ""
+        for phase in self.phases:
+            follows = above in done and phase.after == (above,)
+            waits[phase.id] = waits[above] if follows else tuple(a for a in phase.after if a not in done)
+            above = phase.id
+        return waits
+
+    def next_phase(self) -> Phase | None:
+        """Return the first open phase that waits for no other."""
+        waits = self.find_waits()
+        return next((phase for phase in self.phases if not phase.done and not waits[phase.id]), None)
 
     def tick(self, item_ids: Collection[str]) -> "Plan":
         """Return the plan with these items ticked: one character of the text for each that is open.

@@ -48,15 +48,14 @@ class Waves:
 
 def find_ready(plan: Plan, working: Collection[str]) -> tuple[Phase, ...]:
     """Return the open phases that wait for nothing and share no path with the `working` ones, in plan order."""
-    done = {phase.id for phase in plan.phases if phase.done}
-    taken = _Taken()
+    waits, taken = plan.find_waits(), _Taken()
     for phase in plan.phases:
         if phase.id in working:
             taken.take(phase, 1.0)
     return tuple(
         phase
         for phase in plan.phases
-        if not phase.done and phase.id not in working and done.issuperset(phase.after) and not taken.find_last(phase)[0]
+        if not phase.done and phase.id not in working and not waits[phase.id] and not taken.find_last(phase)[0]
     )
 
 
@@ -80,7 +79,7 @@ def find_waves(plan: Plan, weights: Mapping[str, float], *, jobs: int = 0) -> Wa
     return Waves(
         waves=tuple(tuple(waves[start]) for start in sorted(waves)),
         longest=_find_longest(free),
-        shared=tuple(_find_shared(order)),
+        shared=tuple(_find_shared(order, plan.find_waits())),
         serial=sum(weights.get(phase.id, 1.0) for phase in order),
         parallel=max((slot.end for slot in _schedule(plan, weights, jobs=jobs).values()), default=0.0),
         jobs=jobs,
@@ -131,7 +130,12 @@ def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[st
 
     `jobs` = 0 is as many places as phases. In the result a phase stands behind the phases that it comes after.
     """
-    waits, followers = _list_waits(plan)
+    before = plan.find_waits()
+    waits = {phase.id: set(before[phase.id]) for phase in plan.phases if not phase.done}
+    followers: dict[str, list[str]] = defaultdict(list)
+    for phase_id, others in waits.items():
+        for other in others:
+            followers[other].append(phase_id)
     heap = [(0.0, n) for n, phase in enumerate(plan.phases) if waits.get(phase.id) == set()]
     order = {phase.id: n for n, phase in enumerate(plan.phases)}
     slots: dict[str, _Slot] = {}
@@ -139,7 +143,7 @@ def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[st
     places = [0.0] * jobs
     while heap:
         phase = plan.phases[heappop(heap)[1]]
-        ends = ((slots[a].end, a) for a in phase.after if a in slots)
+        ends = ((slots[a].end, a) for a in before[phase.id])
         start, waited_for = max((*ends, taken.find_last(phase)), key=itemgetter(0))
         end = max(start, *places[:1], 0.0) + weights.get(phase.id, 1.0)
         if places:
@@ -149,21 +153,9 @@ def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[st
         for follower in followers[phase.id]:
             waits[follower].discard(phase.id)
             if not waits[follower]:
-                ready = max(slots[a].end for a in plan.phases[order[follower]].after if a in slots)
+                ready = max(slots[a].end for a in before[follower])
                 heappush(heap, (ready, order[follower]))
     return slots
-
-
-def _list_waits(plan: Plan) -> tuple[dict[str, set[str]], dict[str, list[str]]]:
-    """Return the phases that each open phase waits for, unknown ids included, and the phases that wait for each."""
-    known = {phase.id for phase in plan.phases}
-    still = {phase.id for phase in plan.phases if not phase.done}
-    waits = {p.id: {a for a in p.after if a in still or a not in known} for p in plan.phases if p.id in still}
-    followers: dict[str, list[str]] = defaultdict(list)
-    for phase_id, others in waits.items():
-        for other in others:
-            followers[other].append(phase_id)
-    return waits, followers
 
 
 def _find_longest(slots: Mapping[str, _Slot]) -> tuple[str, ...]:
@@ -175,9 +167,9 @@ def _find_longest(slots: Mapping[str, _Slot]) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def _find_shared(order: tuple[Phase, ...]) -> Iterator[Shared]:
+def _find_shared(order: tuple[Phase, ...], waits: Mapping[str, tuple[str, ...]]) -> Iterator[Shared]:
     """Yield each path that alone keeps phases from running side by side, with these phases."""
-    before = _find_before(order)
+    before = _find_before(order, waits)
     users = _find_users(order)
     seen: set[int] = set()
     for parts, mask in users.items():
@@ -194,13 +186,13 @@ def _find_shared(order: tuple[Phase, ...]) -> Iterator[Shared]:
             yield Shared(path="/".join(parts), phase_ids=tuple(phase.id for phase in phases))
 
 
-def _find_before(order: tuple[Phase, ...]) -> list[int]:
+def _find_before(order: tuple[Phase, ...], waits: Mapping[str, tuple[str, ...]]) -> list[int]:
     """Return for each phase the phases that must end before it begins, as bits of their places in `order`."""
     place = {phase.id: n for n, phase in enumerate(order)}
     before: list[int] = []
     for phase in order:
         mask = 0
-        for n in (place[a] for a in phase.after if a in place):
+        for n in (place[a] for a in waits[phase.id]):
             mask |= before[n] | 1 << n
         before.append(mask)
     return before

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from relay.base.errors import ConfigError, ExitCode, PlanError
+from relay.base.errors import ExitCode, FlagError, PlanError
 from relay.base.hints import RUN, WHY, Command
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.values import dataclass
@@ -16,7 +16,7 @@ from relay.base.words import list_some, render_moment, shorten
 from relay.plan.model import Phase, Plan
 from relay.session.events import Observe, RetryScheduled
 from relay.store.plan_state import PlanState, find_disorder
-from relay.store.resume import ResumeCase, find_blocked_by
+from relay.store.resume import ResumeCase
 
 if TYPE_CHECKING:
     from relay.setup.context import RunEnd
@@ -91,12 +91,13 @@ def choose_phase(plan_state: PlanState, selection: Selection, plan_path: str) ->
     if plan_state.goes_on and point.phase_id not in {phase.id for phase in wanted}:
         words = f"phase {point.phase_id} is open and has uncommitted work"
         raise PlanError(words, hint=(Command(words=("run", "--phase", point.phase_id)), ", or ", WHY))
-    ready = [phase for phase in wanted if not find_blocked_by(plan, phase)]
+    waits = plan.find_waits()
+    ready = [phase for phase in wanted if not waits[phase.id]]
     if not ready:
-        phase, waits = wanted[0], find_blocked_by(plan, wanted[0])
+        phase = wanted[0]
         if error := find_disorder(plan, plan_path, phase):
             raise error
-        raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=RUN)
+        raise PlanError(f"phase {phase.id} comes after {', '.join(waits[phase.id])}, which is not done", hint=RUN)
     return next((phase for phase in ready if plan_state.goes_on and phase.id == point.phase_id), ready[0])
 
 
@@ -147,11 +148,13 @@ class Hours:
 def parse_hours(not_before: str | None, until: str | None, *, now: float) -> Hours:
     """Parse ``22:00`` (the next such time in the local zone) or ``2026-11-23T07:00``; None for no hour.
 
+    A beginning that has passed is now: a script may follow relay's own advice late.
+
     Raises:
-        ConfigError: The text is no time, has passed, or the end comes before the beginning.
+        FlagError: The text is no time, the end has passed, or it comes before the beginning.
     """
     begins = None if not_before is None else _parse_moment("--not-before", not_before, now)
-    ends = None if until is None else _parse_moment("--until", until, begins or now)
+    ends = None if until is None else _parse_moment("--until", until, max(begins or now, now))
     return Hours(not_before=begins, until=ends)
 
 
@@ -166,9 +169,9 @@ def _parse_moment(name: str, text: str, after: float) -> float:
         else:
             found = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise ConfigError(f"{name} {text!r} is no time", hint="07:00, or 2026-11-23T07:00") from None
-    if found <= base:
-        raise ConfigError(f"{name} {text}: {found:%Y-%m-%d %H:%M} has passed by {base:%Y-%m-%d %H:%M}")
+        raise FlagError(f"{name} {text!r} is no time, such as 07:00 or 2026-11-23T07:00") from None
+    if found <= base and name == "--until":
+        raise FlagError(f"{name} {text}: {found:%Y-%m-%d %H:%M} has passed by {base:%Y-%m-%d %H:%M}")
     return found.timestamp()
 
 

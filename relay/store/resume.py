@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.git.names import list_paths
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Plan
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText
@@ -192,7 +192,7 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
         moved = f"the branch has moved since it began ({ends})"
     why = f"Phase {_name_phase(leg)} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
     phase = facts.plan.find_phase(leg.phase_id)
-    waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
+    waits = facts.plan.find_waits()[phase.id] if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:
         return _go_on(leg, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
     if waits:
@@ -228,8 +228,3 @@ def _explain_wait(plan: Plan) -> str:
 
     found = next(check_order(plan))
     return f"Line {found.line}: {found.message}."
-
-
-def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:
-    """Return the ids of the phases that `phase` comes after and that are not done."""
-    return tuple(a for a in phase.after if (other := plan.find_phase(a)) is None or not other.done)

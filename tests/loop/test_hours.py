@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from relay.base.errors import ConfigError, ExitCode
+from relay.base.errors import ExitCode, FlagError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
@@ -42,12 +42,18 @@ def test_an_hour_is_its_next_time(not_before, until, hours):
 
 @pytest.mark.parametrize("text", ["", "7", "25:00", "noon", "2026-11-22", "2026-11-22T11:59", "9999999-01-01T00:00"])
 def test_what_is_no_hour_to_come_is_refused(text):
-    with pytest.raises(ConfigError, match="--until"):
+    with pytest.raises(FlagError, match="--until"):
         parse_hours(None, text, now=NOON)
 
 
+def test_a_beginning_that_has_passed_is_now():
+    """An unattended script follows `next: relay run --not-before …` late."""
+    read = parse_hours("2026-11-22T11:59", "12:30", now=NOON)
+    assert (read.not_before, read.until) == (at("2026-11-22T11:59"), at("2026-11-22T12:30"))
+
+
 def test_a_run_cannot_end_before_it_begins():
-    with pytest.raises(ConfigError, match="has passed by 2026-11-23 22:00"):
+    with pytest.raises(FlagError, match="has passed by 2026-11-23 22:00"):
         parse_hours("2026-11-23T22:00", "2026-11-23T07:00", now=NOON)
 
 

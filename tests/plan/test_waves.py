@@ -75,6 +75,30 @@ def test_done_phases_are_in_no_wave():
     assert find_ready(plan, {"2"}) == ()
 
 
+def test_a_finished_phase_does_not_end_the_default_order():
+    """What comes after a finished phase by default waits as that one did; `After: none` waits for nothing."""
+    plan = parse_plan(
+        "# P\n"
+        + "".join(
+            f"## {t}\n{a}- [{b}] do\n"
+            for t, a, b in (
+                ("Build", "", " "),
+                ("Old", "", "x"),
+                ("Older", "", "x"),
+                ("Ship", "", " "),
+                ("Docs", "After: none\n", " "),
+                ("Site", "After: 9\n", "x"),
+                ("Live", "", " "),
+            )
+        )
+    )
+    assert plan.find_waits() == {"1": (), "2": ("1",), "3": ("1",), "4": ("1",), "5": (), "6": ("9",), "7": ("9",)}
+    assert [phase.id for phase in find_ready(plan, ())] == ["1", "5"]
+    assert find_ready(plan, {"1", "5"}) == ()
+    assert find_waves(plan, {}).waves == (("1", "5"), ("4",))
+    assert plan.tick(["1.1"]).find_waits()["4"] == ()
+
+
 def test_nothing_is_open():
     found = find_waves(make_plan(("x",)), {})
     assert (found.waves, found.longest, found.parallel, found.widest) == ((), (), 0, 0)
