@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from relay.base.errors import RepoError, within
-from relay.base.hints import RUN
+from relay.base.hints import RUN, Command
 from relay.base.values import dataclass
-from relay.git.names import render_path
+from relay.git.names import list_paths, render_path
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
+from relay.git.status import list_submodules
 from relay.plan.check import require_covered
 from relay.plan.model import Phase, Plan
 from relay.run.commit.readiness import require_gates
@@ -51,8 +52,13 @@ def get_beginning(request: RunRequest, plan_state: PlanState, selection: Selecti
 
     Raises:
         PlanError: The requested phase cannot be run.
-        RepoError: It has work elsewhere that has not landed.
+        RepoError: It has work elsewhere that has not landed, or phases side by side would lack files of submodules.
     """
+    if jobs > 1 and (inside := list_submodules(request.repo)):
+        words = f"{list_paths(inside)} would be empty in the work trees of --jobs: git does not fill submodules there"
+        raise RepoError(
+            words, hint=(Command(words=("run", "--jobs", "1")), " works on one phase after the other, here")
+        )
     open_jobs = _find_open_jobs(request.repo, request.plan_path, plan_state.plan)
     phase = choose_phase(plan_state, selection, request.plan_path) if plan_state.point is not None else None
     side_by_side = jobs > 1 or (bool(open_jobs) and selection.all)

@@ -331,3 +331,10 @@ def _exists(repo: Repo, name: str) -> bool:
         return True
     # The reftable backend keeps these refs elsewhere.
     return name.endswith("_HEAD") and (repo.common_dir / "reftable").is_dir() and repo.find_commit(name) is not None
+
+
+def list_submodules(repo: Repo) -> tuple[str, ...]:
+    """Return the submodules that have files in the work tree."""
+    records = repo.git.run("ls-files", "-z", "--stage").split(b"\0")
+    paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records if record.startswith(GITLINK.encode()))
+    return tuple(path for path in paths if os.path.lexists(repo.root / path / ".git"))

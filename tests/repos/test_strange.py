@@ -104,6 +104,21 @@ def test_submodules_are_neither_entered_nor_committed(stage, finish, make_repo):
     assert (stage.root / "sub/inner.txt").read_text() == "changed inside\n"
 
 
+def test_phases_are_not_put_side_by_side_where_their_work_trees_would_lack_a_submodule(stage, make_repo):
+    """It is refused by name before any request; one phase after the other works in the user's own tree."""
+    inner = make_repo("inner")
+    stage.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
+    stage.commit("sub")
+
+    refused = stage.relay("run", "--jobs", "2", "--dry-run")
+
+    assert refused.returncode == ExitCode.USER
+    assert "sub would be empty in the work trees of --jobs" in refused.stderr
+    assert "relay run --jobs 1 works on one phase after the other, here" in refused.stderr
+    stage.git("submodule", "deinit", "-q", "-f", "sub")
+    assert "sub would be empty" not in stage.relay("run", "--jobs", "2", "--dry-run").stderr
+
+
 def test_relay_works_inside_a_submodule(stage, finish, make_repo):
     """The submodule is a repository of its own; the outer one is not touched."""
     inner = make_repo("inner")
