@@ -5,6 +5,7 @@ goes on take the same path. A merge becomes the job's open leg. relay writes obj
 checkpoint's, the branch and the files, and finds each step again after a crash.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
@@ -13,7 +14,7 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, read_text, read_texts
-from relay.git.names import list_paths, render_ref_part
+from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, FILE
@@ -151,6 +152,10 @@ def get_tip(repo: Repo) -> str:
         RepoError: There is none yet.
     """
     if (head := repo.head()) is None:
+        branch, last = repo.branch or "", repo.find_logged_head()
+        if last and branch.startswith(JOB_BRANCHES):
+            hint = f"git update-ref {shlex.quote(f'refs/heads/{branch}')} {last} puts it back"
+            raise RepoError(f"the branch {branch} of {repo.root} is gone", hint=hint)
         raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
     return head
 

@@ -238,7 +238,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
 
 def _finish_half(main: Repo) -> None:
     """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
-    worktrees.forget_gone(main, get_jobs_place(main.root))
+    for half in worktrees.forget_gone(main, get_jobs_place(main.root)):
+        if branch := open_repo(half).branch:
+            displace_leg(main, branch)
     place = worktrees.finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
         with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):

@@ -1,7 +1,10 @@
 """Move and drop refs durably, by compare-and-swap."""
 
 import contextlib
+import os
+import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
@@ -97,6 +100,27 @@ def find_ref(repo: Repo, ref: str) -> str | None:
         return found or None
     said = repo.git.ask("rev-parse", "-q", "--verify", "--end-of-options", ref)
     return None if said is None else said.decode()
+
+
+def put_aside_broken(repo: Repo, prefix: str) -> Mapping[str, Path]:
+    """Move the files of refs below `prefix` that hold no id, as after a power cut, into relay's directory.
+
+    Git refuses to read, to move and to drop such a ref. A packed value of the ref counts again.
+
+    Returns:
+        The new place of each file, by ref.
+    """
+    moved: dict[str, Path] = {}
+    for folder, _, names in os.walk(repo.common_dir / prefix):
+        for file in (Path(folder, name) for name in names if not name.endswith(".lock")):
+            ref = file.relative_to(repo.common_dir).as_posix()
+            if find_id(repo.common_dir, ref) is not None or not stat.S_ISREG(file.lstat().st_mode):
+                continue
+            if not file.read_bytes().startswith(b"ref:"):
+                moved[ref] = repo.make_relay_dir() / f"broken-{ref.replace('/', '+')}"
+                file.replace(moved[ref])
+                sync_ref(repo, ref, is_new_place=False)
+    return moved
 
 
 def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:

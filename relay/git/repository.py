@@ -193,10 +193,24 @@ class Repo:
         if commit and self._has_commit(commit):
             return commit
         found = self._ask_for_commit("HEAD")
-        # For a torn branch file git prints nothing when asked for HEAD, and an error when asked for the branch.
-        if found is None and (named := self.git.ask("rev-parse", "-q", "--verify", ref or "HEAD")) is not None:
+        if found is not None:
+            return found
+        try:
+            # For a torn branch file git prints nothing when asked for HEAD, and an error when asked for the branch.
+            named = self.git.ask("rev-parse", "-q", "--verify", ref or "HEAD")
+        except GitError as error:
+            last, file = self.find_logged_head(), shlex.quote(str(self.common_dir / (ref or "HEAD")))
+            hint = f"the log of HEAD ends with its commit: echo {last} > {file}" if last else ""
+            raise GitError(str(error), hint=hint) from error
+        if named is not None:
             raise GitError(f"HEAD is at {named.decode()}, which is no commit that can be read", hint="git fsck")
-        return found
+        return None
+
+    def find_logged_head(self) -> str:
+        """Return the commit that HEAD was at last, by its log; empty without a log."""
+        last = (_read(self.git_dir / "logs/HEAD") or b"").rstrip(b"\n").rpartition(b"\n")[2]
+        found = re.match(rb"[0-9a-f]+ ([0-9a-f]{40,64}) ", last)
+        return found[1].decode() if found else ""
 
     def _has_commit(self, commit: str) -> bool:
         found = self.read_object(commit)

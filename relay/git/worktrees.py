@@ -20,6 +20,7 @@ from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.repository import Repo, list_linked, open_repo
 
 _NOTE = "worktree"
+_REMOVALS = 3
 _MADE = b"initializing"
 """Git's text in the lock of a new work tree. Source: builtin/worktree.c, 2.39 to 2.52."""
 
@@ -47,15 +48,21 @@ def finish_half(repo: Repo, folder: Path) -> Path | None:
     return place if is_ours else None
 
 
-def forget_gone(repo: Repo, folder: Path) -> None:
-    """Forget the work trees in `folder` that somebody removed without git; restore a lost ``.git`` file.
+def forget_gone(repo: Repo, folder: Path) -> tuple[Path, ...]:
+    """Forget the work trees in `folder` that somebody removed without git; repair those that are removed in part.
+
+    These get their ``.git`` file and missing tracked files again.
 
     Until then git takes their branches for checked out. A locked work tree stays, since it may be on a disk that comes
     back, and so does one whose relay is still at work.
 
     Args:
         repo: The caller holds the work tree's lock.
+
+    Returns:
+        The repaired ones. What else was lost of them, nobody knows.
     """
+    repaired: list[Path] = []
     for own in list_linked(repo.common_dir):
         place = _read_place(own)
         if place is None or not _is_in(folder, place) or os.path.lexists(place / ".git"):
@@ -65,8 +72,12 @@ def forget_gone(repo: Repo, folder: Path) -> None:
         with contextlib.suppress(OSError):  # files are in it, or it is gone
             place.rmdir()
         _discard(own, place)
-        if own.exists():
+        if own.exists() and place.exists():
             _link(own, place)
+            repaired.append(place)
+            with contextlib.suppress(GitError):
+                _fill(open_repo(place))
+    return tuple(repaired)
 
 
 def _is_in(folder: Path, place: Path) -> bool:
@@ -111,7 +122,9 @@ def _discard(own: Path, place: Path) -> None:
     """Forget a work tree without files."""
     if not place.exists() or {entry.name for entry in place.iterdir()} <= {".git"}:
         (place / ".git").unlink(missing_ok=True)
-        shutil.rmtree(own)
+        # A process that still writes there can leave some of it: the next look tries again.
+        for _ in range(_REMOVALS):
+            shutil.rmtree(own, ignore_errors=True)
 
 
 def _fill(repo: Repo) -> None:

@@ -5,6 +5,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from shlex import quote
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
@@ -39,12 +40,14 @@ from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_proposal, has_ended_with
 from relay.store.plan_state import PlanState, ask, find_obstacle
 from relay.store.plan_versions import find_claims, find_leg_phase, find_ticks_of_leg
-from relay.store.refs import find_leg_ref
 from relay.store.resume import LegFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_leg
 from relay.store.steering_files import find_strange, require_known
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
+
+_MOST_TYPED = 10
+"""Most files that a command in a hint names; beyond them it names all."""
 
 
 def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
@@ -255,10 +258,15 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     kept = save_found(ctx.files, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
-        leave = f"To leave it where it is, its cost uncounted: git update-ref -d {find_leg_ref(leg.branch)}"
+        files = " ".join(quote(f":(top,literal){path}") for path in owned) if len(owned) <= _MOST_TYPED else ":/"
+        away = f"git stash push -u -- {files}"
         raise RepoError(
             f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
-            hint=("commit it or put it away, then ", RUN, f"; all of it is kept under {leg.wip_ref}. {leave}"),
+            hint=(
+                "commit it or put it away, then ",
+                RUN,
+                f"; all of it is kept under {leg.wip_ref}, and its cost. {away}",
+            ),
         )
     ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
     give_up_leg(ctx.repo, kept)

@@ -211,7 +211,7 @@ def read_plan_text(place: Place) -> str:
 
 def _find_way_back(place: Place) -> Hint:
     from relay.gate.needs import find_near
-    from relay.store.history import find_text
+    from relay.store.history import find_removed, find_text
 
     repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
@@ -223,6 +223,8 @@ def _find_way_back(place: Place) -> Hint:
         return ("--plan ", TypedPath(path=other), " names the one that is there")
     if near := find_near(place.plan_file.name, place.plan_file.parent):
         return ("did you mean ", TypedPath(path=str(PurePath(place.plan_name).with_name(near))), "?")
+    if repo is not None and is_inside and (took := find_removed(repo, place.plan_name)[:12]):
+        return (f"{took} took it out: git restore --source {took}~1 ", TypedPath(path=place.plan_name))
     writes = ("`", Command(words=("plan",)), ' "what you want"` writes one')
     return writes if typed else (writes, "; `relay init` puts an example there")
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from relay.base.errors import RepoError
-from relay.base.hints import ANOTHER_RELAY
+from relay.base.hints import ANOTHER_RELAY, RUN
 from relay.base.secrecy import is_covered
 from relay.base.tree import find_stat, remove_file, replace_file
 from relay.base.values import dataclass
@@ -270,11 +270,15 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
 
     Raises:
-        RepoError: The snapshot cannot be stored, or another process moved the leg's snapshot ref.
+        RepoError: The snapshot cannot be stored, another process moved the leg's snapshot ref, or somebody is removing
+            the work tree: what is left of it is no work of the leg.
     """
     last = leg.last_wip
     known = KnownPaths(paths=record.paths, previous=last) if last else None
     found = write_snapshot_tree(repo, replace=record.replace, known=known)
+    if not os.path.lexists(repo.root / ".git"):
+        words = f"{repo.root} was removed while relay worked in it; its last checkpoint stays as it was"
+        raise RepoError(words, hint=RUN)
     if last and _is_noted(repo, leg, record, found):
         return replace(leg, last_wip=Snapshot.of(found, last.commit))
     return save_snapshots(repo, leg, record, found)
@@ -355,20 +359,24 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
     """Check every ref under ``refs/relay/``, and all objects of the open leg's newest snapshot.
 
     Returns:
-        One sentence per ref that named a lost object, with what was done about it.
+        One sentence per ref that held no id or named a lost object, with what was done about it.
 
     Raises:
         GitError: Git cannot say what is missing.
     """
+    broken = refs.put_aside_broken(repo, _ROOT)
     held = repo.list_refs(_ROOT)
     gone = _find_gone(repo, held.values())
     lost = [ref for ref in held if held[ref] in gone]
     if not lost and (newest := _find_newest(repo)) and newest in held and not _is_whole(repo, held[newest]):
         lost = [newest]
-    if not lost:
+    if not lost and not broken:
         return ()
     own = _read_own(repo)
-    return tuple(_repair(repo, ref, held[ref], own) for ref in lost)
+    words = {ref: f"{ref} held no id (a power cut?), and its file is {place} now" for ref, place in broken.items()}
+    lost_words = "which git has lost or not whole (git gc or prune, while relay was at work?)"
+    words |= {ref: f"{ref} named {held[ref][:10]}, {lost_words}" for ref in lost}
+    return tuple(_repair(repo, ref, held.get(ref), own, words[ref]) for ref in sorted(words))
 
 
 def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:
@@ -399,20 +407,18 @@ def _read_own(repo: Repo) -> dict[str, CommitText]:
     return {text.commit: text for text in found}
 
 
-def _repair(repo: Repo, ref: str, old: str, own: _Commits) -> str:
-    words = f"{ref} named {old[:10]}, which git has lost or not whole (git gc or prune, while relay was at work?)"
+def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) -> str:
     if not ref.startswith((_SNAPSHOTS, _LEGS)):
-        return f"{words}; git update-ref -d {ref} drops it"
+        return f"{words}; git update-ref -d {ref} drops it" if old else words
     found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_leg(repo, ref, own)
-    moved = refs.drop_ref(repo, ref, old) if found is None else refs.move_ref(repo, ref, found, old)
-    if not moved:
+    if not (refs.move_ref(repo, ref, found, old) if found else old is None or refs.drop_ref(repo, ref, old)):
         raise RepoError(f"{ref} was moved by somebody else", hint=ANOTHER_RELAY)
     if found is None:
         return f"{words}: nothing of it was found, and it is gone; the work tree is as it was"
     return f"{words}: it is at {found[:10]} now, the newest before it that is whole; the work tree is as it was"
 
 
-def _find_snapshot(repo: Repo, ref: str, old: str, own: _Commits) -> str | None:
+def _find_snapshot(repo: Repo, ref: str, old: str | None, own: _Commits) -> str | None:
     """Return the newest whole snapshot of the leg whose snapshots the ref holds."""
     chains = [chain for commit in own if commit != old and (chain := _follow(commit, ref, own))]
     for chain in sorted(chains, key=len, reverse=True):

@@ -394,6 +394,14 @@ def find_added(repo: Repo, path: str, *, rev: str = "HEAD") -> str:
     return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", rev, "--", path).decode().strip()
 
 
+def find_removed(repo: Repo, path: str) -> str:
+    """Return the last commit that removed or renamed a file; empty if none did."""
+    if repo.head() is None:
+        return ""
+    args = ("log", "-1", "--diff-filter=D", "--no-renames", "--format=%H", "HEAD", "--", path)
+    return repo.git.run(*args).decode().strip()
+
+
 def _parse_commit(text: CommitText) -> RelayCommit:
     return RelayCommit(
         commit=text.commit,

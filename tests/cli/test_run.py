@@ -378,6 +378,22 @@ def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned):
         assert "Hint: the last commit has it: git restore PLAN.md\n" in relay(words).err
 
 
+def test_a_plan_that_a_commit_took_out_comes_back_from_the_one_before(relay, planned):
+    """The next command would pay for another plan."""
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+    for words in (
+        ("rm", "-q", "PLAN.md"),
+        ("commit", "-q", "-m", "tidy"),
+        ("commit", "-q", "--allow-empty", "-m", "x"),
+    ):
+        subprocess.run([*git, *words], cwd=planned, check=True)
+    said = relay("status").err
+    command = said.partition("took it out: ")[2].strip()
+    assert command.startswith("git restore --source ")
+    subprocess.run(command.split(), cwd=planned, check=True)
+    assert Path(planned, "PLAN.md").exists()
+
+
 def test_status_while_a_run_is_at_work(relay, planned, environ):
     """The lock's holder is named; nothing is guessed about the resume point."""
     from relay.git.notes import lock_worktree

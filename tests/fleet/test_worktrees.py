@@ -14,9 +14,13 @@ from relay.git.lock_journal import declare_locks
 from relay.git.notes import lock_worktree, write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
+from relay.session.usage import Spent
+from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.environment import find_changed, watch_sessions
+from relay.store.legs import NOWHERE, LegStart, open_leg, read_leg
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 
+START = LegStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 PLAN = """\
 # Two
 
@@ -346,12 +350,41 @@ def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was
     assert not [tree for tree in list_worktrees(main) if tree.unusable]
 
 
+def test_a_branch_of_a_job_that_is_gone_is_put_back_by_the_command_that_is_named(box, main):
+    """Its work tree is on it, and its log has the commit."""
+    job = ensure(main, "1")
+    own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
+    box.git("update-ref", "-d", f"refs/heads/{job.repo.branch}")
+    with pytest.raises(RepoError, match="is gone") as said:
+        ensure(main, "1")
+    box.git(*str(said.value.hint).removesuffix(" puts it back").split()[1:])
+    assert ensure(main, "1").repo.head() == own
+
+
 def test_one_that_lost_its_link_alone_gets_it_back(main):
     job = ensure(main, "1")
     (job.repo.root / "1.txt").write_text("a session's")
     (job.repo.root / ".git").unlink()
     assert ensure(main, "1").repo.root == job.repo.root
     assert (job.repo.root / "1.txt").read_text() == "a session's"
+
+
+def test_one_that_was_removed_in_part_goes_on_from_its_last_checkpoint(main):
+    """What is left of it is no work of the phase: no checkpoint takes it, and missing files come back."""
+    job = ensure(main, "1")
+    (job.repo.root / "1.txt").write_text("a session's")
+    leg = save_wip(job.repo, open_leg(job.repo, START), WipRecord(spend=Spent(), items=()))
+    for name in ("PLAN.md", "1.txt", ".git"):
+        (job.repo.root / name).unlink()
+    with pytest.raises(RepoError, match="was removed while relay worked in it"):
+        save_wip(job.repo, leg, WipRecord(spend=Spent(), items=()))
+
+    again = ensure(main, "1")
+
+    assert (again.repo.root / "PLAN.md").read_text() == PLAN
+    kept = read_leg(again.repo)
+    assert kept is not None
+    assert (kept.place, kept.last_wip) == (NOWHERE, leg.last_wip)
 
 
 def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):

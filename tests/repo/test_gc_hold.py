@@ -97,6 +97,33 @@ def test_the_newest_whole_snapshot_is_found(box, rev):
     assert (box.root / "work.txt").read_text() == "2\n"
 
 
+@pytest.mark.parametrize("data", [b"", b"\0" * 41, b"93"])
+@pytest.mark.parametrize("ref", ["leg/main", "wip/main/000001"])
+def test_a_ref_that_a_power_cut_emptied_is_put_aside_and_found_again(box, ref, data):
+    """Git neither reads nor drops it, so that every run would end there."""
+    repo, (*_, leg) = make_snapshots(box)
+    file = box.root / ".git/refs/relay" / ref
+    file.write_bytes(data)
+    (box.root / ".git/refs/relay/leg/other.lock").write_bytes(b"")
+    (words,) = repair_refs(repo)
+    assert words.startswith(f"refs/relay/{ref} held no id")
+    assert read_leg(repo) == leg
+    (kept,) = (box.root / ".git/relay").glob("broken-*")
+    assert kept.read_bytes() == data
+    assert repair_refs(repo) == ()
+
+
+def test_a_broken_ref_of_another_kind_is_put_aside(box):
+    repo, (*_, leg) = make_snapshots(box)
+    file = box.root / ".git/refs/relay/spent/main/000001"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"")
+    (words,) = repair_refs(repo)
+    assert "its file is" in words
+    assert not file.exists()
+    assert read_leg(repo) == leg
+
+
 def test_a_leg_without_a_whole_snapshot_has_none(box):
     repo, (opened, first) = make_snapshots(box, 1)
     lose(box, first.last_wip.commit)

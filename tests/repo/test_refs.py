@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -96,6 +97,10 @@ def test_a_ref_without_content_is_not_absent(box):
     for ask in (repo.head, lambda: find_ref(repo, "refs/heads/main")):
         with pytest.raises(GitError, match="broken ref"):
             ask()
+    with pytest.raises(GitError) as said:
+        repo.head()
+    subprocess.run(["sh", "-c", str(said.value.hint).partition(": ")[2]], check=True)
+    assert repo.head() == commit
     file.write_text(f"{commit}\n", encoding="utf-8")
 
 

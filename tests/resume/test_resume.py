@@ -258,8 +258,9 @@ def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
 
 
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
-    """A part was committed with the tick: only the rest is in the way."""
+    """A part was committed with the tick: only the rest is in the way. The named command helps, and no cost is lost."""
     cut_off()
+    before = json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"]
     stage.edit("- [ ] Say hello", "- [x] Say hello")
     stage.git("add", "PLAN.md", "hello.txt")
     stage.git("commit", "-q", "-m", "a part")
@@ -267,7 +268,12 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     with pytest.raises(RepoError, match=r"its uncommitted work is in notes/a\.txt$") as refused:
         stage.run(LUNCH)
 
-    assert "commit it or put it away, then relay run" in AT_ROOT.write(refused.value.hint)
+    said = AT_ROOT.write(refused.value.hint)
+    assert "commit it or put it away, then relay run" in said
+    subprocess.run(["sh", "-c", said.rpartition("and its cost. ")[2]], cwd=stage.root, check=True)
+    assert stage.run(LUNCH).exit_code == ExitCode.STOPPED
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > before > 0
 
 
 def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):

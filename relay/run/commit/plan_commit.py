@@ -32,7 +32,7 @@ from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.history import find_text
+from relay.store.history import find_removed, find_text
 from relay.store.legs import keep_snapshot
 from relay.store.plan_state import PlanSource, make_refusal
 from relay.store.plan_versions import EditKind, find_edit, put_ticks
@@ -257,7 +257,10 @@ def _parse(plan_path: str, disk: bytes) -> Plan:
 def _read_file(files: PlanFiles) -> bytes:
     disk = read_file(files.repo.root, files.plan_path)
     if disk is None:
-        hint = ("git restore ", TypedPath(path=files.plan_path), " brings back the committed one")
+        gone = find_text(files.repo, files.repo.head(), files.plan_path) is None
+        took = find_removed(files.repo, files.plan_path)[:12] if gone else ""
+        words = f"git restore {f'--source {took}~1 ' if took else ''}"
+        hint = (words, TypedPath(path=files.plan_path), " brings back the committed one")
         raise PlanError("there is no such plan any more", path=files.plan_path, hint=hint)
     return disk
 
