@@ -469,14 +469,11 @@ def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str,
         elif before:
             yield phase.id, f"comes after {list_some(before, _SHOWN)}"
         elif phase.id not in ready:
-            yield phase.id, "waits for a path that a phase at work names too"
+            yield phase.id, "waits for a path of a phase at work"
+        elif not state.is_warm:
+            yield phase.id, f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
         else:
-            yield phase.id, _tell_turn(state, jobs)
-
-
-def _tell_turn(state: JobTable, jobs: int) -> str:
-    if not state.is_warm:
-        return f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
-    if state.busy >= jobs:
-        return f"waits for one of the {jobs} places"
-    return "waits for money: the rest of the cap is set aside for phases at work"
+            yield (
+                phase.id,
+                "waits for a place" if state.busy >= jobs else "waits for money of phases at work",
+            )

@@ -45,15 +45,12 @@ def test_each_kind_of_waiting_is_told_and_what_is_done_or_at_work_is_not():
     two = {"2": _Working("")}
     assert tell(working=two) == {
         "3": "comes after 2",
-        "4": "waits for a path that a phase at work names too",
+        "4": "waits for a path of a phase at work",
         "5": "waits for the first answer of 2",
     }
-    assert tell(working=two, is_warm=True)["5"] == "waits for one of the 1 places"
+    assert tell(working=two, is_warm=True)["5"] == "waits for a place"
     landing = {"2": _Working("c0ffee")}
-    assert (
-        tell(working=landing, is_warm=True)["5"]
-        == "waits for money: the rest of the cap is set aside for phases at work"
-    )
+    assert tell(working=landing, is_warm=True)["5"] == "waits for money of phases at work"
     assert tell(working=two, foreign=frozenset("5"))["5"] == "another relay is at work on it"
     assert "5" not in tell(working=two, stopped={"5": None})
 
