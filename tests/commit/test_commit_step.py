@@ -46,6 +46,17 @@ def test_a_forged_plan_is_refused(stage, forge, words):
     assert stage.commits() == ()
 
 
+def test_an_item_that_nobody_claimed_is_not_ticked(stage):
+    items = "- [ ] Say hello — hello.txt\n- [ ] Say more — more.txt\n"
+    stage.write("PLAN.md", f"## Phase 1\nVerify: `test -f hello.txt`\n{items}")
+    stage.commit("plan")
+
+    made = commit(stage, lambda head: replace(head.tick(["1.1"]), text=head.tick(["1.1", "1.2"]).text))
+
+    assert isinstance(made, Refused)
+    assert "item 1.2 was ticked; only 1.1 may be ticked" in made.for_user
+
+
 def gate_with(stage, command):
     stage.write("PLAN.md", f"## Phase 1\nVerify: `test -f hello.txt && {command}`\n- [ ] Say hello — hello.txt\n")
     stage.commit("plan")

@@ -6,6 +6,7 @@ from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
+from tests.commit.candidate import WHOLE
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
@@ -128,14 +129,12 @@ def test_a_hook_that_plants_files_that_steer_agents_is_stopped(stage):
     """Settings and rules that a session may not make, a commit hook may not either."""
     install_hook(stage, "#!/bin/sh\nmkdir -p sub; echo evil > sub/CLAUDE.md; echo 'max_cost_usd = 1000' > relay.toml\n")
     before = stage.git("rev-parse", "HEAD")
-    told = '      - expect: {last_message_contains: "a commit hook made files that only the user writes: relay.toml, '
-    ask = "        tools: [{name: block, input: {reason: that hook}}]\n"
 
-    ended = stage.run(HELLO + told + 'sub/CLAUDE.md"}\n' + ask)
+    ended = stage.run(HELLO)
 
     assert ended.exit_code == ExitCode.STOPPED
+    assert "relay.toml, sub/CLAUDE.md appeared or changed while a session, a check or a hook could" in ended.reason
     assert stage.git("rev-parse", "HEAD") == before
-    assert stage.server.errors == []
 
 
 def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(stage):
@@ -154,6 +153,20 @@ def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(s
     assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
     told = [event.text for event in stage.seen(Noticed) if "not committed with the plan" in event.text]
     assert [text.rpartition(": ")[2] for text in told] == ["dirty.txt, untracked.txt"]
+
+
+def test_a_hook_that_rewrites_the_users_files_at_a_phases_commit_commits_none_of_them(stage):
+    stage.write("dirty.txt", "one\n")
+    stage.git("add", "dirty.txt")
+    stage.git("commit", "-q", "-m", "dirty")
+    stage.write("dirty.txt", "one\nunfinished\n")
+    stage.write("untracked.txt", "mine\n")
+    install_hook(stage, FORMAT)
+
+    stage.run(WHOLE, phase="1", dirty=True)
+
+    assert sorted(stage.git("show", "--name-only", "--format=", "HEAD").split()) == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
 
 
 def test_a_hook_that_rewrites_half_done_work_at_an_amendment_commits_none(stage):
