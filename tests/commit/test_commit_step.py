@@ -83,6 +83,20 @@ def test_a_gate_that_never_agrees_with_what_it_checks_is_refused(stage):
     assert stage.commits() == ()
 
 
+def test_a_gate_and_a_hook_that_rewrite_each_others_file_are_refused(stage):
+    """No commit would hold a file that the gate leaves as it is."""
+    gate_with(stage, "sed -i s/^formatted$/hello/ hello.txt")
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\ntest ! -e hello.txt || sed -i s/^hello$/formatted/ hello.txt\n")
+    hook.chmod(0o755)
+
+    ended = stage.run(WHOLE, max_repairs=0)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "hello.txt" in ended.reason
+    assert stage.commits() == ()
+
+
 def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(stage):
     """`relay run | tee run.log`: each line that relay says of a gate is written while that gate looks."""
     stage.write("run.log", "begins\n")
