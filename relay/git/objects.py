@@ -329,15 +329,15 @@ def find_lines(repo: Repo, tree: str, words: Collection[str], *, most_per_file: 
 
 
 def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:
-    """Return the line counts of a commit against its first parent, by file name; at most `MOST_FILES` files.
+    """Return the line counts of a commit (by its id) against its first parent, by name; at most `MOST_FILES` files.
 
     Empty where git fails: the commit exists even if an old object is missing.
     """
-    result = repo.git.probe(
-        "diff-tree", "--root", "--no-commit-id", "-r", "--diff-merges=first-parent", "-z", "--numstat", "--no-renames",
-        "--no-ext-diff", "--no-textconv", commit, "--",
+    flags = (
+        "--root", "--no-commit-id", "-r", "--diff-merges=first-parent", "-z", "--numstat", "--no-renames",
+        "--no-ext-diff", "--no-textconv",
     )  # fmt: skip
-    parts = b"" if result.code else result.out
+    parts = ask_about(repo.git, repo.common_dir, flags, commit)
     rows = (row.split(b"\t", 2) for row in parts.split(b"\0")[:MOST_FILES] if row)
     return tuple(
         ChangedFile(path=os.fsdecode(path), added=_read_count(added), deleted=_read_count(deleted))

@@ -249,7 +249,7 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else FILE
     plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
     opened = plan.untick(plan.done_ids - _find_done(repo, rewind, plan))
-    blob = objects.hash_bytes(repo.git, encode_text(opened.text))
+    blob = repo.store_object("blob", encode_text(opened.text))
     return objects.write_paths_tree(repo, [(rewind.plan_path, mode, blob)], start=rewind.target)
 
 

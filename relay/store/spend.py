@@ -224,7 +224,7 @@ def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
 
 
 def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
-    blob = objects.hash_bytes(repo.git, plan)
+    blob = repo.store_object("blob", plan)
     tree = objects.write_paths_tree(repo, ((record.plan_path, FILE, blob),))
     kept = (
         (trailers.PLAN, render_path(record.plan_path)),

@@ -538,7 +538,7 @@ def test_what_a_merge_brought_to_its_branch_is_counted_and_not_what_was_there(bo
         box.git("add", name)
         box.git("commit", "-qm", name)
     box.git("merge", "-q", "--no-edit", "job")
-    assert [file["path"] for file in count_lines(box.open(), "HEAD")] == ["own.txt"]
+    assert [file["path"] for file in count_lines(box.open(), box.text("rev-parse", "HEAD"))] == ["own.txt"]
 
 
 def test_a_filter_that_cannot_be_started_is_named():

@@ -419,7 +419,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             status=candidate.status,
             phase_id=candidate.phase.id,
             items=candidate.pending.claimed_ids,
-            files=count_lines(ctx.repo, outcome.commit or "HEAD"),
+            files=count_lines(ctx.repo, outcome.commit or ctx.repo.zero_id),
         )
     )
     for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):
