@@ -72,6 +72,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     from relay.cli.views.shapes import make_view
     from relay.git.notes import lock_worktree
     from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
+    from relay.run.commit.step import make_sample
     from relay.sandbox.process import prepare_process
     from relay.setup.workspace import open_own_workspace
 
@@ -84,7 +85,8 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
         if not as_json:
             say(f"gate of phase {phase.id}, {workspace.sandbox.mechanism}: {'; '.join(commands)}", style="bold")
         ended = [try_gate(request, workspace, phase.id, commands, observe)] if commands else []
-        if hooks and (ran := try_hooks(request, workspace, f"relay: phase {phase.id} — {phase.title}", observe)):
+        sample = make_sample(request.files, request.settings, phase, workspace.sandbox.mechanism)
+        if hooks and (ran := try_hooks(request, workspace, sample, observe)):
             ended.append(ran)
         for gate in ended:
             _show(request, gate, as_json=as_json)

@@ -261,6 +261,7 @@ KEYS: Mapping[str, Key] = {
         widens=lambda names: names != COMMIT_HOOKS,
     ),
     "commit_subject": Key(read=make_text("one line with {subject} once in it", _SUBJECT)),
+    "signoff": Key(read=SWITCH, widens=bool),
     "network": Key(read=_NETWORK, widens=lambda network: network != CLOSED),
     "localhost": Key(read=_PORTS, split=_BLANK, widens=bool),
     "sockets": Key(read=_SOCKETS, split=_COMMA, widens=bool),

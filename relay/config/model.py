@@ -207,6 +207,8 @@ class Settings:
     commit_subject: str = "relay: {subject}"
     """Form of the commit subjects that relay writes itself, and of a session's subject that a commit-msg hook
     refuses."""
+    signoff: bool = False
+    """Whether each commit ends with your line ``Signed-off-by:``, as `git commit -s` adds it. Yours alone."""
     network: Network = CLOSED
     """Network access of commands: none; with ``true`` this machine's whole network, its own services included; with
     ``{ hosts = ["registry.npmjs.org"] }`` these hosts, by HTTPS."""

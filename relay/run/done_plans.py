@@ -55,7 +55,11 @@ def move_plan(request: RunRequest, folder: str) -> str:
         words = f"plan done — {plan.title}" if plan.title else "plan done"
         message = Message(
             subject=render_subject(words, request.settings),
-            trailers=((trailers.PLAN, render_path(path)), (trailers.STATUS, MOVED)),
+            trailers=(
+                (trailers.PLAN, render_path(path)),
+                (trailers.STATUS, MOVED),
+                *trailers.render_signoff(repo, wanted=request.settings.signoff),
+            ),
         )
         with _moving(repo, pairs, found):
             asked = CommitRequest(

@@ -223,6 +223,7 @@ def rewind_by_commit(
             (trailers.STATUS, trailers.REWOUND),
             (trailers.REWOUND_TO, rewind.target),
             (trailers.COST, trailers.render_cost(0.0)),
+            *trailers.render_signoff(repo, wanted=settings.signoff),
         ),
     )
     text = judge(message, list_other_subjects(words, settings))

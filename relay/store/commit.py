@@ -38,6 +38,8 @@ class CommitRequest:
     message: Message
     other_subjects: tuple[str, ...] = ()
     """Subjects to try, in this order, if the user's hooks refuse the message's own."""
+    plain_body: str = ""
+    """The body without a session's words, to try if the hooks refuse it under each subject; empty without one."""
     paths: tuple[str, ...] = ()
     """The leg's paths: files changed, added or deleted in the work tree. No other paths are committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
@@ -86,6 +88,8 @@ class CommitOutcome:
     """How long that hook took."""
     is_of_branch: bool = False
     """Whether that hook accepts the commit on another branch."""
+    is_plain: bool = False
+    """Whether the hooks refused the message's body and accepted `CommitRequest.plain_body`."""
     rewritten: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were committed."""
     not_taken: tuple[str, ...] = ()
@@ -117,6 +121,7 @@ class _Ready:
         return CommitOutcome(
             end=end,
             subject=self.message.subject,
+            is_plain=self.message.body != self.request.message.body,
             output=output,
             paths=paths,
             rewritten=self.rewritten,
@@ -163,8 +168,9 @@ def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | C
 
 def _finish_text(ready: _Ready) -> bytes:
     """Return the hooks' version of the message, with relay's trailers as relay wrote them: it reads them back."""
+    own = tuple(pair for pair in ready.message.trailers if pair[0].startswith(PREFIX))
     given = render_message(replace(ready.message, trailers=()))
-    return join_trailers(ready.text, ready.message.trailers, before=given, prefix=PREFIX)
+    return join_trailers(ready.text, own, before=given, prefix=PREFIX)
 
 
 def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> CommitOutcome:
@@ -277,8 +283,9 @@ def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
     """Have the hooks judge the message, with one subject after another until they accept one."""
     refused: CommitOutcome | None = None
-    for subject in dict.fromkeys((ready.message.subject, *ready.request.other_subjects)):
-        message = replace(ready.message, subject=subject)
+    subjects = dict.fromkeys((ready.message.subject, *ready.request.other_subjects))
+    bodies = dict.fromkeys((ready.message.body, ready.request.plain_body or ready.message.body))
+    for message in (replace(ready.message, subject=subject, body=body) for body in bodies for subject in subjects):
         judged = _judge_message(repo, guarded, replace(ready, message=message, text=render_message(message)), hooks)
         if isinstance(judged, _Ready):
             return judged

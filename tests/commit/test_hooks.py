@@ -137,8 +137,8 @@ def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun
     install_hook(begun, "exit 1\n")
     install_hook(begun, "exit 1\n", "commit-msg")
 
-    refused = begun.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto", hooks=("commit-msg",))
-    assert "a commit hook refused: the commit-msg hook exited with 1" in refused.reason
+    with pytest.raises(RepoError, match="a commit hook refused: the commit-msg hook exited with 1"):
+        begun.play(ScriptedRunner(sessions=[]), sandbox="auto", hooks=("commit-msg",))
     ended = begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="auto", hooks=("skip",))
 
     assert ended.exit_code == ExitCode.DONE
@@ -404,6 +404,86 @@ def test_a_phase_whose_work_is_not_here_stays_on_its_branch(begun):
     begun.git("switch", "-qc", "other")
     begun.play(ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]]))
     assert list_legs(begun) == ["refs/relay/leg/main", "refs/relay/leg/other"]
+
+
+DCO = 'grep -q "^Signed-off-by: A Person <a@example.org>$" "$1" || { echo "Signed-off-by missing" >&2; exit 1; }\n'
+COLUMNS = 'awk \'length($0) > 72 && !/^#/ {print "line " NR ": " $0; bad = 1} END {exit bad}\' "$1" >&2\n'
+
+
+@pytest.mark.parametrize("hook", [DCO, "exit 1\n", COLUMNS], ids=["sign-off", "silent", "columns"])
+def test_a_message_hook_that_no_session_can_satisfy_costs_nothing(stage, hook):
+    """Relay's own lines are tried before the first session, and the ways out are named."""
+    if hook == COLUMNS:
+        stage.edit("Say hello", "Say " + "hello" * 20)
+        stage.commit()
+    install_hook(stage, hook, "commit-msg")
+
+    with pytest.raises(RepoError, match=r"phase 1 was not begun.*: a commit hook refused: ") as refused:
+        stage.play(ScriptedRunner(sessions=[]), sandbox="auto")
+
+    assert "signoff = true in your own settings" in str(refused.value.hint)
+    assert [event.passed for event in stage.seen(GateFinished) if not event.phase_id] == [False]
+    assert "refs/relay/leg" not in stage.git("for-each-ref")
+
+
+def test_what_is_tried_before_a_session_has_each_line_of_the_commit(begun):
+    """Else a hook could refuse a line that it was not shown."""
+    install_hook(
+        begun, 'grep -o "^Relay-[A-Za-z]*" "$1" | tr "\\n" " " >> .git/seen; echo >> .git/seen\n', "commit-msg"
+    )
+    begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="off")
+    tried, made = (begun.root / ".git/seen").read_text().splitlines()
+    assert set(tried.split()) == set(made.split()) | {"Relay-Model"}
+
+
+def test_signoff_ends_each_commit_with_the_users_line(stage, monkeypatch):
+    """The plan's commit, a phase's and a revert; a repository cannot certify for its user."""
+    for name, value in {"GIT_AUTHOR_NAME": "A Person", "GIT_AUTHOR_EMAIL": "a@example.org"}.items():
+        monkeypatch.setenv(name, value)
+    install_hook(stage, DCO + COLUMNS, "commit-msg")
+    install_hook(stage, SIGNS_OFF.replace("Seen: ", "Seen: at "), "prepare-commit-msg")
+    stage.edit("Say hello", "Say hello twice")
+    told = [("tick", {"item": "1.1", "evidence": "a word and a word " * 10})]
+    runner = ScriptedRunner(sessions=[[[WORK[0][0][0], *told]]])
+
+    ended = stage.play(runner, phase="1", all_=False, sandbox="auto", signoff=True)
+    reverted = stage.relay("rewind", "1", "--revert", "--yes", environ={"RELAY_SIGNOFF": "1"})
+
+    assert (ended.exit_code, reverted.returncode) == (ExitCode.DONE, 0), (ended, reverted.stderr)
+    texts = stage.git("log", "-3", "--format=%B%x00").split("\0")[:-1]
+    assert [text.count("Signed-off-by: A Person <a@example.org>") for text in texts] == [1, 1, 1]
+    assert "Relay-Gate: pass\n" in texts[1]
+    stage.write("relay.toml", "signoff = true\n")
+    refused = stage.relay("run", "--dry-run")
+    assert "signoff" in refused.stderr
+    assert refused.returncode == ExitCode.USER
+
+
+def test_what_a_message_hook_refuses_no_session_is_told(begun):
+    """It refused relay's own words too, which no session can change; and another run pays nothing."""
+    install_hook(begun, "exit 0\n", "commit-msg")
+
+    def change() -> None:
+        install_hook(begun, "! grep '^Relay-Usage: ' \"$1\"\n", "commit-msg")
+
+    runner = ScriptedRunner(sessions=[[[change, *WORK[0][0]]]])
+
+    ended = begun.play(runner, sandbox="auto")
+
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay gate --hooks")
+    assert "phase 1: a commit hook refused: " in ended.reason
+    assert len(runner.told) == 1
+    install_hook(begun, "exit 0\n", "commit-msg")
+    assert begun.play(ScriptedRunner(sessions=[]), phase="1", all_=False, sandbox="auto").exit_code == ExitCode.DONE
+
+
+def test_a_phase_is_committed_without_the_evidence_that_a_hook_refuses(begun):
+    """The session cannot take it back, and its work is green."""
+    install_hook(begun, "! grep 'evidence: made' \"$1\"\n", "commit-msg")
+    ended = begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="auto")
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert begun.git("log", "-1", "--format=%b").startswith("- [x] 1.1 Say hello — hello.txt\n\nRelay-")
+    assert "a commit hook refused the session's evidence; the commit is without it" in list_notices(begun)
 
 
 def test_what_a_hook_says_twice_no_session_is_asked_to_repair_again(begun):

@@ -17,7 +17,7 @@ from relay.base.words import list_some, shorten
 from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
 from relay.gate.run import NO_NETWORK, Failure, find_causes, run_gate
 from relay.git.config_guard import guard
-from relay.git.hooks import HookResult, Hooks, make_hook_run, only_forbids_branch
+from relay.git.hooks import HookResult, HookRun, Hooks, make_hook_run, only_forbids_branch
 from relay.git.identity import get_identity
 from relay.git.repository import Repo
 from relay.git.status import read_status
@@ -28,7 +28,7 @@ from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
 from relay.store import completion
-from relay.store.commit import CommitEnd, CommitOutcome
+from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, judge_message
 from relay.store.environment import SessionChanges, load_environment, read_environment, read_spans
 from relay.store.legs import read_leg
 from relay.tools.workspace import Workspace
@@ -87,7 +87,10 @@ _FRAME = re.compile(
 ON_BRANCH = Command(words=("run", "--branch"))
 _FORBIDS = "forbids commits on this branch and agrees on another one"
 _TAKES_ALONG = "goes on in a branch of the plan's own, with all open work"
-_MESSAGE = "commit_subject gives relay's own subjects another form; "
+_MESSAGE = (
+    "commit_subject gives relay's own subjects another form; signoff = true in your own settings adds your "
+    'Signed-off-by line; hooks = ["pre-commit"] there leaves your message hooks out'
+)
 
 
 def explain_hook(refused: CommitOutcome) -> Refused:
@@ -100,9 +103,10 @@ def explain_hook(refused: CommitOutcome) -> Refused:
         cause, line, ways = found
         words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
         return Refused(for_user=words, ways=ways, then=look)
-    ways = _SKIP if hook == "pre-commit" else _MESSAGE + _SKIP
     words = f"a commit hook refused: {find_telling(output)}"
-    return Refused(for_user=words, for_model=output, ways=ways, then=look, once=True)
+    if hook != "pre-commit":  # it has refused relay's own words too
+        return Refused(for_user=words, ways=_MESSAGE, then=look)
+    return Refused(for_user=words, for_model=output, ways=_SKIP, then=look, once=True)
 
 
 def find_telling(output: str) -> str:
@@ -172,64 +176,82 @@ _WANTS_MORE = re.compile(
 """Output of a hook that says nothing, or that nothing is staged: it may agree once there is something to commit."""
 
 
-def require_hooks(ctx: RunContext, phase_id: str) -> bool:
-    """Refuse to begin if the pre-commit hook refuses the current files: no session is asked to repair that.
+def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> bool:
+    """Refuse to begin if a hook refuses the current files or relay's own lines of a message: no session repairs that.
 
-    The hook runs once per run, with nothing staged, unless a commit of the run has passed it.
+    The hooks run once per run, with nothing staged, unless a commit of the run has passed them.
+
+    Args:
+        sample: The phase's commit without a session's words.
 
     Returns:
-        Whether the hook ran: it may have changed the work tree.
+        Whether a hook ran: it may have changed the work tree.
 
     Raises:
-        RepoError: It refuses.
+        RepoError: One refuses.
     """
     if ctx.memory.knows_hooks:
         return False
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
-        if hooks is None or "pre-commit" not in (hooks.names or ()):
+        if hooks is None:
             return False
-        ctx.observe(GateStarted(phase_id="", baseline=True, commands=("pre-commit hook",)))
+        names = tuple(f"{name} hook" for name in ctx.settings.hooks if name in (hooks.names or ()))
+        ctx.observe(GateStarted(phase_id="", baseline=True, commands=names))
         index = completion.stage_paths(ctx.repo, guard(ctx.repo), ctx.repo.head(), ())
-        tried = try_hook(ctx.repo, hooks, "pre-commit", index=Path(index))
+        tried = _try_all(ctx.repo, hooks, sample, index=Path(index))
     if ctx.workspace.should_stop():
         return True
-    is_red = tried.end is CommitEnd.HOOK_REFUSED
-    says_nothing = is_red and _WANTS_MORE.search(tried.output) is not None and not tried.is_of_branch
-    expected = "as nothing is staged yet" if says_nothing else ""
-    ctx.observe(replace(render_hook_gate("", tried), baseline=True, expected=expected))
-    if is_red and not says_nothing:
-        refused = explain_hook(tried)
-        words = f"phase {phase_id} was not begun, because no commit could be made: {refused.for_user}"
-        raise RepoError(words, hint=refused.ways)
-    ctx.memory.knows_hooks = not is_red
+    for one in tried:
+        is_red = one.end is CommitEnd.HOOK_REFUSED
+        is_silent = one.hook != "pre-commit" and not one.output.partition("\n")[2].strip()
+        wants_more = is_red and bool(_WANTS_MORE.search(one.output)) and not (one.is_of_branch or is_silent)
+        expected = "as nothing is staged yet" if wants_more else ""
+        ctx.observe(replace(render_hook_gate("", one), baseline=True, expected=expected))
+        if is_red and not wants_more:
+            refused = explain_hook(one)
+            words = f"phase {phase_id} was not begun, because no commit could be made: {refused.for_user}"
+            raise RepoError(words, hint=refused.ways)
+    ctx.memory.knows_hooks = all(one.end is CommitEnd.COMMITTED for one in tried)
     return True
 
 
-def try_hook(repo: Repo, hooks: Hooks, name: str, *, index: Path, subject: str = "") -> CommitOutcome:
-    """Run a hook as for a commit, on a copy of an index; its changes of the copy are dropped.
+def _try_all(repo: Repo, hooks: Hooks, sample: CommitRequest, *, index: Path) -> list[CommitOutcome]:
+    """Run the hooks as for a commit, on copies of an index; their changes are dropped.
 
     Returns:
-        The hook's result, with its output even if it agrees.
+        The result of each hook that ran, with its output even if it agrees.
     """
+    ran: dict[str, HookResult] = {}
 
-    def run(hooks: Hooks) -> HookResult:
+    def run_pre_commit(hooks: Hooks) -> HookResult:
         scratch = Path(tempfile.mkdtemp(prefix="hook-", dir=hooks.scratch))
-        message = scratch / "COMMIT_EDITMSG"
-        message.write_text(f"{subject}\n")
         if index.is_file():
             shutil.copyfile(index, scratch / "index")
-        args = {"pre-commit": (), "commit-msg": (str(message),)}.get(name, (str(message), "message"))
         author = get_identity(repo).begin_commit()
-        return hooks.run(make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index", author=author))
+        config = guard(repo).config
+        return hooks.run(make_hook_run(repo, config, "pre-commit", (), index=scratch / "index", author=author))
 
-    result = run(hooks)
-    return CommitOutcome(
-        end=CommitEnd.COMMITTED if result.ok else CommitEnd.HOOK_REFUSED,
-        output=result.output,
-        hook=name,
-        hook_s=result.duration_s,
-        is_of_branch=name == "pre-commit" and only_forbids_branch(hooks, result, run),
-    )
+    def note(wanted: HookRun) -> HookResult:
+        ran[wanted.name] = hooks.run(wanted)
+        return ran[wanted.name]
+
+    forbids_branch = False
+    if "pre-commit" in (hooks.names or ()):
+        ran["pre-commit"] = run_pre_commit(hooks)
+        forbids_branch = only_forbids_branch(hooks, ran["pre-commit"], run_pre_commit)
+    judged = judge_message(repo, sample, replace(hooks, run=note))
+    return [
+        judged
+        if isinstance(judged, CommitOutcome) and name == judged.hook
+        else CommitOutcome(
+            end=CommitEnd.COMMITTED if result.ok else CommitEnd.HOOK_REFUSED,
+            output=result.output,
+            hook=name,
+            hook_s=result.duration_s,
+            is_of_branch=name == "pre-commit" and forbids_branch,
+        )
+        for name, result in ran.items()
+    ]
 
 
 def try_gate(
@@ -256,8 +278,10 @@ def try_gate(
     return finished
 
 
-def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: Observe) -> GateFinished | None:
-    """Run the commit hooks on the staged files, in the same way; None without hooks.
+def try_hooks(
+    request: RunRequest, workspace: Workspace, sample: CommitRequest, observe: Observe
+) -> GateFinished | None:
+    """Run the commit hooks on the staged files and a message, in the same way; None without hooks.
 
     Raises:
         SandboxError: The sandbox could not be set up.
@@ -268,8 +292,7 @@ def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: 
             return None
         names = [name for name in settings.hooks if name in (hooks.names or ())]
         observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))
-        index = repo.git_dir / "index"
-        tried = [try_hook(repo, hooks, name, index=index, subject=subject) for name in names]
+        tried = _try_all(repo, hooks, sample, index=repo.git_dir / "index")
     checks = tuple(render_hook(one, _find_causes(workspace, settings.gate_timeout_s, one)) for one in tried)
     red = [check.command for check in checks if check.status is not Outcome.PASSED]
     summary = f"the {list_some(red)} refused" if red else "no hook refused"

@@ -3,7 +3,7 @@
 These are a new plan before the first phase, and people's own edits between legs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -21,8 +21,8 @@ from relay.git.status import read_status
 from relay.git.trees import FILE
 from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
-from relay.plan.model import Plan
-from relay.plan.parse import parse_plan
+from relay.plan.model import Phase, Plan
+from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.text import decode_text, encode_text, require_utf8
 from relay.plan.transitions import has_same_words
 from relay.run.commit.gates import open_hooks
@@ -105,6 +105,7 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *trailers.render_spent(file.spent),
+            *trailers.render_signoff(ctx.repo, wanted=ctx.settings.signoff),
         ),
     )
     request = CommitRequest(
@@ -198,26 +199,50 @@ def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> N
 
 
 def put_ticks_aside(ctx: RunContext) -> None:
-    """Remove ticks from the plan's file that a person made while a session worked, and report where they are kept.
+    """Take back what a person did to ticks in the plan's file while a session worked, and report where it is kept.
 
-    Otherwise relay would refuse the next phase because of them, in the middle of the night. Edits that are refused for
-    another reason stay; the next look at the file reports them.
+    A box that was ticked by hand is opened. A phase whose ticked item was reworded stands as it was committed: the
+    session did what the old words say. Otherwise relay would refuse the next phase because of them, in the middle of
+    the night. Edits that are refused for another reason stay; the next look at the file reports them.
     """
     if (found := _find_edited(ctx.files, ctx.repo.head())) is None:
         return
     before, shown = found
-    heirs = find_lineage(before, shown).items
-    by_hand = shown.done_ids - {heirs[item] for item in before.done_ids if item in heirs}
-    kept = shown.untick(by_hand)
+    lineage = find_lineage(before, shown)
+    by_hand = shown.done_ids - {lineage.items[item] for item in before.done_ids if item in lineage.items}
+    kept, back, words = shown.untick(by_hand), dict[str, str](), list[str]()
+    if by_hand:
+        words.append(
+            f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks, so it is open "
+            "again"
+        )
+    for phase in before.phases:
+        reworded = [item.id for item in phase.items if item.done and item.id not in lineage.items]
+        if reworded and phase.id in lineage.phases:
+            back[lineage.phases[phase.id]] = before.text[phase.start : phase.end]
+            words.append(
+                f"{list_some(reworded)} was reworded while a session did it; the commit has the old words, so phase "
+                f"{phase.id} stands in the plan as it was committed. Add what the new words ask for as an item"
+            )
+    pieces = (back.get(phase.id if phase else "", kept.text[start:end]) for phase, start, end in _cut(kept))
+    kept = find_plan_in("".join(pieces)) or kept
     kinds = [find_edit(ctx.repo, ctx.plan_path, plan).kind is EditKind.REFUSED for plan in (shown, kept)]
     if kinds != [True, False]:
         return
     ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as it was ticked by hand")
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
-    words = (
-        f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks, so it is open again"
-    )
-    ctx.observe(Noticed(text=f"{words}. The file as it was: git show {ref}:{ctx.plan_path}", warning=True))
+    text = f"{'. '.join(words)}. The file as it was: git show {ref}:{ctx.plan_path}"
+    ctx.observe(Noticed(text=text, warning=True))
+
+
+def _cut(plan: Plan) -> Iterator[tuple[Phase | None, int, int]]:
+    """Yield the phases of a plan, and the text before and after each, with their offsets."""
+    at = 0
+    for phase in plan.phases:
+        yield None, at, phase.start
+        yield phase, phase.start, phase.end
+        at = phase.end
+    yield None, at, len(plan.text)
 
 
 def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | None:

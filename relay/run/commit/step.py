@@ -14,6 +14,7 @@ from relay.base.redaction import redact
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
+from relay.config import Settings
 from relay.gate.model import Outcome, compare_gate
 from relay.git.command import GitError
 from relay.git.message import LINE_CHARS, Message, disarm
@@ -22,7 +23,7 @@ from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, check_state
 from relay.ledger.belief import judge
-from relay.plan.model import Item
+from relay.plan.model import Item, Phase
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
@@ -60,6 +61,7 @@ from relay.run.commit.readiness import check_marks, find_merged, list_own, rende
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.session.events import Committed, Noticed
+from relay.session.usage import Spent, Usage
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
@@ -359,6 +361,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         merges=candidate.leg.merges,
         message=message,
         other_subjects=list_subjects(ctx, candidate),
+        plain_body="" if candidate.leg.merges else _render_body(ctx, candidate, with_evidence=False),
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
@@ -424,6 +427,10 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
     )
     for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):
         ctx.observe(Noticed(text=words, warning=True))
+    if outcome.is_plain:
+        ctx.observe(
+            Noticed(text="a commit hook refused the session's evidence; the commit is without it", warning=True)
+        )
     if outcome.not_taken:
         words = f"a commit hook rewrote files of the user; that is not committed: {list_paths(outcome.not_taken)}"
         ctx.observe(Noticed(text=words, warning=True))
@@ -443,19 +450,10 @@ def make_commit_message(
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
     merged = find_merged(ctx.repo, candidate.leg)
-    earlier = trailers.parse_evidence(candidate.leg.carried)
-    ticked = "\n".join(
-        _render_tick(item, candidate.evidence.get(item.id) or earlier.get(item.text, "")) for item in pending.claims
-    )
-    # One paragraph: when the baton is read back, it ends at an empty line.
-    noted = "\n".join(map(_wrap, candidate.baton.split("\n")))
-    baton = f"{BATON_TITLE}\n{noted}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
     return Message(
         subject=merged.message.subject if merged else choose_subject(ctx, candidate),
-        body=merged.message.body
-        if merged
-        else _make_harmless(candidate, "\n\n".join(part for part in (ticked, baton) if part), ctx.secret_values),
+        body=merged.message.body if merged else _render_body(ctx, candidate),
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.PHASE, candidate.phase.id),
@@ -475,8 +473,49 @@ def make_commit_message(
             *trailers.render_agent(runner.agent, runner.metering),
             *trailers.render_models(ctx.meter.models),
             *trailers.render_spent(spent),
+            *trailers.render_signoff(ctx.repo, wanted=ctx.settings.signoff),
         ),
     )
+
+
+def _render_body(ctx: RunContext, candidate: Candidate, *, with_evidence: bool = True) -> str:
+    """Return the body of a phase's commit: the ticked items, and the baton of a hand-off."""
+    earlier = trailers.parse_evidence(candidate.leg.carried)
+    ticked = "\n".join(
+        _render_tick(item, (candidate.evidence.get(item.id) or earlier.get(item.text, "")) if with_evidence else "")
+        for item in candidate.pending.claims
+    )
+    # One paragraph: when the baton is read back, it ends at an empty line.
+    noted = "\n".join(map(_wrap, candidate.baton.split("\n")))
+    baton = f"{BATON_TITLE}\n{noted}" if candidate.baton and candidate.status == "handoff" else ""
+    return _make_harmless(candidate, "\n\n".join(part for part in (ticked, baton) if part), ctx.secret_values)
+
+
+def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: str) -> CommitRequest:
+    """Return a phase's commit for hooks to judge before its session: each line that relay will write, in its length."""
+    words = f"phase {phase.id} — {phase.title}"
+    usage = Usage(input_tokens=10**6, output_tokens=10**6, cache_read_tokens=10**7, cache_write_5m_tokens=10**6)
+    message = Message(
+        subject=render_subject(words, settings),
+        body="\n".join(_render_tick(item, "") for item in phase.open_items),
+        trailers=(
+            (trailers.PLAN, render_path(files.plan_path)),
+            (trailers.PHASE, phase.id),
+            (trailers.STATUS, "done"),
+            (trailers.ITEMS, " ".join(item.id for item in phase.open_items)),
+            (trailers.SESSION, "0" * 8),
+            (LEG, "1"),
+            (trailers.GATE, f"pass {'0' * 64}"),
+            (trailers.REPAIRS, "0"),
+            (trailers.SANDBOX, mechanism),
+            *trailers.render_hooks(settings.hooks),
+            *trailers.render_models((settings.model,)),
+            *trailers.render_spent(Spent(usage=usage, cost_usd=1.0)),
+            *trailers.render_signoff(files.repo, wanted=settings.signoff),
+        ),
+    )
+    others = list_other_subjects(words, settings)
+    return CommitRequest(branch="", head=None, message=message, other_subjects=others)
 
 
 def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:

@@ -38,6 +38,7 @@ from relay.run.commit.readiness import (
     require_still_room,
 )
 from relay.run.commit.review import read_rounds
+from relay.run.commit.step import make_sample
 from relay.run.leg.preload import Preload, read_preload, reads_first
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
@@ -152,7 +153,8 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
     require_programs(ctx, plan, phase, gate)
-    is_touched = require_hooks(ctx, phase.id) or gate.is_fresh
+    sample = make_sample(ctx.files, ctx.settings, phase, ctx.workspace.sandbox.mechanism)
+    is_touched = require_hooks(ctx, phase.id, sample) or gate.is_fresh
     if ctx.workspace.should_stop():
         return None
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # may raise: before a leg is open
