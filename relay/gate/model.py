@@ -161,6 +161,8 @@ class GateMemory:
     """By command; each is green."""
     knows_hooks: bool = False
     """Whether the commit hooks ran in this run, and none refused."""
+    left: set[str] = field(default_factory=set)
+    """Tracked files that a gate of this run changed and no commit of it has."""
 
     def remember(self, commit: str, ignored: frozenset[str], result: GateResult) -> None:
         """Store a gate whose commit was made of exactly the files that it saw."""

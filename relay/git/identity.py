@@ -79,6 +79,15 @@ def get_identity(repo: Repo) -> Identity:
     return found
 
 
+def render_signoff(repo: Repo, *, wanted: bool) -> tuple[tuple[str, str], ...]:
+    """Return the trailer of the user's sign-off, which certifies where the code is from; nothing if it is not wanted.
+
+    Raises:
+        RepoError: As `get_identity`.
+    """
+    return (("Signed-off-by", str(get_identity(repo))),) if wanted else ()
+
+
 TIMEOUT_S = 30.0
 """Longer than any key needs; then a program that waits for a person is killed."""
 

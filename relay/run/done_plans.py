@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from relay.base.errors import PlanError, RepoError
 from relay.base.hints import STATUS
 from relay.base.tree import find_stat, read_file, remove_file, replace_file
+from relay.git.identity import render_signoff
 from relay.git.message import Message
 from relay.git.names import render_path
 from relay.git.notes import drop_note, lock_worktree, read_note, write_note
@@ -58,7 +59,7 @@ def move_plan(request: RunRequest, folder: str) -> str:
             trailers=(
                 (trailers.PLAN, render_path(path)),
                 (trailers.STATUS, MOVED),
-                *trailers.render_signoff(repo, wanted=request.settings.signoff),
+                *render_signoff(repo, wanted=request.settings.signoff),
             ),
         )
         with _moving(repo, pairs, found):

@@ -12,13 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode, PlanError, within
-from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
+from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint, TypedPath
 from relay.base.words import count, list_some, render_moment, render_span
 from relay.config import Settings
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.names import list_paths
 from relay.git.notes import lock_worktree
 from relay.git.repository import BranchError, Repo
-from relay.git.status import check_state
+from relay.git.status import check_state, read_status
 from relay.ledger.model import Claim
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
@@ -149,10 +150,20 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         plan_state = settle(ctx)
         phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
-            return finish_run(ctx.files, plan_state, ctx.meter.total, selection)
+            return _add_left(ctx, finish_run(ctx.files, plan_state, ctx.meter.total, selection))
         own = choose_model(ctx, phase, plan_state.kept.leg)
         if end := _wait_for_reset(own, plan_state.kept.leg) or _work_on(own, selection, phase, plan_state):
-            return end
+            return _add_left(ctx, end)
+
+
+def _add_left(ctx: RunContext, end: RunEnd) -> RunEnd:
+    """Name the tracked files that a gate changed, if no phase is open: the next run refuses to begin beside them."""
+    left = sorted(ctx.memory.left.intersection(read_status(ctx.repo).changed)) if ctx.memory.left else []
+    if not left or read_leg(ctx.repo):
+        return end
+    typed = [(" ", TypedPath(path=path)) for path in left]
+    words = f"; the gate changed {list_paths(left)}, which no commit has: before the next run, git restore"
+    return replace(end, reason=(end.reason, words, *typed, ", or commit that"))
 
 
 def require_branch(repo: Repo, branch: str | None) -> None:

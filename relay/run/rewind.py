@@ -16,7 +16,7 @@ from relay.config import Settings
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.hooks import has_hook
-from relay.git.identity import Draft, get_identity, write_user_commit
+from relay.git.identity import Draft, get_identity, render_signoff, write_user_commit
 from relay.git.message import CommitText, Message, read_texts, render_message
 from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
@@ -223,7 +223,7 @@ def rewind_by_commit(
             (trailers.STATUS, trailers.REWOUND),
             (trailers.REWOUND_TO, rewind.target),
             (trailers.COST, trailers.render_cost(0.0)),
-            *trailers.render_signoff(repo, wanted=settings.signoff),
+            *render_signoff(repo, wanted=settings.signoff),
         ),
     )
     text = judge(message, list_other_subjects(words, settings))

@@ -199,11 +199,7 @@ class Sandbox:
         return spawn(replace(launch, pass_fds=(*launch.pass_fds, *passed)), stderr=subprocess.STDOUT)
 
     def renew(self, user: tuple[str, str] = NOBODY) -> Self:
-        """Return the same sandbox with an empty private directory of its own; the caller closes it.
-
-        Args:
-            user: Name and address of the person whose gate or hook runs there, for git's configuration.
-        """
+        """Return the same sandbox with an empty private directory, where git knows `user`; the caller closes it."""
         private = PrivateDir(user)
         bwrap = self.bwrap and self.bwrap.renew(private)
         return replace(self, bwrap=bwrap, private=private)

@@ -23,6 +23,8 @@ MAX_BYTES = 1024 * 1024
 MAX_SYMBOLS = 1_000
 MAX_LINES = 50
 """Most lines of a file that are looked at for another definition of a symbol."""
+OUTDATED = re.compile(r"item (?P<item>\S+) names `?(?P<name>.+?)`?, which ")
+"""The beginning of `Outdated.words`."""
 _PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
 _KEYWORDS = (
     "def|defp|class|func|function\\*?|fn|fun|sub|proc|struct|enum|trait|interface|protocol|type|typedef|union|record|object"

@@ -5,8 +5,6 @@ import math
 import re
 from collections.abc import Iterable
 
-from relay.git.identity import get_identity
-from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 
 PREFIX = "Relay-"
@@ -170,11 +168,6 @@ def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     from relay.config.model import COMMIT_HOOKS
 
     return () if names == COMMIT_HOOKS else ((HOOKS, " ".join(names) or "skip"),)
-
-
-def render_signoff(repo: Repo, *, wanted: bool) -> tuple[tuple[str, str], ...]:
-    """Return the user's sign-off, if the settings want it: it certifies where the code is from."""
-    return (("Signed-off-by", str(get_identity(repo))),) if wanted else ()
 
 
 def render_agent(agent: str, metering: str) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,7 @@
 """A session that makes a later item wrong is told so, and amends the plan in its commit or leaves a doubt."""
 
+import pytest
+
 from relay.base.errors import ExitCode
 
 PLAN = """\
@@ -68,3 +70,27 @@ def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage):
     assert doubts.split("\n")[:2] == list(WRONG)
     assert "left as it is in the plan: item 2.1 names src/keys.py" in str(stage.events)
     assert "2.1 names" not in stage.git("show", f"{commit}:PLAN.md")
+    (first,) = [
+        str(request.body["messages"][0]["content"])
+        for request in stage.server.requests
+        if request.path == "/v1/messages" and "Carry out phase 2" in str(request.body["messages"][0]["content"])
+    ]
+    assert [words in first for words in WRONG] == [True, True]
+
+
+@pytest.mark.parametrize(("amend", "doubts"), [(AMEND, []), ("", ["2.1 names src/keys.py, which no commit has"])])
+def test_a_rename_that_was_amended_as_asked_leaves_no_doubt_about_the_later_tick(stage, amend, doubts):
+    """A note that has the old name beside one that is there says where the work went."""
+    work = """\
+      - tools: [{name: bash, input: {command: "echo used >> src/api_keys.py"}}]
+      - tools: [{name: tick, input: {item: "2.1", evidence: "cat"}}]
+      - text: "Commit: Use it"
+"""
+    block = "      - tools: [{name: block, input: {reason: lunch}}]\n"
+    stage.write("PLAN.md", PLAN)
+    stage.write("src/keys.py", KEYS)
+    stage.commit("plan")
+    ended = stage.run((MOVE % amend).replace(block, work))
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    said = stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)")
+    assert said.split("\n")[:-2] == doubts

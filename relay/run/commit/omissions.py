@@ -6,6 +6,7 @@ names nothing after a dash and the commit has none of the mentioned paths.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -44,6 +45,8 @@ class Delivery:
     """Paths that differed from HEAD when the leg began."""
     after: TreeSnapshot
     """The work tree that passed the gate."""
+    notes: tuple[str, ...] = ()
+    """The notes of the phase; such a line may say what a file is called now."""
 
 
 class Cause(StrEnum):
@@ -266,6 +269,8 @@ def _find_reason(repo: Repo, path: str) -> str:
     return "not of this phase"
 
 
+_WORD = re.compile(r"[^\s`'\"()<>,;:]*[^\s`'\"()<>,;:.]")
+"""A word of a note that may be a path."""
 MAX_ABSENT = 20
 """Most paths of a message."""
 
@@ -323,10 +328,13 @@ def check_phantom(doubts: Doubts) -> Refused | None:
 def _find_absent(repo: Repo, delivery: Delivery) -> tuple[tuple[Item, str], ...]:
     """Return the paths that ticked items name after their `` — `` and that neither this commit nor its parent has.
 
-    The parent has paths that this commit removes. A name with ``*`` in it is no path.
+    The parent has paths that this commit removes. A name with ``*`` in it is no path. A path is not absent if a note of
+    the phase has it beside a path that is there: it was renamed.
     """
     inside, head = with_parents(delivery.owned), delivery.leg.base_head
     named = [(item, path) for item in delivery.items for path in sorted(clean_paths(item.targets)) if "*" not in path]
     outside = [path for _, path in named if path not in inside]
-    there = set(find_entries(repo, head, outside)) if head and outside else set[str]()
-    return tuple((item, path) for item, path in named if path not in inside and path not in there | {"."})
+    noted = {path: {w for note in delivery.notes if path in note for w in _WORD.findall(note)} for path in outside}
+    asked = set(outside).union(*noted.values())
+    there = inside | {"."} | (set(find_entries(repo, head, asked)) if head and outside else set())
+    return tuple((item, path) for item, path in named if path not in there and there.isdisjoint(noted[path] - {"."}))

@@ -14,6 +14,7 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.config import Settings
 from relay.gate.model import GateMemory
+from relay.git.identity import render_signoff
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
@@ -105,7 +106,7 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *trailers.render_spent(file.spent),
-            *trailers.render_signoff(ctx.repo, wanted=ctx.settings.signoff),
+            *render_signoff(ctx.repo, wanted=ctx.settings.signoff),
         ),
     )
     request = CommitRequest(

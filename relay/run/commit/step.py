@@ -17,12 +17,14 @@ from relay.base.words import list_some, name_item
 from relay.config import Settings
 from relay.gate.model import Outcome, compare_gate
 from relay.git.command import GitError
+from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
 from relay.git.names import list_paths, render_path
 from relay.git.objects import count_lines, diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, check_state
 from relay.ledger.belief import judge
+from relay.plan.edit import list_notes
 from relay.plan.model import Item, Phase
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
@@ -252,6 +254,7 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
         owned=work.owned,
         user=work.user - {files.plan_path, files.ledger_path},
         after=work.after,
+        notes=tuple(list_notes(candidate.pending.plan, candidate.phase.id)),
     )
 
 
@@ -337,6 +340,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
+        ctx.memory.left.update(left)
     if work.run.difference.paths and not work.run.is_hidden:
         words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after, work.owned)
         ctx.observe(Noticed(text=f"the gate saw files that are not in the commit: {words}", warning=True))
@@ -473,7 +477,7 @@ def make_commit_message(
             *trailers.render_agent(runner.agent, runner.metering),
             *trailers.render_models(ctx.meter.models),
             *trailers.render_spent(spent),
-            *trailers.render_signoff(ctx.repo, wanted=ctx.settings.signoff),
+            *render_signoff(ctx.repo, wanted=ctx.settings.signoff),
         ),
     )
 
@@ -511,7 +515,7 @@ def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: s
             *trailers.render_hooks(settings.hooks),
             *trailers.render_models((settings.model,)),
             *trailers.render_spent(Spent(usage=usage, cost_usd=1.0)),
-            *trailers.render_signoff(files.repo, wanted=settings.signoff),
+            *render_signoff(files.repo, wanted=settings.signoff),
         ),
     )
     others = list_other_subjects(words, settings)

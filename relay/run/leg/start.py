@@ -50,8 +50,16 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.setup.skills import render_skills
 from relay.store.environment import Environment, load_environment, read_environment, save_environment
-from relay.store.history import add_spent, find_beginning, read_plan_commits, was_made_here
+from relay.store.history import (
+    add_spent,
+    find_beginning,
+    list_doubts,
+    read_plan_commits,
+    read_undone,
+    was_made_here,
+)
 from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
+from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
@@ -163,6 +171,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # with the gate's own caches
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
+    ctx.memory.left.update(left)
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks: tuple[tuple[str, str], ...] = (
@@ -315,6 +324,14 @@ def read_baseline(leg: OpenLeg) -> GateResult | None:
     return parse_baseline(dict(leg.trailers).get(BASELINE, ""))
 
 
+def _find_left_wrong(files: PlanFiles, phase: Phase) -> tuple[str, ...]:
+    """Return the doubts of earlier phases' commits about names in this phase's open items that still stand there."""
+    commits = read_plan_commits(files.repo, files.plan_path)
+    doubts, texts = list_doubts(commits, read_undone(files.repo, commits)), {i.id: i.text for i in phase.open_items}
+    found = [(words, match) for words in doubts if (match := OUTDATED.match(words))]
+    return tuple(words for words, match in found if match["name"] in texts.get(match["item"], ""))
+
+
 def _make_handover(  # noqa: PLR0913  # two private callers
     ctx: RunContext,
     leg: OpenLeg,
@@ -326,7 +343,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
     interruption: str = "",
 ) -> Handover:
     phase, found = get_leg_phase(pending, leg), dict(leg.trailers)
-    stale = find_stale(ctx.repo, ctx.plan_path, phase)
+    stale = (*_find_left_wrong(ctx.files, phase), *find_stale(ctx.repo, ctx.plan_path, phase))
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
