@@ -132,7 +132,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
             remarks=(_from_error(PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD), place),),
         )
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
-    remarks = tuple(_from_violation(violation, place) for violation in violations)
+    remarks = (*_check_place(place), *(_from_violation(violation, place) for violation in violations))
     try:
         settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
         require_models(settings)
@@ -150,6 +150,15 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
         remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
     return _size(place, plan, remarks, settings)
+
+
+def _check_place(place: Place) -> Iterator[Remark]:
+    """Yield an error for a plan in the repository that a run refuses because of where it is."""
+    if place.found is not None and not Path(place.plan_name).is_absolute():
+        from relay.setup.preconditions import check_plan_file
+
+        if error := check_plan_file(place.found, place.plan_name).error:
+            yield replace(_from_error(error, place), path=place.plan_name)
 
 
 def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]) -> Iterator[Remark]:

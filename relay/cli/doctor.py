@@ -244,7 +244,7 @@ _WAIT_S = 20.0
 @click.command("notify")
 @click.option("--test", "is_test", is_flag=True, help="Send a message to each recipient and show the answers.")
 def notify_command(*, is_test: bool) -> int:
-    """Show whom a run notifies and of which events, by the `notify` setting in your own file (docs/news.md).
+    """Show whom a run notifies and of which events, by the `notify` setting in your own file.
 
     With --test relay sends each recipient a message, whatever events it wants, and shows the answers. Exit status 1 if
     a recipient cannot be reached.
@@ -254,7 +254,7 @@ def notify_command(*, is_test: bool) -> int:
     place = note_place(needs_repo=False)
     channels = find_settings({}, os.environ, place.root, plan=None).notify
     if not channels:
-        raise ConfigError("runs notify nobody", hint="set `notify` in your own settings; docs/news.md has examples")
+        raise ConfigError("runs notify nobody", hint='in your own settings: notify = [{form = "desktop"}]')
     sender = Sender()
     notifier = Notifier(channels, os.environ, str, sender)
     for channel in channels:

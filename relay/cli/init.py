@@ -12,12 +12,14 @@ import click
 
 from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import AT_ROOT, advise_extra
+from relay.base.words import count
 from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
+from relay.gate.needs import KnownCommand, find_test_command
 from relay.prompts.package_data import get_shipped
 from relay.session.prices import find_limits, parse_price
-from relay.setup.project import is_unfinished, render_project_rules
+from relay.setup.project import find_packages, find_set_up, is_unfinished, render_project_rules
 
 _MODEL = "NAME-OF-THE-MODEL"
 
@@ -113,7 +115,7 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
     lines = [f'runner = "{name}"', *(list_login_settings(profiles[name], settings) if uses_login else ())]
     _begin_user_settings("\n".join(lines) + "\n", environ, is_complete=all("…" not in line for line in lines))
     if uses_login:
-        say("the agent uses your login; its usage is what the agent itself reports, marked ~ (docs/agents.md)")
+        say("the agent uses your login; its usage is what the agent itself reports, marked ~")
     return ExitCode.DONE
 
 
@@ -134,6 +136,10 @@ def _write_new(path: Path, text: str) -> bool:
 TRIAL_S = 60.0
 """Seconds for a trial of the repository's own tests."""
 _SHOWN_LINES = 8
+_EXAMPLE_TEST = "python3 -m unittest discover"
+"""The verify command of the example plan, for a project whose own is not known."""
+_COMMAND_CHARS = 19
+"""Room for a command in the list of next steps."""
 _RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """relay reads the first of these files by itself, so `init` adds no other one."""
 _SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
@@ -184,6 +190,8 @@ def command(
 
 def _write_files(ci: str | None, *, skill: bool) -> None:
     root, missing, on_main = _find_root(Path.cwd())
+    if (up := os.path.relpath(root)) != ".":
+        say(f"in {up}, the root of this repository: a plan's paths and verify commands count from there")
     if skill:
         made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
         for place in _SKILLS:
@@ -213,8 +221,41 @@ def _say_written(name: str, *, is_new: bool) -> None:
 
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
+    test = find_test_command(root)
+    made = _write_first_files(root, test)
+    if missing:
+        _say_next(made, {}, missing, on_main=on_main, shared="")
+        return
+    from relay.git.repository import open_repo
+    from relay.git.status import read_status
+
+    repo = open_repo(root)
+    before = read_status(repo).untracked
+    # Only now: the sandbox keeps a command from writing these files, but not from creating them.
+    if test is not None and (verify := _propose_gate(root, test)):
+        is_set = "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
+        _say_gate(verify, is_set=is_set)
+    after = read_status(repo).untracked
+    ignorable = {
+        place: f"each step of a run would look through its {count(files, 'file')}"
+        for place, files in find_packages(after).items()
+    }
+    left = sorted({path.partition("/")[0] + "/" * ("/" in path) for path in set(after).difference(before)})
+    ignorable |= dict.fromkeys(left, "the tests leave it behind")
+    shared = [name for name in made if name != "PLAN.md"] + [".gitignore"] * bool(ignorable)  # a run commits the plan
+    _say_next(made, ignorable, "", on_main=on_main, shared=" ".join(shared) if repo.head() is not None else ".")
+
+
+def _write_first_files(root: Path, test: KnownCommand | None) -> Mapping[str, str]:
+    """Write the files that are not there; return their texts."""
     rules = next((name for name in _RULES if os.path.lexists(root / name)), "AGENTS.md")
     contents = {name: _read_template(name).decode() for name in ("PLAN.md", "relay.toml", ".gitattributes")}
+    if test is not None:
+        contents["PLAN.md"] = contents["PLAN.md"].replace(_EXAMPLE_TEST, test.command)
+    beside = os.path.relpath(Path.cwd() / "PLAN.md", root)
+    if beside != "PLAN.md" and os.path.lexists(root / beside):
+        del contents["PLAN.md"]
+        say(f"kept {beside}: relay run --plan PLAN.md builds it")
     if rules == "AGENTS.md":
         contents = {rules: render_project_rules(root), **contents}
     else:
@@ -222,16 +263,12 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     made = {name: text for name, text in contents.items() if write_file(root, name, text.encode())}
     for name in contents:
         _say_written(name, is_new=name in made)
-    # Only now: the sandbox keeps a command from writing these files, but not from creating them.
-    if not missing and (verify := _propose_gate(root)):
-        is_set = "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
-        line = f"relay.toml makes `{verify}`" if is_set else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
-        say(f"{line} the gate of every phase", exact=True)
-    from relay.git.repository import open_repo
+    return made
 
-    shared = " ".join(name for name in made if name != "PLAN.md")  # a run commits the plan by itself
-    has_commit = bool(missing) or open_repo(root).head() is not None
-    _say_next(made, missing, on_main=on_main, shared=shared if has_commit else ".")
+
+def _say_gate(verify: str, *, is_set: bool) -> None:
+    line = f"relay.toml makes `{verify}`" if is_set else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
+    say(f"{line} the gate of every phase", exact=True)
 
 
 def _set_gate(root: Path, written: str, verify: str) -> bool:
@@ -246,13 +283,17 @@ def _set_gate(root: Path, written: str, verify: str) -> bool:
     return True
 
 
-def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool, shared: str) -> None:
+def _say_next(
+    made: Mapping[str, str], ignorable: Mapping[str, str], missing: str, *, on_main: bool, shared: str
+) -> None:
     say()
     say("Next:")
     if missing:
         say(f"  {missing}")
     if is_unfinished(made.get("AGENTS.md", "")):
         say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
+    for place, words in ignorable.items():
+        say(f"  edit .gitignore     add {place}: {words}", exact=True)
     say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
     say("  relay doctor        see what is still missing")
     if shared and not missing:
@@ -262,26 +303,29 @@ def _say_next(made: Mapping[str, str], missing: str, *, on_main: bool, shared: s
         say("  relay run --branch  build on a new branch, not on the one that you are on")
 
 
-def _propose_gate(root: Path) -> str:
+def _propose_gate(root: Path, found: KnownCommand) -> str:
     """Try the repository's own test command in the sandbox; return it if it passes, else an empty text."""
-    from relay.gate.needs import find_test_command
-
-    found = find_test_command(root)
-    if found is None:
-        return ""
     from relay.cli.gate import try_proposal
     from relay.cli.views.last_run import say_lines, tell_failures
+    from relay.gate.model import Outcome
 
     say()
     say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
-    if gate is not None:
-        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
-        say(
-            "it passes" if gate.passed else "it does not pass yet",
-            style="green" if gate.passed else "yellow",
-        )
-    return found.command if gate is not None and gate.passed else ""
+    if gate is None:
+        return ""
+    if gate.passed:
+        say("it passes", style="green")
+        return found.command
+    if any(check["status"] == Outcome.TIMED_OUT for check in gate.failed):
+        say(f"it takes longer than init waits ({TRIAL_S:g} s), which says nothing against it", style="yellow")
+        _say_gate(found.command, is_set=False)
+        return ""
+    say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
+    say("it does not pass yet", style="yellow")
+    for command in find_set_up(root):
+        say(f"is the project set up? {command}; then relay gate tries it again", exact=True)
+    return ""
 
 
 def _find_root(cwd: Path) -> tuple[Path, str, bool]:
@@ -294,7 +338,9 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
     try:
         repo = open_repo(cwd)
     except RepoError as error:
-        return cwd, f"{AT_ROOT.write(error.hint) or 'git init':<19} {error}", False
+        hint = AT_ROOT.write(error.hint) or "git init"
+        gap = " " if len(hint) < _COMMAND_CHARS else f"\n{' ' * (_COMMAND_CHARS + 3)}"
+        return cwd, f"{hint:<{_COMMAND_CHARS}}{gap}{error}", False
     return repo.root, "", repo.branch in _MAIN
 
 

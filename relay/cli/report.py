@@ -130,8 +130,8 @@ def command(  # noqa: PLR0913  # its options
 
     By default the report is about the plan that ran last, with all its runs. PLAN names another plan, RUN one run by
     its id or the beginning of it; --run takes the newest. relay writes one HTML page, which loads nothing, and prints
-    its path. Figures come from the event logs below .relay/sessions/
-    (docs/events.md), claims from the plan's ledger. --json adds up all given runs.
+    its path. Figures come from the event logs below .relay/sessions/, claims from the plan's ledger. --json adds up all
+    given runs.
 
     --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
     answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,

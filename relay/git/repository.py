@@ -306,8 +306,9 @@ def _explain(here: Path, result: GitResult) -> RepoError:
     if result.out.startswith(b"false\n"):
         return RepoError("this directory is inside the git directory", hint="change to the work tree")
     if "dubious ownership" in result.words or "safe.directory" in result.words:
+        way = result.words if "safe.directory" in result.words else f"add {shlex.quote(str(here))} to safe.directory"
         return RepoError(
-            f"git does not trust this repository: {result.words}", hint="see git help config, safe.directory"
+            "git does not trust this repository: it belongs to another user", hint=f"if you trust it: {way}"
         )
     if b"not a git repository" in result.err:  # not in its last line, where it stopped at a mount point
         return RepoError(f"{here} is not inside a git repository", hint="git init")

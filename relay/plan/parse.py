@@ -28,6 +28,7 @@ from relay.plan.statements import (
 )
 from relay.plan.text import parse_number
 
+_HOW = "put `- [ ] …` below a heading, or have a session make a plan of this text: relay plan --plan NEW.md - < FILE"
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 
@@ -177,12 +178,11 @@ def _no_phase(outline: Outline) -> PlanError:
     if units := list_unboxed(outline):
         return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
     if conditions := list_conditions(outline):
-        return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line)
+        return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=_HOW)
     loose = outline.sections[0].boxes
     if loose:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
     if near := next(iter(sorted(find_near_boxes(outline), key=attrgetter("line"))), None):
         return PlanError(f"no phase found: {near.message}", line=near.line)
     line = outline.front.body + 1
-    hint = "put `- [ ] …` below a heading; docs/reference/plan.md has the format"
-    return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=hint)
+    return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=_HOW)

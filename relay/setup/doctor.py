@@ -40,6 +40,7 @@ from relay.setup.preconditions import (
     find_out,
     make_missing,
 )
+from relay.setup.project import find_packages
 from relay.setup.rules import load_repository_rules
 from relay.setup.workspace import get_hidden, get_unreadable, make_policy, open_own_workspace
 from relay.store.worktree_notes import get_jobs_place
@@ -160,6 +161,12 @@ def _examine_untracked(repo: Repo, plan_path: str) -> Iterator[Finding]:
         left = [path for path in read_status(repo).untracked if path not in own]
     except RepoError:
         return  # the repository's own finding says it
+    for place, files in find_packages(left).items():
+        words = f"{place} ({count(files, 'file')}): git does not ignore it, so each step of a run looks through it"
+        more = "gates see it, and no commit of relay will hold it"
+        hint = f"put {place} into .gitignore"
+        yield Finding(name="changes", state=State.WARNING, words=f"{words}; {more}", hint=hint)
+        left = [path for path in left if not path.startswith(place)]
     if left:
         words = f"{count(len(left), 'file')} in no commit: gates do not see them, and no commit of relay will hold them"
         hint = "git add and commit what the project needs; .gitignore names the rest"

@@ -220,13 +220,23 @@ def _find_way_back(place: Place) -> Hint:
     # The path may be relative to the root, or a plan may lie in the current directory.
     other = os.path.normpath(typed or Path(folder, place.plan_name))
     if other != place.plan_name and (place.root / other).is_file():
-        return ("--plan ", TypedPath(path=other), " names the one that is there")
+        return _name_commands(other)
     if near := find_near(place.plan_file.name, place.plan_file.parent):
         return ("did you mean ", TypedPath(path=str(PurePath(place.plan_name).with_name(near))), "?")
     if repo is not None and is_inside and (took := find_removed(repo, place.plan_name)[:12]):
         return (f"{took} took it out: git restore --source {took}~1 ", TypedPath(path=place.plan_name))
+    if repo is not None and not typed:
+        there = (path for path in repo.git.list_files() if path.endswith(f"/{place.plan_name}"))
+        if first := next(there, ""):
+            return _name_commands(first)
     writes = ("`", Command(words=("plan",)), ' "what you want"` writes one')
     return writes if typed else (writes, "; `relay init` puts an example there")
+
+
+def _name_commands(plan: str) -> Hint:
+    """Return the commands for a plan that is somewhere else; `check` takes its path alone, the others by ``--plan``."""
+    check, run = (Command(words=(name,), plan_path=plan) for name in ("check", "run"))
+    return ("there is ", TypedPath(path=plan), ": `", check, "` checks it, `", run, "` builds it")
 
 
 def _name(path: Path, root: Path) -> str:

@@ -74,7 +74,7 @@ def _describe_way(profile: Profile, settings: Settings, environ: Mapping[str, st
     name = profile.name
     lines = [] if is_runner else [f'runner = "{name}"']
     lines += list_login_settings(profile, settings)
-    where = f"at the top of {show_user_file(environ)} (docs/agents.md has the details)"
+    where = f"at the top of {show_user_file(environ)}"
     return "\n".join((f"or with your login:{first} {where}", *lines))
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
@@ -34,6 +36,7 @@ _SET_UP = (
     ("composer.lock", "composer install"),
     ("mix.lock", "mix deps.get"),
 )
+_NODE_LOCKS = frozenset({"pnpm-lock.yaml", "yarn.lock", "bun.lock", "package-lock.json"})
 _HOOKS = (
     (".pre-commit-config.yaml", "pre-commit run --all-files"),
     ("lefthook.yml", "lefthook run pre-commit --all-files"),
@@ -51,7 +54,7 @@ def render_project_rules(root: Path) -> str:
     if "TypeScript" in languages and "JavaScript" in languages:
         languages.remove("JavaScript")
     test = find_test_command(root)
-    lines = [f"- Set up: `{command}`" for file, command in _SET_UP if (root / file).is_file()]
+    lines = [f"- Set up: `{command}`" for command in find_set_up(root)]
     lines.append(f"- Test everything: `{test.command}`" if test else f"- Test everything: {_UNKNOWN}")
     lines += [f"- Check the style: `{command}`" for command in _find_checks(root)]
     lines += [f"- Each commit runs hooks: `{command}`" for file, command in _HOOKS if (root / file).is_file()]
@@ -60,6 +63,32 @@ def render_project_rules(root: Path) -> str:
         project=f"A project in {' and '.join(languages)}." if languages else f"What this project is: {_UNKNOWN}",
         commands="\n".join(lines),
     )
+
+
+def find_set_up(root: Path) -> tuple[str, ...]:
+    """Return the commands that install what a repository's lock files name, or its package.json without one."""
+    found = tuple(command for file, command in _SET_UP if (root / file).is_file())
+    has_lock = any(file in _NODE_LOCKS and (root / file).is_file() for file, _ in _SET_UP)
+    needs_npm = not has_lock and (root / "package.json").is_file()
+    return (*found, "npm install") if needs_npm else found
+
+
+def find_packages(paths: Iterable[str]) -> dict[str, int]:
+    """Return the directories of installed packages that hold files, with the number of these files.
+
+    Args:
+        paths: Relative to the repository's root, of files that git neither has nor ignores.
+    """
+    from relay.sandbox.places import INSTALLED
+
+    split = [path.split("/") for path in paths]
+    environments = {"/".join(parts[:-1]) for parts in split if parts[-1] == "pyvenv.cfg"}
+    found = Counter[str]()
+    for parts in split:
+        above = ("/".join(parts[:end]) for end in range(1, len(parts)))
+        top = next((one for one in above if one in environments or one.rpartition("/")[2] in INSTALLED), "")
+        found.update([f"{top}/"] * bool(top))
+    return dict(found)
 
 
 def is_unfinished(rules: str) -> bool:

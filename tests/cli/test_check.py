@@ -94,7 +94,8 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
     ran = relay("check")
     assert ran.code == 1
     assert ran.out.startswith("PLAN.md")
-    hint = "put `- [ ] …` below a heading; docs/reference/plan.md has the format"
+    hint = "put `- [ ] …` below a heading, or have a session make a plan of this text: "
+    hint += "relay plan --plan NEW.md - < FILE"
     assert f"\n  {hint}\n" in ran.out
     body = json.loads(relay("check", "--json").out)
     assert body["phases"] == []
@@ -114,6 +115,21 @@ def test_what_git_ignores_is_said_before_a_run_refuses_it(relay, project):
         "PLAN.md:5: warning: out/a.c: git ignores this, so no commit would hold it, and a run refuses the phase"
     ]
     assert ran.code == 0
+
+
+def test_a_plan_that_git_ignores_or_that_is_a_link_is_not_called_valid(relay, project):
+    """`relay run` refuses it in the same words."""
+    write(project, PLAN, "MINE.md")
+    (project / ".gitignore").write_text("MINE.md\n")
+    (project / "LINK.md").symlink_to("MINE.md")
+    for name, words in (("MINE.md", "is ignored by git"), ("LINK.md", "leads through a symbolic link to MINE.md")):
+        refused = relay("run", "--plan", name, env={"ANTHROPIC_API_KEY": "k"})
+        message, hint = (line.partition(": ")[2] for line in refused.err.splitlines()[:2])
+        ran = relay("check", name)
+        assert (refused.code, ran.code) == (1, 1)
+        assert words in message
+        assert ran.out.startswith(f"{name}: {message}\n  {hint}\n"), (ran.out, refused.err)
+        assert ran.out.splitlines()[-1] == f"{name}: 1 error"
 
 
 def test_no_plan_at_all(relay):

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -119,9 +120,78 @@ def test_existing_files_are_kept(relay, project):
 def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project):
     folder = project / "src"
     folder.mkdir()
-    assert relay("init", cwd=folder).code == 0
+    ran = relay("init", cwd=folder)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(
+        "in .., the root of this repository: a plan's paths and verify commands count from there\n"
+    )
     assert (project / "PLAN.md").is_file()
     assert not list(folder.iterdir())
+    assert "the root of this repository" not in relay("init").out
+
+
+def test_beside_a_plan_of_the_folder_no_example_is_written(relay, project):
+    """In a monorepo: the example at the root would be what `relay run` finds."""
+    folder = project / "pkg"
+    folder.mkdir()
+    (folder / "PLAN.md").write_text("# Mine\n\n## Phase 1 — A\nVerify: `test -e a`\n- [ ] Make a — pkg/a\n")
+    ran = relay("init", cwd=folder)
+    assert "\nkept pkg/PLAN.md: relay run --plan PLAN.md builds it\n" in ran.out
+    assert not (project / "PLAN.md").exists()
+    assert relay("run", "--plan", "PLAN.md", "--dry-run", cwd=folder, env={"ANTHROPIC_API_KEY": "k"}).code == 0
+
+
+def test_the_example_plan_has_the_projects_own_test_command(relay, project):
+    (project / "package.json").write_text('{"scripts": {"test": "true"}}')
+    assert relay("init").code == 0
+    plan = (project / "PLAN.md").read_text()
+    assert re.findall(r"^Verify: (.+)$", plan, re.MULTILINE) == ["`npm test`", "`npm test`"]
+    assert "this is still the example" in relay("check").out
+
+
+def test_a_test_command_that_takes_long_is_not_said_to_fail(project, environ):
+    """The line for relay.toml is there to be copied; nothing is set, because nothing was seen to pass."""
+    (project / "Makefile").write_text("test:\n\t@echo begun; sleep 600\n")
+    program = "import relay.cli.init as i; i.TRIAL_S = 1; from relay.__main__ import main; main()"
+    argv = [sys.executable, "-P", "-c", program, "init"]
+    shown = subprocess.run(argv, cwd=project, env=environ, capture_output=True, text=True, check=False).stdout
+    assert "it takes longer than init waits (1 s), which says nothing against it\n" in shown
+    assert '\nverify = ["make test"] in relay.toml makes it the gate of every phase\n' in shown
+    assert "does not pass" not in shown
+    assert "verify" not in tomllib.loads((project / "relay.toml").read_text())
+
+
+def test_a_test_command_that_fails_is_told_with_how_the_project_is_set_up(relay, project):
+    (project / "package.json").write_text('{"scripts": {"test": "no-such-linter ."}}')
+    ran = relay("init")
+    assert "it does not pass yet\nis the project set up? npm install; then relay gate tries it again\n" in ran.out
+    assert "- Set up: `npm install`\n" in (project / "AGENTS.md").read_text()
+
+
+def test_packages_that_git_does_not_ignore_are_named_and_what_the_tests_leave(relay, project):
+    """Gates do see packages: what they cost is the time to look through them."""
+    for path in (".venv/bin/x", "web/node_modules/a/b.js", "env/pyvenv.cfg", "env/lib/y.py", "own.py"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).touch()
+    (project / "Makefile").write_text("test:\n\tmkdir -p coverage/a\n\ttouch coverage/a/b report.xml\n")
+    (project / "relay.toml").write_text("")
+    ran = relay("init")
+    assert re.findall(r"^  edit \.gitignore     (.+)$", ran.out, re.MULTILINE) == [
+        "add .venv/: each step of a run would look through its 1 file",
+        "add env/: each step of a run would look through its 2 files",
+        "add web/node_modules/: each step of a run would look through its 1 file",
+        "add coverage/: the tests leave it behind",
+        "add report.xml: the tests leave it behind",
+    ]
+    assert "  git add AGENTS.md .gitattributes .gitignore && git commit\n" in ran.out
+    shown = relay("doctor", env={"RELAY_SANDBOX": "off"}).out
+    words = "git does not ignore it, so each step of a run looks through it; gates see it"
+    assert re.search(rf"warning +changes +env/ \(2 files\): {words}", shown)
+    unseen = re.search(r"in no commit: gates do not see them.+", shown)
+    assert unseen
+    assert "own.py" in unseen[0]
+    assert "venv" not in unseen[0]
+    assert "do: put web/node_modules/ into .gitignore\n" in shown
 
 
 def test_outside_a_repository_it_says_git_init(relay, tmp_path):

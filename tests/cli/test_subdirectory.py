@@ -78,11 +78,18 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
     git("mv", "PLAN.md", "docs/deep/PLAN.md")
     git("commit", "-q", "-m", "moved")
 
-    for words in ((), ("--plan", "docs/deep/PLAN.md")):
-        ran = relay("status", *words, cwd=deep)
-        assert (ran.code, ran.err.splitlines()[1]) == (1, "Hint: --plan PLAN.md names the one that is there")
+    hint = "Hint: there is PLAN.md: `relay check PLAN.md` checks it, `relay run --plan PLAN.md` builds it"
+    for words in (("status",), ("status", "--plan", "docs/deep/PLAN.md"), ("check",), ("run",)):
+        ran = relay(*words, cwd=deep)
+        assert (ran.code, ran.err.splitlines()[1]) == (1, hint), words
+    for typed in (("check", "PLAN.md"), ("run", "--plan", "PLAN.md", "--dry-run")):
+        assert relay(*typed, cwd=deep, env={"ANTHROPIC_API_KEY": "k"}).code == 0, typed
+    away = "Hint: there is docs/deep/PLAN.md: `relay check docs/deep/PLAN.md` checks it, "
+    assert relay("run").err.splitlines()[1].startswith(away)
+    git("rm", "-q", "docs/deep/PLAN.md")
+    deep.mkdir(exist_ok=True)
 
-    assert "`relay init` puts an example there" in relay("status").err
+    assert " took it out: git restore --source " in relay("status").err
     assert "init" not in relay("status", "--plan", "other.md").err
 
 
@@ -170,7 +177,7 @@ def test_a_refused_commit_says_from_there_what_the_user_can_do(play, deep, proje
     ran = play(script, "run", "--sandbox", "off", cwd=deep)
 
     assert ran.code == 1
-    assert (
-        "git stash push -u -- ../../hello.txt; or commit it yourself (git add ../../hello.txt && git commit)" in ran.err
-    )
+    typed = "../../hello.txt"
+    aside = f"or put it aside (git stash push -u -- {typed}); then run again"
+    assert f"commit it yourself (git add {typed} && git commit), {aside}" in ran.err
     assert "git add" not in git("log", "--all", "--format=%B")

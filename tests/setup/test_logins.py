@@ -14,7 +14,7 @@ Error: no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set; yo
 (~/.claude/.credentials.json)
 Hint: export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`
   or with your login: npm install -g @agentclientprotocol/claude-agent-acp@0.100.0 and, at the top of \
-~/.config/relay/config.toml (docs/agents.md has the details)
+~/.config/relay/config.toml
   runner = "claude"
   agents.claude.login = "tunnel"
 """

@@ -214,8 +214,8 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
     typed = tuple((" ", TypedPath(path=path)) for path in paths[:3])
     match cause:
         case Cause.USER:
-            aside = "git stash push -u --", typed
-            return *aside, "; or commit it yourself (git add", typed, " && git commit); then run again"
+            aside = "or put it aside (git stash push -u --", typed, "); then run again"
+            return "commit it yourself (git add", typed, " && git commit), ", aside
         case Cause.UNHELD:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.NESTED:
