@@ -223,12 +223,12 @@ def _find_way_back(place: Place) -> Hint:
         return _name_commands(other)
     if near := find_near(place.plan_file.name, place.plan_file.parent):
         return ("did you mean ", TypedPath(path=str(PurePath(place.plan_name).with_name(near))), "?")
-    if repo is not None and is_inside and (took := find_removed(repo, place.plan_name)[:12]):
-        return (f"{took} took it out: git restore --source {took}~1 ", TypedPath(path=place.plan_name))
     if repo is not None and not typed:
         there = (path for path in repo.git.list_files() if path.endswith(f"/{place.plan_name}"))
         if first := next(there, ""):
             return _name_commands(first)
+    if repo is not None and is_inside and (took := find_removed(repo, place.plan_name)[:12]):
+        return (f"{took} took it out: git restore --source {took}~1 ", TypedPath(path=place.plan_name))
     writes = ("`", Command(words=("plan",)), ' "what you want"` writes one')
     return writes if typed else (writes, "; `relay init` puts an example there")
 
