@@ -1,8 +1,9 @@
 """`edit` and `write`: the tools that change files themselves.
 
 `edit` works on bytes, so the rest of the file keeps its bytes in any encoding. A line feed in `old` matches both line
-endings; in `new` it becomes the ending used in the replaced text, or else in the file. Neither tool replaces a
-protected file, or one that changed after the tool read it.
+endings; in `new` it becomes the ending used in the replaced text, or else in the file. `write` keeps the line endings
+and the byte order mark of the file it replaces. Neither tool replaces a protected file, or one that changed after the
+tool read it.
 """
 
 import errno
@@ -115,6 +116,11 @@ def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[s
         if b"\0" in data:
             raise RefusedError(f"{place.path} is binary; change it with a command.")
         start, end = _get_only(data, old)
+        if old.isascii() and not new.isascii() and not _is_utf8(data):
+            raise RefusedError(
+                f"{place.path} is not UTF-8, and edit would write new's other letters than ASCII as UTF-8: change it with "
+                "a command in bash that writes the file's encoding."
+            )
         unseen = _is_unseen(notes, keep, place)
         ending = _pick_ending(data, data[start:end])
         with open_outputs(workspace) as scratch_fd:
@@ -136,6 +142,7 @@ def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[
         require_writable(workspace, place.path)
         require_target(place)
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
+        data = _keep_form(before or b"", data)
         if before == data:
             return ToolAnswer(text=f"{place.path} already has this content.")
         if _is_unseen(notes, keep, place):
@@ -144,14 +151,32 @@ def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[
             replace_target(place, data, scratch_fd=scratch_fd)
     unread = place.path not in notes.seen
     _note_change(workspace, notes, place.path)
-    text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)
+    text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, data, unread=unread)
     return ToolAnswer(text=text, changed_paths=(place.path,))
 
 
-def _say_replaced(place: Location, before: bytes | None, *, unread: bool) -> str:
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _keep_form(before: bytes, data: bytes) -> bytes:
+    """Give new content the line endings and the byte order mark of the file that it replaces."""
+    if b"\r" not in data and before.count(b"\r\n") == before.count(b"\n"):
+        data = data.replace(b"\n", _pick_ending(before, b""))
+    bom = _BOM.encode()
+    return bom + data if before.startswith(bom) and not data.startswith(bom) else data
+
+
+def _say_replaced(place: Location, before: bytes | None, data: bytes, *, unread: bool) -> str:
     lines = "all" if before is None else f"{_count_lines(before):,}"
+    form = " Its CRLF line endings are kept." if before and b"\r\n" in before and b"\r\n" in data else ""
+    form += " It was not UTF-8; now it is." if before and not _is_utf8(before) else ""
     warning = " You had not read it in this session: look at git diff for what is gone." if unread else ""
-    return f"Replaced {lines} lines of {place.path}.{warning}"
+    return f"Replaced {lines} lines of {place.path}.{form}{warning}"
 
 
 def _count_lines(data: bytes) -> int:

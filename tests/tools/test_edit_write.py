@@ -39,6 +39,11 @@ def test_only_the_replaced_bytes_change(make_tools, before, old, new, after, crl
         root = Path(folder).resolve()
         (root / "f.txt").write_bytes(data)
         result = run(make_tools(root), "edit", path="f.txt", old=f"<<{old}>>", new=f"[{new}]")
+        if result.is_error and old.isascii() and not new.isascii():
+            assert "is not UTF-8" in result.text
+            assert data.decode("utf-8", "replace").encode() != data
+            assert (root / "f.txt").read_bytes() == data
+            return
         assert not result.is_error, result.text
         got = (root / "f.txt").read_bytes()
     assert got.startswith(head)
@@ -75,6 +80,48 @@ def test_bytes_that_are_not_utf8_stay(bench):
     (bench.root / "latin.txt").write_bytes(b"caf\xe9 one\ncaf\xe9 two\n")
     bench.ok("edit", path="latin.txt", old="two", new="drei")
     assert (bench.root / "latin.txt").read_bytes() == b"caf\xe9 one\ncaf\xe9 drei\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "shift-jis"])
+def test_letters_that_would_mix_two_encodings_are_refused_with_the_way_out(bench, encoding):
+    data = "café = 1\nb = 2\n".encode("latin-1") if encoding == "latin-1" else "名前 = 1\nb = 2\n".encode(encoding)
+    (bench.root / "old.txt").write_bytes(data)
+    said = bench.refused("edit", path="old.txt", old="b = 2", new="b = 'é'")
+    assert "old.txt is not UTF-8" in said
+    assert "a command in bash that writes the file's encoding" in said
+    assert (bench.root / "old.txt").read_bytes() == data
+
+
+def test_a_utf8_text_in_a_file_with_other_bytes_can_be_replaced(bench):
+    (bench.root / "mixed.txt").write_bytes(b"caf\xe9\nna\xc3\xafve\n")
+    bench.ok("edit", path="mixed.txt", old="naïve", new="été")
+    assert (bench.root / "mixed.txt").read_bytes() == b"caf\xe9\n\xc3\xa9t\xc3\xa9\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"one\r\ntwo\r\n", "one\n2\n", b"one\r\n2\r\n"),
+        (b"\xef\xbb\xbfone\n", "2\n", b"\xef\xbb\xbf2\n"),
+        (b"\xef\xbb\xbfone\r\n", "\ufeff2\n", b"\xef\xbb\xbf2\r\n"),
+        (b"one\r\ntwo\n", "1\n2\n", b"1\n2\n"),
+        (b"one\n", "1\r\n2\n", b"1\r\n2\n"),
+        (b"", "1\n", b"1\n"),
+        (b"one\r\n", "2", b"2"),
+    ],
+)
+def test_write_keeps_line_endings_and_byte_order_mark(bench, before, content, after):
+    (bench.root / "f.txt").write_bytes(before)
+    said = bench.ok("write", path="f.txt", content=content)
+    assert (bench.root / "f.txt").read_bytes() == after
+    assert ("CRLF line endings are kept" in said) == (b"\r\n" in before and b"\r\n" in after)
+    assert "already has this content" in bench.ok("write", path="f.txt", content=content)
+
+
+def test_write_says_that_a_file_was_not_utf8(bench):
+    (bench.root / "latin.txt").write_bytes(b"caf\xe9\n")
+    assert "It was not UTF-8; now it is." in bench.ok("write", path="latin.txt", content="café\n")
+    assert "UTF-8" not in bench.ok("write", path="latin.txt", content="thé\n")
 
 
 def test_more_than_one_place_is_refused_with_the_lines(bench):
