@@ -2,9 +2,9 @@
 
 Git never removes another process's lock, so one SIGKILL can block a repository (65 of 100 kill points of a plain
 `git commit` do). A lock under a name that only relay uses is stale whenever relay's own lock is held. relay removes any
-other lock only if it had declared that lock and never came back, the lock is from that moment, and no git process is at
-work here. If all work trees share the lock, no git may be at work in any of them, and the declaration may be another
-work tree's whose relay has ended. Otherwise relay leaves the lock and names it to the user.
+other lock only if it had declared that lock in this work tree and never came back, the lock is from that moment, and no
+git process is at work here, or, if all work trees share the lock, in any of them. Otherwise relay leaves the lock and
+names it to the user.
 
 A declaration may come from an archive with the git directory: relay believes it only of files that git takes as locks,
 in this git directory and through no link.
@@ -24,15 +24,14 @@ import socket
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from relay.base.tree import is_temporary, read_start, remove_file, replace_unsynced
 from relay.base.walk import list_names, open_folder
 from relay.git.names import render_ref_part
-from relay.git.notes import drop_note, is_locked, read_note, write_note
+from relay.git.notes import drop_note, read_note, write_note
 from relay.git.object_database import MARK
-from relay.git.repository import Repo, list_linked
+from relay.git.repository import Repo
 
 _COUNTS_S = 12 * 3600
 """Source: git's builtin/gc.c, lock_repo_for_gc()."""
@@ -158,7 +157,6 @@ def clear_git_directory(repo: Repo) -> tuple[str, ...]:
             lock.unlink(missing_ok=True)
     if not any(lock.exists() for lock in declared):
         drop_note(repo, _INTENT)
-    clear_shared_locks(repo)
     until, foreign = time.monotonic() + _PATIENCE_S, _find_foreign(repo)
     while held := [lock for lock in foreign if lock.exists()]:
         if time.monotonic() > until or not any(_is_git_at_work(repo, lock) for lock in held):
@@ -185,26 +183,6 @@ def _is_older(lock: Path, seconds: float) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - lock.lstat().st_mtime > seconds
     return False
-
-
-def clear_shared_locks(repo: Repo) -> None:
-    """Remove shared locks that a relay left which was killed in another work tree."""
-    for other in _find_others(repo):
-        declared = _read_declared(other)
-        shared = [lock for lock in declared if _is_shared(other, lock) and _is_stale(lock, declared[lock])]
-        for lock in shared if shared and not is_locked(other) else ():
-            if not _is_git_at_work(repo, lock):
-                lock.unlink(missing_ok=True)
-
-
-def _find_others(repo: Repo) -> tuple[Repo, ...]:
-    """Return the repository with the git directory of each other work tree."""
-    found = (repo.common_dir, *list_linked(repo.common_dir))
-    return tuple(replace(repo, git_dir=git_dir) for git_dir in found if git_dir != repo.git_dir)
-
-
-def _is_shared(repo: Repo, lock: Path) -> bool:
-    return lock in find_ref_locks(repo, "HEAD")[1::2] or lock.is_relative_to(repo.common_dir / "refs")
 
 
 def _clear_own(repo: Repo) -> None:

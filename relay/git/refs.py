@@ -9,7 +9,7 @@ from pathlib import Path
 from relay.base.tree import sync_directory
 from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
-from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
+from relay.git.lock_journal import declare_locks, find_ref_locks
 from relay.git.objects import RELAY_IDENTITY
 from relay.git.repository import Repo, find_id
 
@@ -58,9 +58,6 @@ def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: 
     is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
         result = change()
-        if result.code and find_ref(repo, ref) == old:
-            clear_shared_locks(repo)
-            result = change()
         found = find_ref(repo, ref) if result.code else new
     if result.code and found == old:
         raise GitError(f"git update-ref failed: {result.words}")
