@@ -114,7 +114,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         PlanError: There is no such file.
     """
     from relay.config.choices import check_models, require_models
-    from relay.gate.needs import check_files
+    from relay.gate.needs import check_files, check_folder
     from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -143,6 +143,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         *_check_servers(plan, settings),
         *_check_ignored(plan, place),
         *check_files(plan, place.root, find_lines(plan)),
+        *(check_folder(plan, place.root, place.found.git.list_files) if place.found else ()),
     )
     chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
     more = (_from_violation(one, place) for one in (*warned, *chosen))

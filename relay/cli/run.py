@@ -409,6 +409,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     """
     from relay.cli.status import Near, show_summary
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
+    from relay.gate.needs import check_folder
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
     from relay.run.selection import describe_choice
@@ -426,7 +427,8 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     show_summary(summary, place.caller, Near(), why=True)
     plan = plan_state.plan
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
-    for words in filter(None, (describe_choice(plan, selection.text), *said)):
+    strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
+    for words in filter(None, (describe_choice(plan, selection.text), *said, *strange)):
         say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:
