@@ -14,12 +14,23 @@ from tests.repo.conftest import box, new_box, template
 __all__ = ["box", "new_box", "template"]
 
 
+WATCHER = """\
+read -r _
+pid=$(head -n 1 "$1/database/postmaster.pid" 2>&1) && grep -qs postgres "/proc/$pid/comm" && kill -QUIT "$pid"
+while grep -qs postgres "/proc/$pid/comm"; do sleep 0.1; done
+rm -rf "$1"
+"""
+"""Waits until the one that holds its input has gone, however it ended, and ends the database that is left then."""
+
+
 @contextlib.contextmanager
 def open_place():
-    """Give a place for a database: as root it is another user's."""
+    """Give a place for a database: as root it is another user's. Neither outlives this process, even a killed one."""
     with tempfile.TemporaryDirectory(prefix="relay-fleet-") as top:
         Path(top).chmod(0o755)
-        yield Path(top, "database")
+        argv = ["sh", "-c", WATCHER, "sh", top]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True):
+            yield Path(top, "database")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from relay.base.errors import RelayError
-from relay.fleet.engine import BusyError, EndedError, Engine, Ticket, find_url, run_database
+from relay.fleet.engine import BusyError, EndedError, Engine, Ticket, find_url, is_up, run_database
 from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
 
@@ -216,3 +216,29 @@ def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new
                 os.kill(postmaster if end is signal.SIGKILL else up.pid, end)
                 said.append((up.wait(), up.stderr.read().partition("\n")[0]))
         assert said == [(1, "Error: the database has ended"), (0, "")]
+
+
+KEPT = """
+import subprocess, sys, time
+from relay.fleet.engine import run_database
+from tests.fleet.conftest import open_place
+with open_place() as place:
+    subprocess.run(["cp", "-a", sys.argv[1], place], check=True)
+    with run_database(place):
+        print(place, flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("new_database")
+def test_no_database_of_these_tests_outlives_a_killed_pytest(arranged):
+    """A worker of pytest that is killed has no time for the end of its fixtures."""
+    root = Path(__file__).parents[2]
+    argv = [sys.executable, "-c", KEPT, str(arranged / "database")]
+    with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        place = Path(worker.stdout.readline().strip())
+        assert is_up(place)
+        pid = int((place / "postmaster.pid").read_text().split()[0])
+        worker.kill()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() and not place.parent.exists())
