@@ -118,8 +118,8 @@ def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[s
         start, end = _get_only(data, old)
         if old.isascii() and not new.isascii() and not _is_utf8(data):
             raise RefusedError(
-                f"{place.path} is not UTF-8, and edit would write new's other letters than ASCII as UTF-8: change it with "
-                "a command in bash that writes the file's encoding."
+                f"{place.path} is not UTF-8, and edit would write new's other letters than ASCII as UTF-8: "
+                "change it with a command in bash that writes the file's encoding."
             )
         unseen = _is_unseen(notes, keep, place)
         ending = _pick_ending(data, data[start:end])
