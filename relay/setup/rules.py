@@ -12,13 +12,16 @@ Source: ``core/src/agents_md.rs`` of openai/codex at ba2fb4831.
 
 import codecs
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.base.secrecy import RULES, Hidden, is_covered
 from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.config import Settings
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.setup.project import is_unfinished
@@ -36,6 +39,8 @@ _OTHERS = ("WARP.md", ".cursorrules")
 _OTHER_PLACES = (".github/copilot-instructions.md", ".cursor/rules", ".kiro/steering")
 """Rules of other agents that relay cannot read."""
 _UNFINISHED = "AGENTS.md, which relay init wrote, has places to fill in (…): say how this project is built and tested"
+_IMPORT = re.compile(r"(?:^|(?<=\s))@([\w.~/-]{1,200})")
+"""Claude Code's import, ``@docs/rules.md``. relay reads no such file: a session may write it."""
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -296,12 +301,25 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
             warnings.append(f"{file.shown} is blank; no other file of its directory is read")
             continue
         left -= len(content)
+        if imports := _find_imports(text, Path(file.real).parent):
+            names = list_some(imports)
+            warnings.append(f"{file.shown} imports {names}, which relay does not read: put its rules into {file.shown}")
         cut = total > len(content)
         if cut:
             warnings.append(
                 f"{file.shown} is cut to {len(content):,} of {total:,} bytes: {max_bytes:,} are for all rules"
             )
         yield text, RuleFile(path=file.shown, bytes_used=len(content), bytes_total=total, truncated=cut)
+
+
+def _find_imports(text: str, folder: Path) -> list[str]:
+    """Return the existing files that a file of rules imports, each once; a folder is no import."""
+    named = dict.fromkeys(name.rstrip(".") for name in _IMPORT.findall(text))
+    found: list[str] = []
+    for name in named:
+        with suppress(OSError):  # a folder that the user may not enter
+            found += [name] if name.startswith("~/") or (folder / name).is_file() else []
+    return found
 
 
 def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:

@@ -182,6 +182,24 @@ def test_where_there_is_no_agents_md_the_rules_of_claude_then_those_of_gemini_ar
     assert load_repository_rules(root, Settings()).text == "three"
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("@docs/rules.md\n", "docs/rules.md"),
+        ("See @./docs/rules.md.\nAnd @docs/a.md, @docs/a.md\n", "./docs/rules.md, docs/a.md"),
+        ("@../secret.md @~/.claude/mine.md @closed/a.md", "../secret.md, ~/.claude/mine.md"),
+        ("@dataclass\n@docs and me@docs/a.md, `@docs/a.md`, @docs/none.md, @" + "a/" * 9_000, ""),
+    ],
+)
+def test_an_import_is_not_read_and_is_named(root: Path, text: str, named: str) -> None:
+    make(root, {"CLAUDE.md": text, "docs/rules.md": "r", "docs/a.md": "a", "../secret.md": "s"})
+    (root / "closed").symlink_to("closed")
+    rules = load_repository_rules(root, Settings(), ())
+    words = f"CLAUDE.md imports {named}, which relay does not read: put its rules into CLAUDE.md"
+    assert rules.text == text
+    assert rules.warnings == ((words,) if named else ())
+
+
 def test_other_rules_are_named_with_the_setting_that_has_them_read(root: Path) -> None:
     """Where a repository has rules of its own, or the setting is made, nothing is said."""
     make(root, {".kiro/steering/product.md": "one"})
