@@ -5,9 +5,10 @@ raised                                  exit  shown
 ======================================  ====  ==========================================================
 `RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``; with
                                               ``--json`` the same as one JSON document
-full disk, no permission                1     the same, in the system's words
+full disk, no permission                1     the same, in the system's words; the free space of
+                                              each place where relay writes, if no file is named
 click's usage errors                    2     usage line and what is allowed
-Ctrl-C, `Interrupted`                   130   one line: the next run resumes
+Ctrl-C, `Interrupted`                   130   one line: the command to type again
 a closed pipe                           1     nothing
 anything else                           3     that relay has a bug, and a log file ready to paste
 ======================================  ====  ==========================================================
@@ -25,7 +26,7 @@ import click
 
 from relay import __version__
 from relay.base.errors import ConfigError, ExitCode, RelayError
-from relay.base.hints import AT_ROOT, RUN, Caller
+from relay.base.hints import AT_ROOT, RUN, Caller, Command
 from relay.base.interrupts import Interrupted
 from relay.cli.screen import JSON_VERSION, complain
 
@@ -102,7 +103,7 @@ def _run(run: Callable[[], object], argv: list[str], asked: Asked) -> int:
     except BrokenPipeError:
         raise
     except (KeyboardInterrupt, Interrupted):
-        return _say_interrupted(asked.caller)
+        return _say_interrupted(argv, asked.caller)
     except Exception as error:  # noqa: BLE001  # the boundary: nothing above it can handle a bug
         return _report(error, argv, asked.caller)
     return result if isinstance(result, int) else ExitCode.DONE
@@ -111,7 +112,7 @@ def _run(run: Callable[[], object], argv: list[str], asked: Asked) -> int:
 def _report(error: Exception, argv: list[str], caller: Caller) -> int:
     match error:
         case click.Abort():
-            code = _say_aborted(error, caller)
+            code = _say_aborted(error, argv, caller)
         case click.ClickException():
             code = _say_usage(error)
         case RelayError() if "--json" in argv:
@@ -125,14 +126,16 @@ def _report(error: Exception, argv: list[str], caller: Caller) -> int:
     return code
 
 
-def _say_interrupted(caller: Caller) -> int:
-    complain(caller.write(("Interrupted. Nothing is lost; `", RUN, "` resumes.")))
+def _say_interrupted(argv: list[str], caller: Caller) -> int:
+    name = argv[0] if argv else "run"
+    way = ("`", RUN, "` resumes.") if name == "run" else ("type the same `", Command(words=(name,)), "` again.")
+    complain(caller.write(("Interrupted. Nothing is lost; ", way)))
     return ExitCode.INTERRUPTED
 
 
-def _say_aborted(abort: click.Abort, caller: Caller) -> int:
+def _say_aborted(abort: click.Abort, argv: list[str], caller: Caller) -> int:
     if isinstance(abort.__cause__, KeyboardInterrupt):
-        return _say_interrupted(caller)
+        return _say_interrupted(argv, caller)
     complain("Error: stopped: the question was not answered")
     return ExitCode.USER
 
@@ -174,10 +177,29 @@ def _say_error_json(error: RelayError, caller: Caller) -> int:
 
 
 def _say_system(error: OSError) -> int:
-    where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
-    _say_block("Error", f"{error.strerror or error}{where}")
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    if not where and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        where = f"free are {_describe_free_space()}"
+    _say_block("Error", f"{error.strerror or error}{where and ': '}{where}")
     _say_block("Hint", "nothing was lost; put this right and run the command again")
     return ExitCode.USER
+
+
+def _describe_free_space() -> str:
+    """Say what is free where relay writes; a write that fails names no file."""
+    import tempfile
+    from contextlib import suppress
+
+    from relay.base.words import render_size
+
+    free: list[str] = []
+    for find in (Path.cwd, tempfile.gettempdir):
+        with suppress(OSError):  # the directory is gone, or no directory for temporary files can be used
+            place = find()
+            disk = os.statvfs(place)
+            names = " (but room for no more files)" if disk.f_files and not disk.f_favail else ""
+            free.append(f"{render_size(disk.f_bavail * disk.f_frsize)}{names} in {place}")
+    return ", ".join(free) or "unknown"
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:

@@ -3,18 +3,21 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
 import pytest
 
 from relay.base.errors import ConfigError, RelayError
+from relay.base.hints import Caller
 from relay.base.interrupts import Interrupted
 from relay.base.redaction import redact_for_strangers
-from relay.cli.boundary import run_guarded
+from relay.cli.boundary import Asked, run_guarded
 from relay.cli.main import relay as group
 
 
@@ -78,12 +81,31 @@ def test_an_interrupt_is_130(error, capsys):
     assert capsys.readouterr().err == "Interrupted. Nothing is lost; `relay run` resumes.\n"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted()])
+def test_an_interrupt_names_the_command_that_was_interrupted(error, capsys):
+    asked = Asked()
+    asked.caller = Caller(plan="b.md")
+    assert run_guarded(raising(error), ["run", "--plan", "b.md"], asked) == 130
+    assert capsys.readouterr().err == "Interrupted. Nothing is lost; `relay run --plan b.md` resumes.\n"
+    assert run_guarded(raising(error), ["plan", "--plan", "b.md", "x"], asked) == 130
+    assert capsys.readouterr().err == "Interrupted. Nothing is lost; type the same `relay plan --plan b.md` again.\n"
+
+
 def test_a_full_disk_is_not_a_bug(capsys):
     """The system's words, exit 1, no log file."""
     assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", "/data/x")), []) == 1
     assert capsys.readouterr().err == (
         "Error: No space left on device: /data/x\nHint: nothing was lost; put this right and run the command again\n"
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_without_a_file_tells_the_free_space_where_relay_writes(number, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_guarded(raising(OSError(number, "full")), []) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    places = [re.escape(str(place)) for place in (tmp_path, tempfile.gettempdir())]
+    assert re.match(rf"Error: full: free are [\d.]+ \w+ in {places[0]}, [\d.]+ \w+ in {places[1]} Hint:", said)
 
 
 def test_hostile_words_in_an_error_are_made_safe(capsys):
@@ -199,7 +221,7 @@ def test_ctrl_c_in_a_command_is_130(project, environ):
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert err.strip() == b"Interrupted. Nothing is lost; `relay run` resumes."
+    assert err.strip() == b"Interrupted. Nothing is lost; type the same `relay sleepy` again."
 
 
 @pytest.mark.parametrize("module", ["relay.cli.boundary", "click", "relay.cli.status"])
