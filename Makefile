@@ -81,12 +81,12 @@ $(VENV)/.venv:
 # --compile: the first import of the SDK without compiled files takes seconds.
 $(VENV)/.run: $(VENV)/.venv pyproject.toml
 	@echo "installing relay"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable .
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-input --compile --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml
-	@echo "installing relay and its tools"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable '.[dev]'
+	@echo "installing relay and its tools: minutes, most of them behind the last line of pip's"
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 docs: $(VENV)/.dev  ## write docs/settings.md, docs/events.md, docs/json.md and share/ anew

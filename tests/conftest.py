@@ -94,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
         shared.chmod(0o755)
         config.add_cleanup(lambda: _remove(shared))
         os.environ[_SHARED] = str(shared)
+        config.pluginmanager.register(_Teller(config))
     gc.disable()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -110,6 +111,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each relay that is started compiles itself
     sys.dont_write_bytecode = False
     os.environ |= {"HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class _Teller:
+    """Names a test that fails when it does: among ten thousand dots its sign says nothing until the end."""
+
+    config: pytest.Config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = crash.message.partition("\n")[0] if crash else ""
+            reporter.write(f"\nFAILED {report.nodeid} {why}\n", flush=True)
 
 
 def pytest_xdist_auto_num_workers() -> int:
