@@ -26,9 +26,9 @@ IN_A_CONTAINER = (
     'relay() { docker run --rm -it --volume "$PWD:/work" --env ANTHROPIC_API_KEY $RELAY_FLAGS relay "$@"; }'
 )
 NOT_RUN = {
+    "git clone ADDRESS-OF-THIS-PAGE relay": "it needs the network and makes an environment; tests/demo/ plays the demo",
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
-    "uvx --from relay-build relay demo": "it needs the name on PyPI; `make package` tries the wheel",
-    "pipx install 'relay-build[report]'": "the same",
+    "pipx install '.[report]'": "it needs the package registry; `make package` tries the wheel",
     "ant auth login": "it needs a browser and an account; tests/runners/test_clouds.py has what it leaves behind",
     "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",
