@@ -171,10 +171,13 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     """Note a finding; its sources must exist, so that later sessions can check them for changes."""
     links = _require_links(notes, given)
     is_bare = links["confirms"] or (len(links["contradicts"]) > 1 and not given["claim"].strip())
+    name = given.get("kind", Kind.DECISION)
+    if name not in set(Kind):
+        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
     record = Record(
         claim="" if is_bare else _get_text(given, "claim"),
         because=_get_text(given, "because"),
-        kind=_require_kind(given.get("kind", Kind.DECISION)),
+        kind=Kind(name),
         **links,
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
@@ -208,12 +211,6 @@ def _require_links(notes: LegNotes, given: Mapping[str, Any]) -> dict[str, tuple
     return links
 
 
-def _require_kind(name: str) -> Kind:
-    if name not in set(Kind):
-        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
-    return Kind(name)
-
-
 def _require_source(workspace: Workspace, source: str) -> Source:
     if PLACE.fullmatch(source) is None:
         raise RefusedError(f"A source is {_FORMS}; leave sources empty if there is none.")
@@ -228,13 +225,9 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         found = replace(asked, path=place.path)
         if found.lines:
             with os.fdopen(open_regular(place), "rb") as stream:
-                _require_place(found, stream.read(MAX_CITED_BYTES + 1))
+                if words := explain_missing(found, stream.read(MAX_CITED_BYTES + 1)):
+                    raise RefusedError(words)
         return found
-
-
-def _require_place(source: Source, data: bytes) -> None:
-    if words := explain_missing(source, data):
-        raise RefusedError(words)
 
 
 def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
@@ -242,8 +235,9 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     why, change = _get_text(given, "why"), _get_text(given, "change")
     phase = notes.plan.find_phase(given["phase"].strip())
     if phase is None or phase.done:
+        opened = ", ".join(one.id for one in notes.plan.phases if not one.done)
         state = f"Phase {phase.id} is done and cannot change." if phase else f"There is no phase {given['phase']!r}."
-        raise RefusedError(f"{state} Open phases: {_join_open(notes)}.")
+        raise RefusedError(f"{state} Open phases: {opened}.")
     if phase.id != notes.phase.id and phase.id in notes.find_beside():
         words = f"Phase {phase.id} is at work beside yours, or done there: it takes nothing new."
         raise RefusedError(f"{words} Amend a phase that has not begun, or record it.")
@@ -285,10 +279,6 @@ def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
         else:
             items.append(" ".join(match[2].split()))
     return tuple(items), rest
-
-
-def _join_open(notes: LegNotes) -> str:
-    return ", ".join(phase.id for phase in notes.plan.phases if not phase.done)
 
 
 def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

@@ -222,16 +222,12 @@ def _get_only(data: bytes, old: str) -> tuple[int, int]:
     if not starts:
         raise RefusedError(f"old does not occur.{_say_nearest(data, old)}")
     if len(starts) > 1:
-        raise RefusedError(_say_many(text, starts))
+        lines = [str(text.count(b"\n", 0, start) + 1) for start in starts[:_SHOWN]]
+        count = f"{_COUNTED:,} times or more" if len(starts) == _COUNTED else f"{len(starts)} times"
+        where = ", ".join(lines) + (" …" if len(starts) > _SHOWN else "")
+        raise RefusedError(f"old occurs {count}, at lines {where}. Take in lines around the one you mean.")
     start, end = starts[0], starts[0] + len(wanted)
     return start + bisect_left(folded, start), end + bisect_left(folded, end)
-
-
-def _say_many(text: bytes, starts: Sequence[int]) -> str:
-    lines = [str(text.count(b"\n", 0, start) + 1) for start in starts[:_SHOWN]]
-    count = f"{_COUNTED:,} times or more" if len(starts) == _COUNTED else f"{len(starts)} times"
-    more = " …" if len(starts) > _SHOWN else ""
-    return f"old occurs {count}, at lines {', '.join(lines)}{more}. Take in lines around the one you mean."
 
 
 def _pick_ending(data: bytes, replaced: bytes) -> bytes:

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -103,9 +103,16 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
     if notes is not None:
         notes.seen[place.path] = make_look(found)
     if not window.lines:
-        return _answer_empty(place.path, size, offset, window.last)
+        if size == 0:
+            return ToolAnswer(text=f"({place.path} is empty)")
+        return ToolAnswer(text=f"{place.path} has {window.last} lines; offset {offset} is past its end.", is_error=True)
     shown = Shown(path=place.path, first_line=offset, last_line=window.last)
-    return ToolAnswer(text="\n".join([*window.lines, *_remarks(window, offset)]), shown=shown)
+    remarks = []
+    if window.more:
+        remarks.append(f"[lines {offset}-{window.last}. Use offset={window.last + 1} to continue]")
+    if window.invalid:
+        remarks.append("[not all of this is UTF-8: � stands for other bytes]")
+    return ToolAnswer(text="\n".join([*window.lines, *remarks]), shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,21 +170,6 @@ def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
     if kind == "WebP image" and start[8:12] != b"WEBP":  # another RIFF file: sound, film
         kind = None
     return kind or mimetypes.guess_type(path)[0] or "unknown kind"
-
-
-def _answer_empty(path: str, size: int, offset: int, last: int) -> ToolAnswer:
-    if size == 0:
-        return ToolAnswer(text=f"({path} is empty)")
-    return ToolAnswer(text=f"{path} has {last} lines; offset {offset} is past its end.", is_error=True)
-
-
-def _remarks(window: _Window, offset: int) -> list[str]:
-    remarks = []
-    if window.more:
-        remarks.append(f"[lines {offset}-{window.last}. Use offset={window.last + 1} to continue]")
-    if window.invalid:
-        remarks.append("[not all of this is UTF-8: � stands for other bytes]")
-    return remarks
 
 
 def _read_window(stream: BinaryIO, offset: int, limit: int, *, clean: bool) -> _Window:
@@ -314,7 +306,8 @@ def run_list(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
         names, remark = _ask_git(workspace, path, glob if is_directory else None, ignored=True), " (ignored by git)"
     below = f"{path}/" if path else ""
     one_level = is_directory and not glob
-    entries = {_first_part(name, below) for name in names} if one_level else set(names)
+    parts = (name.removeprefix(below).partition("/") for name in names)  # with a slash after a directory's name
+    entries = {first + slash for first, slash, _ in parts} if one_level else set(names)
     return _answer(workspace, below if one_level else "", entries, f"{path or 'The repository'}{remark}")
 
 
@@ -324,12 +317,6 @@ def _ask_git(workspace: Workspace, path: str, glob: str | None, *, ignored: bool
     if result.exit_code != 0:
         raise RefusedError(f"The files cannot be listed: {result.output[:500].decode('utf-8', 'replace').strip()}")
     return [os.fsdecode(name) for name in result.output.split(b"\0") if name]
-
-
-def _first_part(name: str, below: str) -> str:
-    """Return the entry of the directory `below` that leads to a file, with a slash for a directory."""
-    first, slash, _ = name.removeprefix(below).partition("/")
-    return first + slash
 
 
 def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str) -> ToolAnswer:
@@ -413,8 +400,12 @@ def _show_newest(search: _Search, counts: Mapping[str, int]) -> ToolAnswer:
     result = search.run(["-n", "--column"], [f":(top,literal){path}" for path in chosen])
     output = result.output if result.total_bytes <= KEEP_BYTES else result.output[: KEEP_BYTES // 2]
     by_path: defaultdict[str, list[str]] = defaultdict(list)
-    for path, line in _parse_hits(root, output):
-        by_path[path].append(line)
+    taken: Counter[bytes] = Counter()
+    for match in _HIT.finditer(output):
+        raw, line, column, text = match.groups()
+        taken[raw] += 1
+        if taken[raw] <= MAX_HITS:
+            by_path[_find_path(root, raw)].append(f"{int(line)}: {_show_text(text, int(column) - 1)}")
     lines, shown = [], 0
     for path in chosen:
         part = by_path[path][: MAX_HITS - shown]
@@ -423,16 +414,6 @@ def _show_newest(search: _Search, counts: Mapping[str, int]) -> ToolAnswer:
     more = sum(counts.values()) - shown
     lines += [f"… {more:,} more lines match; narrow path, glob or pattern"] if more > 0 else []
     return ToolAnswer(text="\n".join(lines))
-
-
-def _parse_hits(root: Path, output: bytes) -> Iterator[tuple[str, str]]:
-    """Yield path and line of each match, at most `MAX_HITS` for each file."""
-    taken: Counter[bytes] = Counter()
-    for match in _HIT.finditer(output):
-        raw, line, column, text = match.groups()
-        taken[raw] += 1
-        if taken[raw] <= MAX_HITS:
-            yield _find_path(root, raw), f"{int(line)}: {_show_text(text, int(column) - 1)}"
 
 
 def _find_path(root: Path, raw: bytes) -> str:

@@ -108,8 +108,10 @@ class Background:
             text = f"ended at once: {words}; output: {where} (use read).\n{_read_end(output)}"
             return ToolAnswer(text=text, is_error=not succeeded, changed_paths=None)
         self._running.append((job, thread))
+        way = "a Unix socket below $TMPDIR; each call has ports of its own"
+        way = "its port" if self._workspace.sandbox.policy.network else way
         text = (
-            f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
+            f"running until your turn ends; output: {where} (use read). Other calls reach it through {way}. "
             f"The same command again restarts it.\n{_read_end(output)}"
         )
         return ToolAnswer(text=text, changed_paths=None)
@@ -159,11 +161,6 @@ class Background:
     def _collect(self) -> None:
         self._ended += [job for job, thread in self._running if not thread.is_alive()]
         self._running = [pair for pair in self._running if pair[1].is_alive()]
-
-    def _say_how_to_reach(self) -> str:
-        if self._workspace.sandbox.policy.network:
-            return "Other calls reach it through its port."
-        return "Other calls reach it through a Unix socket below $TMPDIR; each call has ports of its own."
 
 
 def _read_end(path: Path) -> str:

@@ -88,18 +88,14 @@ def open_regular(place: Location) -> int:
     """
     if place.status is None:
         raise RefusedError(f"No such file: {place.path}.{_suggest(place)}")
-    _require_regular(place.path, place.status)
+    if stat.S_ISDIR(place.status.st_mode):
+        raise RefusedError(f"{place.path or 'The root'} is a directory; use list.")
+    if not stat.S_ISREG(place.status.st_mode):
+        raise RefusedError(f"{place.path} is a device, pipe or socket, not a file.")
     try:
         return walk.open_regular(place.name, place.parent_fd)
     except NotAFileError:
         raise RefusedError(f"{place.path} became something else than a file just now.") from None
-
-
-def _require_regular(path: str, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise RefusedError(f"{path or 'The root'} is a directory; use list.")
-    if not stat.S_ISREG(status.st_mode):
-        raise RefusedError(f"{path} is a device, pipe or socket, not a file.")
 
 
 def _suggest(place: Location) -> str:
@@ -200,7 +196,8 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         spool, name = answer.spool, "full output"
         if spool is None or not spool.exists():
             name = "what is kept of the output" if answer.lost_bytes else name
-            spool = _spill(workspace, answer.output or text.encode(), call_id)
+            path = reserve_output(workspace, call_id)
+            spool = path if path is not None and keep_output(path, answer.output or text.encode()) else None
         where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
         whole_bytes = len(text.encode()) + answer.lost_bytes
         text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
@@ -223,17 +220,13 @@ def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int =
     data = text.encode("utf-8")
     half = max(cap_tokens - _MARK_TOKENS - estimate_tokens(where), 2) * 2
     if len(data) <= 2 * half:
-        head, tail = _split_lines(data)
+        at = data.find(b"\n", len(data) // 2)
+        head, tail = (data, b"") if at < 0 else (data[:at], data[at + 1 :])
     else:
         head, tail = _end_at_line(data[:half]), _start_at_line(data[-half:])
     cut = estimate_size_tokens(len(data) - len(head) - len(tail)) + lost_tokens
     mark = f"\n… {cut:,} tokens cut; {where} …\n"
     return head.decode("utf-8", "ignore") + mark + tail.decode("utf-8", "ignore")
-
-
-def _split_lines(data: bytes) -> tuple[bytes, bytes]:
-    at = data.find(b"\n", len(data) // 2)
-    return (data, b"") if at < 0 else (data[:at], data[at + 1 :])
 
 
 def _end_at_line(data: bytes) -> bytes:
@@ -272,8 +265,3 @@ def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
     names = (f"{stem}{suffix}.txt" for suffix in ["", *(f"-{number}" for number in range(2, 1000))])
     paths = (workspace.outputs_dir / name for name in names)
     return next((path for path in paths if not os.path.lexists(path)), None)
-
-
-def _spill(workspace: Workspace, output: bytes, call_id: str) -> Path | None:
-    path = reserve_output(workspace, call_id)
-    return path if path is not None and keep_output(path, output) else None
