@@ -106,7 +106,10 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings.extend(_examine_worktrees(repo, chosen))
     if request is not None:
         findings.extend(_examine_servers(request))
-    findings.append(_examine_rules(root, settings, environ))
+    try:
+        findings.append(check_rules(load_repository_rules(root, chosen, get_unreadable(root, chosen, environ))))
+    except ConfigError as error:
+        findings.append(make_missing("rules", error))
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: _BY_WEIGHT.index(finding.state))),
         caller=Caller(folder=os.path.relpath(cwd, root)),
@@ -331,14 +334,6 @@ def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
     elif Level.READ_ONLY not in holding:
         words = f"no sandbox works here for {Level.READ_ONLY}: `relay plan` refuses"
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
-
-
-def _examine_rules(root: Path, settings: Settings | None, environ: Mapping[str, str]) -> Finding:
-    chosen = settings or Settings()
-    try:
-        return check_rules(load_repository_rules(root, chosen, get_unreadable(root, chosen, environ)))
-    except ConfigError as error:
-        return make_missing("rules", error)
 
 
 def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:

@@ -142,7 +142,11 @@ class RunNotes:
                 )
                 self._save()
             case GateFinished():
-                self._take_gate(event)
+                gate = make_last_gate(event, at=time.time())
+                save_last_gate(self._repo, gate, self._secret_values)
+                if self._run is not None:
+                    is_failure = not event.passed and not event.expected
+                    self._run = replace(self._run, gate=gate if is_failure else None)
             case RunEnded() if self._run is not None:
                 self._run = replace(
                     self._run,
@@ -155,13 +159,6 @@ class RunNotes:
                 self._save()
             case _:
                 pass
-
-    def _take_gate(self, event: GateFinished) -> None:
-        gate = make_last_gate(event, at=time.time())
-        save_last_gate(self._repo, gate, self._secret_values)
-        if self._run is not None:
-            is_failure = not event.passed and not event.expected
-            self._run = replace(self._run, gate=gate if is_failure else None)
 
     def _save(self) -> None:
         if self._run is not None:

@@ -6,7 +6,7 @@ are known to work.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -65,13 +65,25 @@ def open_run(
         observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # First: what runners need is loaded in the background, while git works and the sandbox is proven.
-        get_runner = _open_runners(request.runners, runners, given, stack)
+
+        @cache  # an edit of the plan may name another one, opened at first use
+        def get_runner(name: str) -> Runner:
+            kind = get_kind(name, origin="Runner", known=runners)
+            kind.get_key(request.environ)
+            return stack.enter_context(kind.open(given))
+
+        for name in request.runners:
+            get_runner(name)
         meter, left = stack.enter_context(take_repository(request))
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
         opened = stack.enter_context(open_workspace(request, rules, interrupts))
-        workspace = _listen(observers, opened)
+        progress = Progress(observers.observe)
+        observers.inquiries.append(opened.sandbox.inquiries)
+        observers.counters.append(progress.note)
+        observers.take_news = opened.take_news
+        workspace = replace(opened, sandbox=replace(opened.sandbox, hear=progress.hear))
         require_all(check_enclosed(request, workspace.sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, workspace, meter)
         observers.meter = meter
@@ -95,31 +107,6 @@ def open_run(
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
             sweep(ctx.repo.root, folder, now_s=time.time(), max_age_s=age_s)
         yield ctx
-
-
-def _open_runners(
-    names: Sequence[str], known: Mapping[str, RunnerKind], given: Surroundings, stack: ExitStack
-) -> Callable[[str], Runner]:
-    """Open some runners; return a function that opens others at first use: an edit of the plan may name one."""
-
-    @cache
-    def get_runner(name: str) -> Runner:
-        kind = get_kind(name, origin="Runner", known=known)
-        kind.get_key(given.environ)
-        return stack.enter_context(kind.open(given))
-
-    for name in names:
-        get_runner(name)
-    return get_runner
-
-
-def _listen(observers: Observers, workspace: Workspace) -> Workspace:
-    """Return the workspace with observers for the hosts that its commands ask for, and for their output."""
-    progress = Progress(observers.observe)
-    observers.inquiries.append(workspace.sandbox.inquiries)
-    observers.counters.append(progress.note)
-    observers.take_news = workspace.take_news
-    return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
 
 
 def _make_sessions(

@@ -107,29 +107,26 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
     Args:
         unreadable: The user's hidden places, absolute and with links resolved.
     """
-    rules = Rules() if "rules" in settings.ablate else _load_chosen_rules(root, settings, unreadable)
+    rules = Rules()
+    if "rules" not in settings.ablate:
+        rules = load_rules(
+            root,
+            max_bytes=settings.rules_max_bytes,
+            fallback_names=settings.rules_fallback_names,
+            root_markers=settings.rules_root_markers,
+            global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
+            unreadable=unreadable,
+        )
+        if is_unfinished(rules.text):
+            rules = replace(rules, warnings=(*rules.warnings, _UNFINISHED))
+        is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
+        if not is_chosen and all(file.path.startswith("/") for file in rules.files):
+            rules = replace(rules, warnings=(*rules.warnings, *_describe_unread(root)))
     if "skills" in settings.ablate:
         return rules
     inside = tuple(place.relative_to(root).as_posix() for place in unreadable if place.is_relative_to(root))
     skills, warnings = load_skills(root, Hidden(places=inside))
     return replace(rules, skills=skills, warnings=(*rules.warnings, *warnings))
-
-
-def _load_chosen_rules(root: Path, settings: Settings, unreadable: Sequence[Path]) -> Rules:
-    rules = load_rules(
-        root,
-        max_bytes=settings.rules_max_bytes,
-        fallback_names=settings.rules_fallback_names,
-        root_markers=settings.rules_root_markers,
-        global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
-        unreadable=unreadable,
-    )
-    if is_unfinished(rules.text):
-        rules = replace(rules, warnings=(*rules.warnings, _UNFINISHED))
-    is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
-    if is_chosen or any(not file.path.startswith("/") for file in rules.files):
-        return rules
-    return replace(rules, warnings=(*rules.warnings, *_describe_unread(root)))
 
 
 def _describe_unread(root: Path) -> Iterator[str]:

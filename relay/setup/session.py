@@ -210,42 +210,39 @@ class Sessions:
     def _hold(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
         runner, name = self.find_runner(task.runner), self.settings.runner_for(task.runner)
         with ExitStack() as stack:
-            spec = self._make_spec(task)
+            settings, hide = self.settings, partial(hide_values, values=self.handed)
+
+            def run_tool(call: ToolCall) -> ToolResult:
+                result = task.callbacks.run_tool(call)
+                return replace(result, text=hide(result.text))
+
+            spec = SessionSpec(
+                session_id=task.session_id,
+                model=settings.model,
+                system=task.system,
+                tools=task.tools,
+                callbacks=replace(task.callbacks, run_tool=run_tool),
+                preloads=task.preloads,
+                hide=hide,
+                reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
+                check_budget=self.check_budget,
+                sandbox=self.sandbox,
+                writes=task.writes,
+                limits=self.limits,
+                price=self.price,
+                find_price=self.find_price,
+                max_output_tokens=settings.max_output_tokens,
+                max_turns=settings.max_turns,
+                effort=settings.effort,
+                cached="cache" not in settings.ablate,
+                cache_ttl=settings.cache_ttl,
+                slowest_turn_s=self.pace.turn_s,
+                inside=self.inside,
+            )
             if self.open_tape is not None:
                 spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_LOOP else name)
             session = stack.enter_context(runner.open_session(spec))
             return drive(TapedConversation(session, spec.keep, spec.hide))
-
-    def _make_spec(self, task: SessionTask) -> SessionSpec:
-        settings, hide = self.settings, partial(hide_values, values=self.handed)
-
-        def run_tool(call: ToolCall) -> ToolResult:
-            result = task.callbacks.run_tool(call)
-            return replace(result, text=hide(result.text))
-
-        return SessionSpec(
-            session_id=task.session_id,
-            model=settings.model,
-            system=task.system,
-            tools=task.tools,
-            callbacks=replace(task.callbacks, run_tool=run_tool),
-            preloads=task.preloads,
-            hide=hide,
-            reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
-            check_budget=self.check_budget,
-            sandbox=self.sandbox,
-            writes=task.writes,
-            limits=self.limits,
-            price=self.price,
-            find_price=self.find_price,
-            max_output_tokens=settings.max_output_tokens,
-            max_turns=settings.max_turns,
-            effort=settings.effort,
-            cached="cache" not in settings.ablate,
-            cache_ttl=settings.cache_ttl,
-            slowest_turn_s=self.pace.turn_s,
-            inside=self.inside,
-        )
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:

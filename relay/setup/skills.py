@@ -111,11 +111,6 @@ def _read_skill(root: Path, name: str, hidden: Hidden) -> Iterator[Skill]:
         raise ValueError("is a hidden file, or has another name elsewhere (a hard link), which may be one")
     if len(data) > MAX_BYTES:
         raise ValueError(f"has a SKILL.md of more than {MAX_BYTES:,} bytes")
-    yield Skill(name=name, line=_read_line(name, data), sha256=hashlib.sha256(data).hexdigest())
-
-
-def _read_line(name: str, data: bytes) -> str:
-    """Return the description on one line, without characters that a person would not see."""
     if not _NAME.fullmatch(name):
         raise ValueError("has a name that is not of lower-case letters, digits and single hyphens")
     found = _HEAD.match(data.decode("utf-8", "replace"))
@@ -133,4 +128,4 @@ def _read_line(name: str, data: bytes) -> str:
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split()) if isinstance(text, str) else ""
     if not line:
         raise ValueError("has no `description` in its front matter")
-    return line
+    yield Skill(name=name, line=line, sha256=hashlib.sha256(data).hexdigest())

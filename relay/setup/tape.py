@@ -38,7 +38,25 @@ def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: 
     """Open a session's tape and return the spec that fills it; `agent` is empty for relay's own loop."""
     tape = open_tape(spec.session_id)
     stack.callback(tape.close)
-    tape.keep({**_describe(spec, model), **({"runner": agent} if agent else {})})
+    tape.keep(
+        {
+            "kind": "session",
+            "v": VERSION,
+            "session_id": spec.session_id,
+            "model_info": asdict(model),
+            "model": spec.model,
+            "system": spec.system,
+            "tools": [asdict(tool) for tool in spec.tools],
+            "reset_at": spec.reset_at.text,
+            "max_output_tokens": spec.max_output_tokens,
+            "max_turns": spec.max_turns,
+            "effort": spec.effort,
+            "cached": spec.cached,
+            "cache_ttl": spec.cache_ttl,
+            "slowest_turn_s": spec.slowest_turn_s,
+            **({"runner": agent} if agent else {}),
+        }
+    )
     return tape_spec(spec, tape.keep)
 
 
@@ -95,25 +113,6 @@ class TapedConversation:
         message = self._hide(message)
         self._keep({"kind": "say", "text": message})
         return self._session.advance(message)
-
-
-def _describe(spec: SessionSpec, model: ModelInfo) -> dict[str, Any]:
-    return {
-        "kind": "session",
-        "v": VERSION,
-        "session_id": spec.session_id,
-        "model_info": asdict(model),
-        "model": spec.model,
-        "system": spec.system,
-        "tools": [asdict(tool) for tool in spec.tools],
-        "reset_at": spec.reset_at.text,
-        "max_output_tokens": spec.max_output_tokens,
-        "max_turns": spec.max_turns,
-        "effort": spec.effort,
-        "cached": spec.cached,
-        "cache_ttl": spec.cache_ttl,
-        "slowest_turn_s": spec.slowest_turn_s,
-    }
 
 
 IDLE_S = 90.0

@@ -226,12 +226,21 @@ def _judge_answers(outcome: SessionOutcome, seen: _Seen) -> Iterator[Finding]:
     words = "answers are streamed" if streamed else "answers come whole: a long answer looks like silence"
     yield _find("streams", State.OK if streamed else State.WARNING, words)
     yield _judge_echo([call.input.get("word") for call in seen.calls], back=_WORD in outcome.text.lower())
-    yield _find("thinking", State.INFO, _describe_thinking(seen))
+    tokens = sum(answer.usage.thinking_tokens for answer in seen.answers if answer.usage)
+    words = "shown" if seen.thoughts else f"{tokens:,} tokens, not shown" if tokens else "none seen"
+    yield _find("thinking", State.INFO, words)
     told = not any(answer.estimated for answer in seen.answers)
     words = "reported with each answer" if told else "not all of it is reported: relay estimates, and marks that with ~"
     yield _find("usage", State.OK if told else State.WARNING, words)
     if len(seen.answers) > 1:
-        yield _judge_cache(seen.answers[-1])
+        usage = seen.answers[-1].usage
+        read = usage.cache_read_tokens if usage is not None else 0
+        words = (
+            "nothing was read from it, or the endpoint does not report it: each request counts with its whole prompt"
+        )
+        if usage is not None and read:
+            words = f"{read:,} of {usage.prompt_tokens:,} tokens of the last prompt came from it"
+        yield _find("cache", State.OK if read else State.WARNING, words)
 
 
 def _judge_echo(asked: list[Any], *, back: bool) -> Finding:
@@ -243,22 +252,6 @@ def _judge_echo(asked: list[Any], *, back: bool) -> Finding:
         else "the model called the tool and did not say its result"
     )
     return _find("tools", State.OK if back else State.WARNING, words)
-
-
-def _describe_thinking(seen: _Seen) -> str:
-    tokens = sum(answer.usage.thinking_tokens for answer in seen.answers if answer.usage)
-    if seen.thoughts:
-        return "shown"
-    return f"{tokens:,} tokens, not shown" if tokens else "none seen"
-
-
-def _judge_cache(last: ResponseReceived) -> Finding:
-    usage = last.usage
-    if usage is not None and usage.cache_read_tokens:
-        words = f"{usage.cache_read_tokens:,} of {usage.prompt_tokens:,} tokens of the last prompt came from it"
-        return _find("cache", State.OK, words)
-    words = "nothing was read from it, or the endpoint does not report it: each request counts with its whole prompt"
-    return _find("cache", State.WARNING, words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,20 +282,16 @@ def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[Agen
 
 def examine_agent(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> AgentFound:
     """Look for one agent without starting it."""
-    login = _find_login(profile, settings, environ)
+    try:
+        login = make_kind(profile, settings).get_key(environ)
+    except (RunnerError, ConfigError):
+        place = "" if profile.has_login else find_login(profile, environ)
+        login = f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.has_login else "no key"
     try:
         installed = get_installed(profile, environ)
     except RunnerError as error:
         return AgentFound(profile=profile, missing=error.message, login=login)
     return AgentFound(profile=profile, program=str(installed.program), login=login)
-
-
-def _find_login(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:
-    try:
-        return make_kind(profile, settings).get_key(environ)
-    except (RunnerError, ConfigError):
-        place = "" if profile.has_login else find_login(profile, environ)
-        return f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.has_login else "no key"
 
 
 _TICK = ToolSpec(
@@ -344,10 +333,14 @@ def try_agent(
 def _try_agent(
     found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], bwrap: Path | None
 ) -> Iterator[Finding]:
-    yield _judge_installed(found)
+    profile = found.profile
     if found.missing:
+        yield _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
         yield from _find_obstacles(found, environ, bwrap)
-    if found.profile.has_login:
+    else:
+        tested = f", tested with {profile.tested}" if profile.tested else ""
+        yield _find("installed", State.OK, f"{found.program}{tested}")
+    if profile.has_login:
         words = "it asks its vendor with your login: a session would be used up, so none is held"
         yield _find("session", State.INFO, words)
     elif not found.missing:
@@ -366,13 +359,6 @@ def _find_obstacles(found: AgentFound, environ: Mapping[str, str], bwrap: Path |
     if bwrap is None:
         hint = find_way(Path.cwd(), has_bwrap=False)
         yield _find("sandbox", State.MISSING, "bubblewrap is not installed, and agents run in it only", hint)
-
-
-def _judge_installed(found: AgentFound) -> Finding:
-    profile = found.profile
-    if found.missing:
-        return _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
-    return _find("installed", State.OK, f"{found.program}{f', tested with {profile.tested}' if profile.tested else ''}")
 
 
 def _hold_session(
@@ -448,16 +434,11 @@ def _judge_agent(who: str, outcome: SessionOutcome, seen: _Seen, server: "Rehear
     else:
         words = "relay's tools are not in its first request; the agent may have the model search for them"
         yield _find("tools", State.WARNING, words)
-    yield _judge_usage(seen, server)
-
-
-def _judge_usage(seen: _Seen, server: "Rehearsal") -> Finding:
     counted = sum((answer.usage for answer in seen.answers if answer.usage), start=Usage()).context_tokens
     logged = [request.usage for request in server.requests if request.usage]
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
     total = sum(int(usage.get(name) or 0) for usage in logged for name in names)
     prompt = max((answer.usage.prompt_tokens for answer in seen.answers if answer.usage), default=0)
     words = f"{count(len(logged), 'request')}, the longest of {prompt:,} tokens"
-    if counted == total:
-        return _find("usage", State.OK, f"{words}; every token was counted")
-    return _find("usage", State.WARNING, f"{words}; {counted:,} of {total:,} were counted")
+    words += "; every token was counted" if counted == total else f"; {counted:,} of {total:,} were counted"
+    yield _find("usage", State.OK if counted == total else State.WARNING, words)

@@ -303,7 +303,13 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
             for command in settings.setup:
                 if not _run(command, settings, workspace, sandbox, observe):
                     return
-    _require_same(before, _look(repo))
+    after = _look(repo)
+    if changed := [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]:
+        raise RepoError(
+            f"the setup commands changed files that git would take for work of a phase: {list_paths(changed)}",
+            hint="see git status, and commit or undo the change; use a command that installs locked versions (npm ci, "
+            "uv sync --frozen), and let git ignore the files that it makes",
+        )
     save_set_up(repo, digest_setup(repo, settings.setup))
 
 
@@ -342,15 +348,6 @@ def _look(repo: Repo) -> Mapping[str, tuple[int, int]]:
         except OSError:
             marks[entry.path] = (-1, 0)
     return marks
-
-
-def _require_same(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> None:
-    if changed := [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]:
-        raise RepoError(
-            f"the setup commands changed files that git would take for work of a phase: {list_paths(changed)}",
-            hint="see git status, and commit or undo the change; use a command that installs locked versions (npm ci, "
-            "uv sync --frozen), and let git ignore the files that it makes",
-        )
 
 
 LOCK_FILES = (
