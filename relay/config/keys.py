@@ -128,11 +128,6 @@ def _fill(strong: Any, weak: Any) -> Any:
     return replace(strong, **{f.name: _fill(getattr(strong, f.name), getattr(weak, f.name)) for f in fields(strong)})
 
 
-def _join(weak: tuple[str, ...], strong: tuple[str, ...]) -> tuple[str, ...]:
-    """Put two lists together: none takes away what another put in."""
-    return (*strong, *weak)
-
-
 def _read_prices(value: Any) -> tuple[Price, ...]:
     """Read the table of prices."""
     if not isinstance(value, Mapping):
@@ -272,7 +267,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "writable_links": Key(read=SWITCH, widens=bool),
     "unreadable": Key(
-        read=Form(read=_read_hidden, schema=make_list({"type": "string", "minLength": 1})), split=_PATHS, join=_join
+        read=Form(read=_read_hidden, schema=make_list({"type": "string", "minLength": 1})),
+        split=_PATHS,
+        join=lambda weak, strong: (*strong, *weak),
     ),
     "env": Key(read=make_texts("a list of variable names", VARIABLE), split=_BLANK, widens=bool),
     "notify": Key(read=NOTIFY, widens=bool),

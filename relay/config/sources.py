@@ -75,7 +75,8 @@ def find_user_dir(environ: Mapping[str, str]) -> Path | None:
 def read_flags(flags: Mapping[str, Any]) -> SettingsSource:
     """Return the typed settings."""
     typed = {name: value for name, value in flags.items() if value is not None and value != ()}
-    return SettingsSource(values={name: _decode(name, value) for name, value in typed.items()}, find=_find_flag)
+    values = {name: _decode(name, value) for name, value in typed.items()}
+    return SettingsSource(values=values, find=lambda key: Origin(name=flag_name(key), is_flag=True))
 
 
 def read_environ(environ: Mapping[str, str]) -> SettingsSource:
@@ -99,10 +100,6 @@ def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
         for name, text in environ.items()
         if text and name.startswith("RELAY_") and name.removeprefix("RELAY_").lower() not in KEYS
     )
-
-
-def _find_flag(key: str) -> Origin:
-    return Origin(name=flag_name(key), is_flag=True)
 
 
 def _decode(name: str, value: Any) -> Any:
@@ -231,16 +228,12 @@ def show_value(value: Any) -> str:
 _ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
 
 
-def _find_in_plan(_key: str) -> Origin:
-    return Origin(name="plan front matter")
-
-
 def load_settings(
     *,
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     plan_settings: Mapping[str, Any],
-    find_in_plan: Callable[[str], Origin] = _find_in_plan,
+    find_in_plan: Callable[[str], Origin] = lambda _key: Origin(name="plan front matter"),
     repo_root: Path | None,
     user_dir: Path | None,
 ) -> Settings:
@@ -277,7 +270,13 @@ def load_settings(
             if not source.repository:
                 owned[key] = value
     _require_caps_kept(chosen, found, owned)
-    _require_one_experiment(chosen, found)
+    # A strategy without a reset has none to switch off: the result would look like another experiment's.
+    context = chosen.get("context", "reset")
+    if "reset" in chosen.get("ablate", ()) and context != "reset":
+        raise found["ablate"].refuse(
+            f"ablate: context = {context} has no reset to switch off",
+            hint="leave out one of them; relay without its reset is context = none",
+        )
     own = tuple(row.price for row in chosen.get("models", {}).values() if row.price is not None)
     chosen["prices"] = (*own, *chosen.get("prices", ()))
     return Settings(**chosen, origins=origins, of_repository=frozenset(wished))
@@ -313,16 +312,6 @@ def _require_caps_kept(chosen: Mapping[str, Any], found: Mapping[str, Origin], o
                 f"lower this cap but not raise it above yours, {limit:,g}",
                 hint=f"to raise it yourself, set {env_name(name)}, type {flag_name(name)}, or use your config file",
             )
-
-
-def _require_one_experiment(chosen: Mapping[str, Any], found: Mapping[str, Origin]) -> None:
-    """Refuse to switch off the reset of a strategy without one: the result would look like another experiment's."""
-    context = chosen.get("context", "reset")
-    if "reset" in chosen.get("ablate", ()) and context != "reset":
-        raise found["ablate"].refuse(
-            f"ablate: context = {context} has no reset to switch off",
-            hint="leave out one of them; relay without its reset is context = none",
-        )
 
 
 def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
