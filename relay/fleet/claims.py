@@ -304,7 +304,19 @@ class ClaimRegistry:
                     else ""
                 )
                 return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}{freed}")
-            claim = self._make(bid, there or NOBODY)
+            before = there or NOBODY
+            claim = self._store(
+                PhaseClaim(
+                    phase_id=bid.phase_id,
+                    worker=self.worker,
+                    attempt=before.attempt + 1,
+                    state=ClaimState.HELD,
+                    expires_s=int(self.now()) + self.lease_s,
+                    reserved_usd=bid.reserve_usd if bid.cap_usd is not None else None,
+                    seen_usd=bid.seen_usd,
+                    noted=before.noted,
+                )
+            )
             if self._swap(claims, there, claim, kept):
                 return claim
 
@@ -425,35 +437,18 @@ class ClaimRegistry:
         if pushed.end is PushEnd.REFUSED:
             raise RemoteError(f"the remote refused a claim: {pushed.words}")
         if pushed.end is PushEnd.DONE:
-            self._note_here(updates)
+            repo = self.remote.repo
+            for update in updates:
+                if not update.ref.startswith(self._place):
+                    continue
+                ref = update.ref.replace(self._place, self._here, 1)
+                with suppress(GitError, OSError):  # only `relay status` reads these before the next fetch
+                    old = refs.find_ref(repo, ref)
+                    if update.new is not None:
+                        refs.move_ref(repo, ref, update.new, old)
+                    elif old is not None:
+                        refs.drop_ref(repo, ref, old)
         return pushed.end is PushEnd.DONE
-
-    def _note_here(self, updates: Sequence[RefUpdate]) -> None:
-        repo = self.remote.repo
-        for update in updates:
-            if not update.ref.startswith(self._place):
-                continue
-            ref = update.ref.replace(self._place, self._here, 1)
-            with suppress(GitError, OSError):  # only `relay status` reads these before the next fetch
-                old = refs.find_ref(repo, ref)
-                if update.new is not None:
-                    refs.move_ref(repo, ref, update.new, old)
-                elif old is not None:
-                    refs.drop_ref(repo, ref, old)
-
-    def _make(self, bid: Bid, before: PhaseClaim) -> PhaseClaim:
-        return self._store(
-            PhaseClaim(
-                phase_id=bid.phase_id,
-                worker=self.worker,
-                attempt=before.attempt + 1,
-                state=ClaimState.HELD,
-                expires_s=int(self.now()) + self.lease_s,
-                reserved_usd=bid.reserve_usd if bid.cap_usd is not None else None,
-                seen_usd=bid.seen_usd,
-                noted=before.noted,
-            )
-        )
 
     def _store(self, claim: PhaseClaim) -> PhaseClaim:
         own = replace(claim, lease_s=self.lease_s)

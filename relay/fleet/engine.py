@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _OPEN = 0o055
 """Permissions that the library gives to others on each directory above its files when root starts it."""
 _GONE_S, _LOOK_S = 10.0, 0.1
-_USERADD = "useradd"
 _NO_USER = "root's database is another user's, whom useradd makes: PATH=$PATH:/usr/sbin relay fleet up"
 _PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
 """Paths that the library can use: it quotes nothing, and puts a longer socket into a directory open to everybody."""
@@ -76,7 +75,7 @@ def run_database(place: Path) -> Iterator[str]:
             server = postgres_server.get_server(place, cleanup_mode="stop")
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
             log = f"its log is {place / 'log'}" if (place / "log").exists() else ""
-            lacks_tool = isinstance(error, FileNotFoundError) and error.filename == _USERADD
+            lacks_tool = isinstance(error, FileNotFoundError) and error.filename == "useradd"
             raise RelayError(f"the database does not start: {error}", hint=_NO_USER if lacks_tool else log) from error
         try:
             _note_url(place, server.get_uri())
@@ -248,7 +247,9 @@ class Engine:
                             await app.schema_manager.apply_schema_async()
                 yield app
         except (ConnectorException, psycopg.Error) as error:
-            raise RelayError(f"the database does not answer: {_explain(error)}", hint=_HINT) from None
+            cause = error.__cause__ or error
+            words = next(iter(str(cause).splitlines()), "") or type(cause).__name__
+            raise RelayError(f"the database does not answer: {words}", hint=_HINT) from None
 
     def _ask(self, question: Callable[["App"], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
         """Connect, ask once and leave; the one place where relay, which has no loop of its own, meets one."""
@@ -434,8 +435,3 @@ def _parse(job: "Queued") -> Placed | None:
     if ticket is None or job.id is None:
         return None
     return Placed(number=job.id, ticket=ticket, status=job.status or "", attempts=job.attempts)
-
-
-def _explain(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    return next(iter(str(cause).splitlines()), "") or type(cause).__name__

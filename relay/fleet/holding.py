@@ -75,7 +75,10 @@ class Holding:
         try:
             return self._follow(job, child)
         except BaseException:
-            self._end(child)  # whoever has the phase next must not meet it
+            child.interrupt(now=True)
+            for records in child.follow(self._interrupts, _HEARING_S):
+                self._pass_on(records)
+            child.close()
             raise
         finally:
             drop_claim_end(job.repo)
@@ -109,13 +112,6 @@ class Holding:
             if read_clock() >= self._ends_s:
                 raise LostError from error
 
-    def _end(self, child: JobRun) -> None:
-        """End a run at once; its checkpoints stay."""
-        child.interrupt(now=True)
-        for records in child.follow(self._interrupts, _HEARING_S):
-            self._pass_on(records)
-        child.close()
-
     def renew(self, job: Job) -> None:
         """Renew the claim and push the phase's refs.
 
@@ -123,7 +119,9 @@ class Holding:
             RemoteError: The remote cannot be reached.
             LostError: Another worker has taken the phase over.
         """
-        shown = self._find_shown(job)
+        if shown := exchange.read_shown(self._repo, self._branch):
+            cost = exchange.find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
+            shown = replace(shown, cost_usd=cost)
         here = exchange.read_here(self._repo, self._branch)
         self.claim = replace(self.claim, noted=exchange.find_noted(self._repo, self._branch))
         try:
@@ -144,13 +142,6 @@ class Holding:
         else:
             self._is_behind = False
         self._is_silent = False
-
-    def _find_shown(self, job: Job) -> exchange.ShownCost | None:
-        """Return the cost that the next renewal reports."""
-        if (shown := exchange.read_shown(self._repo, self._branch)) is None:
-            return None
-        cost = exchange.find_cost(self._repo, job.plan_path, self._branch, self.claim.phase_id, shown.start)
-        return replace(shown, cost_usd=cost)
 
     def _renew_with(self, job: Job, here: Mapping[str, str] | None) -> None:
         """Renew the claim and set the job's refs on the remote to `here`; None leaves them as they are."""

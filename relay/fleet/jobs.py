@@ -115,24 +115,23 @@ class JobRun:
         *lines, self._rest = (self._rest + _read(out)).split(b"\n")
         for line in lines:
             if record := parse_record(line):
-                self._note(record)
+                match record.event:
+                    case ResponseReceived() as event:
+                        self._is_answered = True
+                        self._spent += Spent(
+                            usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated
+                        )
+                    case TextShown():
+                        self._is_answered = True
+                    case RequestStarted():
+                        self._asked_at = self._asked_at or record.at
+                    case RunStarted():
+                        self._began = True
+                    case RunEnded() as event:
+                        self._ended = event
+                    case _:
+                        pass
                 yield record
-
-    def _note(self, record: LoggedEvent) -> None:
-        match record.event:
-            case ResponseReceived() as event:
-                self._is_answered = True
-                self._spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
-            case TextShown():
-                self._is_answered = True
-            case RequestStarted():
-                self._asked_at = self._asked_at or record.at
-            case RunStarted():
-                self._began = True
-            case RunEnded() as event:
-                self._ended = event
-            case _:
-                pass
 
     def follow(self, interrupts: Interrupts, look_s: float) -> Iterator[tuple[LoggedEvent, ...]]:
         """Yield its events until it has ended, and nothing every `look_s` seconds; hand over a wish to stop."""

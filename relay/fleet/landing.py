@@ -138,7 +138,9 @@ def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
     leg = read_leg(job.repo)
     if leg is not None and leg.merges != own:  # equal: a landing leg whose branch has not gone to its start yet
         return LandingCase.MERGING if leg.merges else LandingCase.WORKING
-    if not _is_done(job, own):
+    text = find_text(job.repo, own, job.plan_path)
+    phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
+    if not (phase is not None and phase.done):
         return LandingCase.WORKING
     if is_ancestor(main, own, tip):
         return LandingCase.LANDED
@@ -158,12 +160,6 @@ def get_tip(repo: Repo) -> str:
             raise RepoError(f"the branch {branch} of {repo.root} is gone", hint=hint)
         raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
     return head
-
-
-def _is_done(job: Job, commit: str) -> bool:
-    text = find_text(job.repo, commit, job.plan_path)
-    phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
-    return phase is not None and phase.done
 
 
 def find_obstacles(main: Repo, landing: Landing) -> tuple[str, ...]:
@@ -292,7 +288,13 @@ def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
     if leg is not None and is_checked(repo, landing.tip) and (leg.merges, leg.base_head) == (landing.own, landing.tip):
         return leg
     now = write_snapshot_tree(repo)
-    _require_free(repo, landing, merged, now)
+    touched = {change.path for change in objects.diff_trees(repo, landing.tip, merged.merge.tree)}
+    dirty = {change.path for change in objects.diff_trees(repo, landing.own, now.tree)}
+    if found := sorted({*find_in_the_way(repo, landing.own, landing.tip), *(touched & dirty)}):
+        raise RepoError(
+            f"files that are not committed are in the way in {repo.root}: {list_paths(found)}",
+            hint="put them away, and run this again",
+        )
     if leg is not None:
         give_up_leg(repo, leg)
     checked = is_checked(repo, landing.own)
@@ -310,16 +312,6 @@ def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
     )
     base = TreeSnapshot(tree=objects.write_paths_tree(repo, others, start=landing.tip), skipped=now.skipped)
     return open_leg(repo, start, base=base)
-
-
-def _require_free(repo: Repo, landing: Landing, merged: _Merged, now: TreeSnapshot) -> None:
-    touched = {change.path for change in objects.diff_trees(repo, landing.tip, merged.merge.tree)}
-    dirty = {change.path for change in objects.diff_trees(repo, landing.own, now.tree)}
-    if found := sorted({*find_in_the_way(repo, landing.own, landing.tip), *(touched & dirty)}):
-        raise RepoError(
-            f"files that are not committed are in the way in {repo.root}: {list_paths(found)}",
-            hint="put them away, and run this again",
-        )
 
 
 def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:

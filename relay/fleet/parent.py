@@ -120,7 +120,11 @@ class _Parent:
                 self._advance()
             if not state.working and (interrupts.finish_turn or not (state.foreign or state.is_stale)):
                 return self._end()
-            self._hand_over()
+            urgency = int(interrupts.finish_turn) + int(interrupts.stop_now)
+            if urgency > state.told:  # each is passed on once
+                state.told = urgency
+                for working in state.working.values():
+                    working.child.interrupt(now=urgency > 1)
             self._listen()
 
     def close(self) -> None:
@@ -129,14 +133,6 @@ class _Parent:
             working.child.interrupt(now=True)
         for working in self._state.working.values():
             working.child.close()
-
-    def _hand_over(self) -> None:
-        """Pass on the user's request to stop, each urgency once."""
-        urgency = int(self._ctx.interrupts.finish_turn) + int(self._ctx.interrupts.stop_now)
-        if urgency > self._state.told:
-            self._state.told = urgency
-            for working in self._state.working.values():
-                working.child.interrupt(now=urgency > 1)
 
     def _listen(self) -> None:
         state = self._state
@@ -153,17 +149,14 @@ class _Parent:
                 state.is_warm = state.is_stale = True
             if has_ended:
                 del state.working[phase_id]
-                self._take_end(phase_id, working, working.child.close())
-
-    def _take_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
-        state = self._state
-        state.is_warm = state.is_stale = True
-        # One that was killed may have spent more than was heard of it.
-        usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
-        self._money.give_back(phase_id, usd)
-        self._tokens.give_back(phase_id, tokens)
-        if not self._ctx.interrupts.finish_turn:
-            self._judge_end(phase_id, working, end)
+                end = working.child.close()
+                state.is_warm = state.is_stale = True
+                # One that was killed may have spent more than was heard of it.
+                usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
+                self._money.give_back(phase_id, usd)
+                self._tokens.give_back(phase_id, tokens)
+                if not self._ctx.interrupts.finish_turn:
+                    self._judge_end(phase_id, working, end)
 
     def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
         """Decide whether an ended phase goes on: nothing is started twice unless something has changed."""
@@ -239,7 +232,12 @@ class _Parent:
             return False  # what it merges with must not move
         for job, landing in found:
             if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
-                self._land(job, landing)
+                for words in land(self._ctx.repo, job, landing):
+                    self._ctx.observe(Noticed(text=words, warning=True))
+                self._say(job.phase_id, "landed", landing.own)
+                plan = settle(self._ctx).plan
+                self._ctx.observe(render_plan(plan, committed=plan))
+                self._ctx.after_phase()
                 return True
         return False
 
@@ -316,14 +314,6 @@ class _Parent:
         self._state.said.add(words)
         return True
 
-    def _land(self, job: Job, landing: Landing) -> None:
-        for words in land(self._ctx.repo, job, landing):
-            self._ctx.observe(Noticed(text=words, warning=True))
-        self._say(job.phase_id, "landed", landing.own)
-        plan = settle(self._ctx).plan
-        self._ctx.observe(render_plan(plan, committed=plan))
-        self._ctx.after_phase()
-
     def _start_ready(self, plan: Plan, *, landings: int) -> None:
         """Start the phases that can begin; leave a share of the cap for `landings`."""
         state = self._state
@@ -395,7 +385,10 @@ class _Parent:
             words += ["--max-cost", f"{(seen.cost_usd or 0.0) + money.amount:.6f}"]
         if tokens is not None:
             environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
-        self._pass_words_on(job)
+        said = read_words(ctx.repo, phase_id)
+        for heard in said:  # the session that begins in the job's work tree gets them
+            leave_words(job.repo, heard.text, phase_id=heard.phase_id)
+        drop_words(ctx.repo, tuple(heard.name for heard in said))
         account = open_account(ctx.repo, job, merges)
         child = JobRun(job.repo.root, ("run", "--phase", find_phase_id(job), *words), environ)
         has_all = all(share is None or share.is_all for share in (money, tokens))
@@ -403,13 +396,6 @@ class _Parent:
         self._state.out_of_share.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
-
-    def _pass_words_on(self, job: Job) -> None:
-        """Pass the user's words on to the session that begins in the job's work tree."""
-        said = read_words(self._ctx.repo, job.phase_id)
-        for words in said:
-            leave_words(job.repo, words.text, phase_id=words.phase_id)
-        drop_words(self._ctx.repo, tuple(words.name for words in said))
 
     def _end(self) -> RunEnd:
         ctx, state = self._ctx, self._state

@@ -87,12 +87,9 @@ class QueueWorker:
         if end.exit_code != ExitCode.DONE:
             raise EndedError(end.reason)
 
-    def _tell_progress(self, words: str) -> None:
-        self.observe(Noticed(text=words))
-
     def _work(self, ticket: Ticket, interrupts: Interrupts) -> WorkEnd:
         try:
-            repo = ensure_clone(self.place, ticket, self.environ, self._tell_progress)
+            repo = ensure_clone(self.place, ticket, self.environ, lambda words: self.observe(Noticed(text=words)))
             remote = Remote(repo=repo, name=ticket.remote, environ=self.environ)
             task = replace(self.make_task(remote, ticket), lease_clock=self.lease_clock)
             end = work(task, self.observe, interrupts)

@@ -161,7 +161,9 @@ class _Worker:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
             return self._end_done(self._task.phase_id)
-        phases = self._select(plan, claims)
+        wanted = self._task.phase_id
+        found = select_phases(plan, claims, but=wanted, worker=self._registry.worker, is_alive=self._is_alive)
+        phases = tuple(phase for phase in found if wanted in {"", phase.id})
         if (jobs := self._fetch_jobs()) is None or self._leave_closed(plan, stack):
             return None
         held = {claim.phase_id for claim in claims.held}
@@ -193,7 +195,12 @@ class _Worker:
             if job is None:  # a twin of this worker in the same clone
                 self._registry.give_back(taken)
                 return WorkEnd(exit_code=ExitCode.STOPPED, reason=_TWIN.format(taken.phase_id))
-            return self._bring_home(taken, job, jobs)
+            branch, tip = get_branch(job.repo), self._tip
+            exchange.begin_shown(self._main, job.plan_path, branch, taken.phase_id, attempt=taken.attempt, start=tip)
+            holding = Holding(self._registry, taken, branch, jobs.get(branch, {}), self._observe, self._interrupts)
+            self._words = self._list_words(taken, job)
+            with self._freeing(holding.give_back):
+                return self._land(holding, job)
         except LostError:
             stack.close()
             with suppress(RepoError):  # what cannot be done now is done with the next contact
@@ -255,7 +262,10 @@ class _Worker:
         here, own = exchange.read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
         is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
         if shown := exchange.read_shown(self._main, branch):
-            self._book(phase_id, branch, shown, is_open=bool(is_open))
+            whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
+            booked = exchange.keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
+            lost = replace(NOBODY, phase_id=phase_id, worker=self._registry.worker, attempt=shown.attempt)
+            self._registry.free_lost(*([booked] if booked else []), own=lost)
         if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
             ref = self._leave(job, branch) if job else exchange.put_aside(self._main, branch, tuple(here.values()))
             place = f"{job.repo.root} and in {ref}" if job else ref
@@ -265,13 +275,6 @@ class _Worker:
             for name, commit in here.items():
                 refs.drop_ref(self._main, name, commit)
         exchange.drop_shown(self._main, branch)
-
-    def _book(self, phase_id: str, branch: str, shown: exchange.ShownCost, *, is_open: bool) -> None:
-        """Tell the remote the cost of a lost claim, where no commit on the plan's branch has it, and free the rest."""
-        whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
-        booked = exchange.keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None
-        lost = replace(NOBODY, phase_id=phase_id, worker=self._registry.worker, attempt=shown.attempt)
-        self._registry.free_lost(*([booked] if booked else []), own=lost)
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._task.plan_path)
@@ -288,11 +291,6 @@ class _Worker:
         with locking(self._main, self._interrupts):
             self._follow(require_pushed(self._remote, self._branch, self._tip), self._tip)
         return plan
-
-    def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
-        wanted = self._task.phase_id
-        found = select_phases(plan, claims, but=wanted, worker=self._registry.worker, is_alive=self._is_alive)
-        return tuple(phase for phase in found if wanted in {"", phase.id})
 
     def _is_alive(self, claim: PhaseClaim) -> bool:
         return is_at_work(claim, now=time.time()) and self._task.lease_clock.find_wait_s(claim) > 0
@@ -413,15 +411,6 @@ class _Worker:
             refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
             put_on_branch(job.repo, aside)
         return ref
-
-    def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
-        """Work on the phase until the remote's branch has it, or it stops."""
-        branch, tip = get_branch(job.repo), self._tip
-        exchange.begin_shown(self._main, job.plan_path, branch, claim.phase_id, attempt=claim.attempt, start=tip)
-        holding = Holding(self._registry, claim, branch, jobs.get(branch, {}), self._observe, self._interrupts)
-        self._words = self._list_words(claim, job)
-        with self._freeing(holding.give_back):
-            return self._land(holding, job)
 
     @contextmanager
     def _freeing(self, give_back: Callable[[], object]) -> Iterator[None]:

@@ -140,7 +140,13 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
         displace_leg(main, branch)
-        repo = open_repo(_add(main, branch))
+        folder = get_jobs_place(main.root)
+        folder.mkdir(exist_ok=True)
+        place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
+        if place is None:
+            raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
+        worktrees.add_worktree(main, place, branch)
+        repo = open_repo(place)
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
     with hold_worktree(free.repo):
         old, own = get_branch(free.repo), get_tip(free.repo)
@@ -149,16 +155,6 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         worktrees.put_on_branch(free.repo, branch)
         refs.drop_ref(main, f"refs/heads/{old}", own)
     return replace(free, phase_id=phase_id)
-
-
-def _add(main: Repo, branch: str) -> Path:
-    folder = get_jobs_place(main.root)
-    folder.mkdir(exist_ok=True)
-    place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
-    if place is None:
-        raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
-    worktrees.add_worktree(main, place, branch)
-    return place
 
 
 def _bring_up(main: Repo, job: Job, start: str) -> None:
@@ -277,13 +273,9 @@ def _bring_home(root: Path, home: Path) -> None:
                 entry.name for entry in os.scandir(root / STATE_DIR / kind) if entry.is_file(follow_symlinks=False)
             ]
             for name in names:
-                with contextlib.suppress(OSError):
-                    _bring_file(root, home, kind, name)
-
-
-def _bring_file(root: Path, home: Path, kind: str, name: str) -> None:
-    with (
-        open_folder(root, (STATE_DIR, *kind.split("/"))) as here,
-        open_folder(home, (STATE_DIR, *kind.split("/")), create=True, permissions=0o700) as there,
-    ):
-        os.link(name, name, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+                with (
+                    contextlib.suppress(OSError),
+                    open_folder(root, (STATE_DIR, *kind.split("/"))) as here,
+                    open_folder(home, (STATE_DIR, *kind.split("/")), create=True, permissions=0o700) as there,
+                ):
+                    os.link(name, name, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
