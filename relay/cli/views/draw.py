@@ -156,7 +156,7 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
     if current is not None and room < _ROOM_FOR_OTHERS:
         return [draw_phase(phases[current], width, current=True)]
     items = () if current is None else phases[current]["items"]
-    digits = _count_digits(phases)
+    digits = max((len(_safe(phase["id"])) for phase in phases), default=0)
     neighbours = min(len(phases) - 1, max(2, room - 1 - len(items)))
     item_lines = _draw_items(items, width, max(0, room - 1 - neighbours))
     lines: list[Text] = []
@@ -182,10 +182,6 @@ def _find_current(board: Board) -> int | None:
 
 def _phase_state(phase: ShownPhase) -> str:
     return sum_up([item["state"] for item in phase["items"]])
-
-
-def _count_digits(phases: Sequence[ShownPhase]) -> int:
-    return max((len(_safe(phase["id"])) for phase in phases), default=0)
 
 
 def draw_phase(phase: ShownPhase, width: int, *, current: bool, digits: int = 0) -> Text:

@@ -114,7 +114,9 @@ class LiveView(ClockedView):
                 while not self._closing.wait(FRAME_S):
                     if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
                         self._draw_frame()
-                self._print_new()
+                lines = self._take()
+                if lines:
+                    self._console.print(Group(*map(_style, lines)))
             if self._keeps_board:
                 self._console.print(Group(*self._draw()))
         except (OSError, ValueError):
@@ -132,11 +134,6 @@ class LiveView(ClockedView):
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
         return draw_run(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
 
-    def _print_new(self) -> None:
-        lines = self._take()
-        if lines:
-            self._console.print(Group(*map(_style, lines)))
-
     def _take(self) -> list[Line]:
         """Apply the new events to the board; return their lines."""
         lines: list[Line] = []
@@ -147,15 +144,11 @@ class LiveView(ClockedView):
             else:
                 self._board.apply(event, at)
             lines.extend(line for line in tell_job(self._narrators[phase_id], phase_id, event) if not line.detail)
-        return _cut(lines, self._console.size.height) if self._keeps_board else lines
-
-
-def _cut(lines: list[Line], height: int) -> list[Line]:
-    """Keep the last lines that fit the screen: a run may have a long past when somebody begins to watch."""
-    most = max(1, height - 1)
-    if len(lines) <= most:
-        return lines
-    return [Line(text=f"… {count(len(lines) - most, 'line')} before", tone=Tone.QUIET), *lines[-most:]]
+        most = max(1, self._console.size.height - 1)
+        if not self._keeps_board or len(lines) <= most:
+            return lines
+        # Only the last lines that fit the screen: a run may have a long past when somebody begins to watch.
+        return [Line(text=f"… {count(len(lines) - most, 'line')} before", tone=Tone.QUIET), *lines[-most:]]
 
 
 def _style(line: Line) -> Text:

@@ -27,7 +27,6 @@ _SHORT_COMMIT_CHARS = 8
 _SHORT_SESSION_CHARS = 12
 _SHOWN_LINES = 12
 """Lines shown of a failed command's output."""
-_PASSED = "passed"
 
 
 class Tone(StrEnum):
@@ -109,14 +108,12 @@ def summarize_plan(phases: tuple[ShownPhase, ...]) -> str:
     return f"plan: {count_plan([[item['state'] for item in phase['items']] for phase in phases])}"
 
 
-_STOP = "Ctrl-C finishes the turn and hands over, twice stops now"
-
-
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:
     cap = "no limit of cost" if event.cap_usd is None else f"costs at most {render_usd(event.cap_usd)}"
     where = f"{event.plan_path} on {event.branch}" if event.branch else event.plan_path
     how = f"model {event.model}, sandbox {event.sandbox}, {cap}"
-    yield Line(text=f"relay {event.command}: {where}, {how} (run {event.run_id}); {_STOP}", tone=Tone.STRONG)
+    stop = "Ctrl-C finishes the turn and hands over, twice stops now"
+    yield Line(text=f"relay {event.command}: {where}, {how} (run {event.run_id}); {stop}", tone=Tone.STRONG)
     if event.rehearsed:
         yield Line(text="rehearsed: a script plays the model", tone=Tone.WARNING)
 
@@ -250,7 +247,7 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
 
 def _tell_check(check: CheckResult, *, shown: int) -> Iterable[Line]:
     """Show the end of a failed command's output, and what the sandbox blocked."""
-    if check["status"] == _PASSED:
+    if check["status"] == "passed":
         return
     lines = [line for line in check["output"].splitlines() if line.strip()]
     for line in lines[-shown:] if shown else ():

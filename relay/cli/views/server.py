@@ -263,7 +263,8 @@ class _BoardRequest(BaseHTTPRequestHandler):
             case ["board.js"]:
                 self._send("text/javascript", SCRIPT)
             case ["events"]:
-                self._stream(_read_cells(address.query))
+                asked = parse_qs(address.query[:100]).get("cells", [""])[0]
+                self._stream(int(asked) if asked.isascii() and asked.isdigit() else _CELLS)
             case _:
                 self.send_error(404)
 
@@ -318,11 +319,6 @@ class _BoardRequest(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing on the terminal."""
-
-
-def _read_cells(query: str) -> int:
-    asked = parse_qs(query[:100]).get("cells", [""])[0]
-    return int(asked) if asked.isascii() and asked.isdigit() else _CELLS
 
 
 @contextlib.contextmanager

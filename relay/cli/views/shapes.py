@@ -115,7 +115,7 @@ class PlainView(_LineView):
         self._tell(phase_id, record.at, record.event)
 
     def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
-        time_of = "" if isinstance(event, events.RunEnded) else f"{_render_time(at)} "
+        time_of = "" if isinstance(event, events.RunEnded) else time.strftime("%H:%M:%S ", time.localtime(at))
         for line in tell_job(self._narrators[phase_id], phase_id, event):
             self._write(f"{time_of}{render_line(line)}")
 
@@ -131,11 +131,6 @@ class PlainView(_LineView):
     def note_loss(self) -> None:
         """Write the loss as the last line."""
         self._write(LOST)
-
-
-def _render_time(at: float) -> str:
-    """Write a moment as local time: ``07:05:10``."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
