@@ -91,15 +91,12 @@ def match_faults(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, 
     """Return how many faults two reviews have in common, and how many only one of them has."""
     left, both = list(other), 0
     for fault in one:
-        same = next((each for each in left if _is_same(fault, each)), None)
+        beside = (each for each in left if fault["file"] == each["file"])
+        same = next((each for each in beside if abs(fault["line"] - each["line"]) <= _NEAR_LINES), None)
         if same is not None:
             left.remove(same)
             both += 1
     return both, len(one) + len(other) - 2 * both
-
-
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(one["file"] == other["file"] and abs(one["line"] - other["line"]) <= _NEAR_LINES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
