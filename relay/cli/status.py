@@ -148,7 +148,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
     if summary.rewound != Spent():
         say(f"       {_render_usd(summary.rewound)} of it on rewound work")
     for words in summary.orphans:
-        say(f"stray  {words}", style="yellow")
+        say(f"note   {words}", style="yellow")
     if near.last is not None:
         _show_last(near.last, why=why)
     if any(job.at_work or job.waits for job in near.jobs):

@@ -259,9 +259,9 @@ def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
     branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)}
     along = {leg.branch: leg.phase_id for leg in find_along(repo)}
     gone = [(branch, ref) for branch, ref in legs.items() if branch not in {*branches, *along, here}]
-    then = f"where its work is in the files here, relay run takes it along to {here}"
+    then = f"relay run goes on with it here, on {here}, if the files here have its work; else it stays open there"
     return (
-        *(f"phase {phase_id} is open on {branch}, at this commit: {then}" for branch, phase_id in along.items()),
+        *(f"phase {phase_id} is open on {branch}: {then}" for branch, phase_id in along.items()),
         *(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone),
     )
 
