@@ -337,6 +337,8 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
 
 def show_checked(checked: Checked) -> None:
     """Print mistakes, sizes and the verdict."""
+    for words in checked.place.tell_choice("check"):
+        say(words, style="yellow")
     for found in checked.remarks:
         word = "warning: " if found.warning else ""
         say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")

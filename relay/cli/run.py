@@ -356,7 +356,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
         begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
     plan = plan_state.plan
-    sizes = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
+    known = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
+    sizes = (*place.tell_choice("run"), *known)
     if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
         return run_with_jobs(request, place, options, hours, sizes, keep)
 
@@ -428,7 +429,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     plan = plan_state.plan
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
-    for words in filter(None, (describe_choice(plan, selection.text), *said, *strange)):
+    for words in filter(None, (*place.tell_choice("run"), describe_choice(plan, selection.text), *said, *strange)):
         say(words, style="yellow")
     phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
     if begins.side_by_side and begins.open_jobs:

@@ -47,6 +47,14 @@ class Place:
             raise RepoError("there is no git repository here", hint="git init")
         return self.found
 
+    def tell_choice(self, command: str) -> tuple[str, ...]:
+        """Return which plan a command takes where nobody named one and another of that name is beside the user."""
+        beside = os.path.normpath(Path(self.caller.folder, self.plan_name))
+        if self.caller.plan or beside == self.plan_name or not (self.root / beside).is_file():
+            return ()
+        taken, other = TypedPath(path=self.plan_name), Command(words=(command,), plan_path=beside)
+        return (self.caller.write(("this is ", taken, ", the root's plan; ", other, " takes this folder's")),)
+
 
 def get_place(
     *, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True, cwd: Path | None = None

@@ -93,6 +93,22 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
     assert "init" not in relay("status", "--plan", "other.md").err
 
 
+def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(play, relay, deep, commit):
+    """In a monorepo: the settings' name counts from the root, and a plan of that name may lie beside the user."""
+    (deep / "PLAN.md").write_text(PLAN)
+    commit()
+    words = "this is ../../PLAN.md, the root's plan; relay {} PLAN.md takes this folder's"
+    assert relay("check", cwd=deep).out.splitlines()[0] == words.format("check")
+    dry = relay("run", "--dry-run", cwd=deep, env={"ANTHROPIC_API_KEY": "k"}).out
+    assert words.format("run --plan") in dry.splitlines()
+    for named in (("check", "PLAN.md"), ("check", "../../PLAN.md")):
+        assert "the root's plan" not in relay(*named, cwd=deep).out
+    assert "the root's plan" not in relay("check").out
+    ran = play(HELLO, "run", cwd=deep)
+    assert words.format("run --plan") in " ".join(ran.out.split())
+    assert "[ ]" in (deep / "PLAN.md").read_text()
+
+
 def test_planning_writes_the_roots_plan(play, deep, project):
     """Without --plan the settings' name counts from the root."""
     (project / "PLAN.md").unlink()
