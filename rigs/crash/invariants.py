@@ -128,7 +128,7 @@ def _check_history(root: Path, environ: dict[str, str]) -> list[str]:
         items = trailers.get("Relay-Items", "").split()
         if len(boxes - ticked) != len(items) or ticked - boxes:
             wrong.append(f"{commit[:8]} ticks {sorted(boxes ^ ticked)} but names {items}")
-        # Without a sandbox the gate saw the user's files too, which is not ``pass``; `_check_gate` runs it on the commit.
+        # Without a sandbox a gate sees the user's files too: not ``pass``. `_check_gate` runs it on the commit alone.
         if items and not trailers.get("Relay-Gate", "").startswith(("pass ", "none ")):
             wrong.append(f"{commit[:8]} ticks without a gate")
         ticked = boxes
