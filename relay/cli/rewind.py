@@ -1,6 +1,5 @@
 """`relay rewind`: go back to the green tree before a phase. `relay gc`: delete old checkpoints."""
 
-import os
 import shlex
 import time
 from typing import TYPE_CHECKING
@@ -13,27 +12,24 @@ from relay.base.words import count
 from relay.cli.boundary import note_place, note_plan
 from relay.cli.options import offer_phases, plan_option
 from relay.cli.screen import say
-from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
-    from relay.git.repository import Repo
     from relay.run.rewind import Rewind
 
 
 @click.command("rewind")
 @click.argument("phase", metavar="N", shell_complete=offer_phases, help="Phase to undo, together with later ones.")
-@click.option("--revert", is_flag=True, help="Commit the old tree on this branch instead of creating a branch.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @plan_option
-def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
+def command(phase: str, plan: str | None, *, yes: bool) -> None:
     """Go back to the tree before phase N.
 
-    relay creates a new branch there and leaves this branch alone. With --revert it commits that tree on top of this
-    branch instead and opens the undone boxes again. Either way it keeps the branch's tip under refs/relay/rewound/.
+    relay creates a new branch there and leaves this branch alone. It keeps the branch's tip under refs/relay/rewound/,
+    and prints the git revert that undoes relay's commits on this branch instead.
     """
     from relay.git.lock_journal import clear_stale_locks, hold_collections
     from relay.git.notes import lock_worktree
-    from relay.run.rewind import get_rewind, require_revert
+    from relay.run.rewind import get_rewind, rewind_to_branch
     from relay.sandbox.private_folder import find_folder, remove_left_overs
     from relay.store.completion import finish_pending
 
@@ -44,12 +40,12 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
             raise RepoError("; ".join(locks))
         _say_left(finish_pending(place.repo))
         rewind = get_rewind(place.repo, place.plan_name, phase)
-        if revert:
-            require_revert(place.repo, rewind)
-        _show(rewind, revert=revert)
+        _show(rewind)
         if not yes:
-            _ask(place.caller.write(Command(words=("rewind", phase, *(["--revert"] if revert else []), "--yes"))))
-        _rewind(place.repo, rewind, place.caller.write(RUN), revert=revert)
+            _ask(place.caller.write(Command(words=("rewind", phase, "--yes"))))
+        name = rewind_to_branch(place.repo, rewind)
+        say(f"branch {name} is at {rewind.target[:8]}")
+        say(f"next   git switch {shlex.quote(name)} && {place.caller.write(RUN)}")
 
 
 def _ask(again: str) -> None:
@@ -68,37 +64,14 @@ def _ask(again: str) -> None:
         raise
 
 
-def _show(rewind: "Rewind", *, revert: bool) -> None:
-    phase, verb = rewind.phase_id, "undoes" if revert else "leaves"
+def _show(rewind: "Rewind") -> None:
+    phase = rewind.phase_id
     say(f"phase {phase}: back from {rewind.head[:8]} on {rewind.branch} to {rewind.target[:8]}", style="bold")
     for text in rewind.undone:
-        say(f"  {verb} {text.commit[:8]} {text.message.subject}")
-    say("by a commit on top of this branch" if revert else "by a new branch; this one and your files stay as they are")
-
-
-def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
-    from relay.run.rewind import open_judge, rewind_by_commit, rewind_to_branch
-    from relay.session.values import SessionKind
-    from relay.setup.context import RunRequest
-
-    if revert:
-        request = RunRequest(
-            kind=SessionKind.REWIND,
-            repo=repo,
-            settings=find_settings({}, os.environ, repo.root, plan=None),
-            plan_path=rewind.plan_path,
-            allow_dirty=True,
-            environ=os.environ,
-        )
-        with open_judge(request) as judge:
-            commit, left = rewind_by_commit(repo, rewind, request.settings, judge)
-        _say_left(left)
-        say(f"commit {commit[:8]}; undo it with: git revert {commit[:8]}")
-        say(f"next   {run}")
-    else:
-        name = rewind_to_branch(repo, rewind)
-        say(f"branch {name} is at {rewind.target[:8]}")
-        say(f"next   git switch {shlex.quote(name)} && {run}")
+        say(f"  leaves {text.commit[:8]} {text.message.subject}")
+    say("by a new branch; this one and your files stay as they are")
+    if rewind.revert:
+        say(f"to undo it on this branch instead: {rewind.revert}")
 
 
 def _say_left(left: tuple[str, ...]) -> None:

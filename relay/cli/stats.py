@@ -50,7 +50,7 @@ def command(rev: str, *, days: int | None, output: str | None, as_json: bool) ->
 
     relay reads them from the trailers of the commits below REV (default: HEAD), so any full clone shows the same.
 
-    A phase passes first if no red gate went back to its session. It is taken back if `relay rewind` or git revert undid
+    A phase passes first if no red gate went back to its session. It is taken back if git revert undid
     it by a later commit. Sessions and cost to done are medians.
     """
     if as_json and output is not None:

@@ -17,7 +17,7 @@ from relay.base.tree import find_boot_id, find_stat
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
-from relay.git.names import parse_path, parse_ref_part
+from relay.git.names import parse_ref_part
 from relay.git.notes import lock_worktree
 from relay.git.objects import RELAY_IDENTITY, diff_trees, read_entries
 from relay.git.repository import Repo
@@ -32,7 +32,7 @@ from relay.store.plan_versions import PlanEdit, find_leg_phase
 from relay.store.refs import LEGS, find_leg_ref
 from relay.store.resume import Facts, Kept, LegFacts
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.trailers import LEG_STATUSES, PLAN, REVIEWED, REWOUND, STATUS, parse_count
+from relay.store.trailers import LEG_STATUSES, REVIEWED, parse_count
 
 
 def move_branch(
@@ -77,10 +77,10 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     is_there = changes and at not in {"", old}
     tracked = find_entries(repo, at, [change.path for change in changes]) if is_there else {}
     coming = tuple(change for change in changes if change.kind is ChangeKind.DELETED or change.path not in tracked)
-    return tuple(sorted({*(c.path for c in changes if c.path in changed), *find_untracked_in_the_way(repo, coming)}))
+    return tuple(sorted({*(c.path for c in changes if c.path in changed), *_find_untracked(repo, coming)}))
 
 
-def find_untracked_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+def _find_untracked(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
     """Return the untracked paths where new files or their directories would go; not those that these changes remove."""
     gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
     emptied = gone.union(*(_find_parents(path) for path in gone))
@@ -196,8 +196,6 @@ def read_kept(repo: Repo, plan_path: str) -> Kept:
     if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
         return Kept(foreign=leg)
     move = find_pending_move(repo)
-    if move is not None and move.get(STATUS) == REWOUND and parse_path(move.get(PLAN)) != plan_path:
-        move = None
     unfinished = commit if commit is not None and is_current(repo, commit) else move
     return Kept(leg=leg, leg_commit=commit, move=move, unfinished=unfinished)
 

@@ -26,7 +26,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, find_hidden, read_flagged, render_flagged, show_hidden
 from relay.git.trees import ABSENT, FILE, SYMLINK, find_mode
 from relay.plan.text import find_ledger_path
-from relay.store.trailers import PLAN, REWOUND, STATUS
+from relay.store.trailers import PLAN
 
 INDEX = "commit-index"
 _LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")
@@ -248,7 +248,7 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
 
 
 def find_pending_move(repo: Repo) -> CommitText | None:
-    """Return the commit at HEAD that files and index do not follow yet: a revert, or commits of others.
+    """Return the commit at HEAD that files and index do not follow yet: commits of others.
 
     Its first parent is the commit that files and index are at, whatever it was made from. None without such a commit.
     """
@@ -256,9 +256,7 @@ def find_pending_move(repo: Repo) -> CommitText | None:
     if text is None:
         return None
     old = next(one.old for one in _read_pending(repo) if one.commit == text.commit)
-    if old:
-        return replace(text, parents=(old,))
-    return text if text.get(STATUS) == REWOUND else None
+    return replace(text, parents=(old,)) if old else None
 
 
 def _find_pending(repo: Repo) -> CommitText | None:

@@ -1,5 +1,6 @@
 """The branch's commits about a plan: the state that survives everything but the loss of the branch."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -268,13 +269,39 @@ def find_beginning(repo: Repo, plan_path: str) -> str:
     return next(iter(commits[-1].parents), "") if commits else repo.head() or ""
 
 
-def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
-    """Return the commits that the reverts among `commits` have undone, whoever made them."""
+_REVERTS = re.compile(r"This reverts commit ([0-9a-f]{40,64})")
+
+
+def read_undone(repo: Repo, commits: Sequence[RelayCommit], rev: str = "HEAD") -> frozenset[str]:
+    """Return the commits that a `git revert` since the oldest of `commits` took back and no later one brought back.
+
+    Args:
+        commits: Newest first.
+        rev: Where the history begins that is searched.
+    """
+    start = repo.find_commit(rev) if commits else None
+    if start is None:
+        return frozenset()
+    texts: list[CommitText] = []
+    for text in walk_texts(repo, start, _MOST_NEW):
+        texts.append(text)
+        if text.commit == commits[-1].commit or not text.parents:
+            return _find_reverted(texts)
+    below = f"^{commits[-1].commit}^@"  # a shallow clone lacks the parents that the commit names
+    args = ("--basic-regexp", "--grep=^This reverts commit ", "--end-of-options", start, below, "--")
+    return _find_reverted(read_texts(repo.git, *args))
+
+
+def _find_reverted(reverts: Iterable[CommitText]) -> frozenset[str]:
+    """Return the commits that commits of `git revert` took back and no later one brought back.
+
+    Args:
+        reverts: Newest first.
+    """
     undone: set[str] = set()
-    for commit in commits:
-        target = dict(commit.found).get(trailers.REWOUND_TO, "")
-        if commit.status == trailers.REWOUND and commit.parents and target and repo.find_commit(target) == target:
-            undone.update(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
+    for text in reverts:
+        if text.commit not in undone:
+            undone.update(_REVERTS.findall(text.message.body))
     return frozenset(undone)
 
 
@@ -306,7 +333,7 @@ def find_last_move(repo: Repo, branch: str, commit: str) -> str:
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
     """Return the commits that `relay rewind` left on other branches of the same plan, newest first.
 
-    Their cost is spent. A rewind by a commit leaves its past on the branch itself, so that is in `own` already.
+    Their cost is spent. A `git revert` leaves its past on the branch itself, so that is in `own` already.
 
     Args:
         own: The plan's commits on this branch, from `read_plan_commits`.

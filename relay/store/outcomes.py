@@ -11,13 +11,10 @@ from statistics import median
 from relay.base.values import dataclass
 from relay.config.model import OWN_LOOP
 from relay.git.command import GitError
-from relay.git.message import CommitText, read_texts
 from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, add_spent, read_all_plans, read_undone
-
-_REVERTS = re.compile(r"This reverts commit ([0-9a-f]{40,64})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +36,7 @@ class PhaseOutcome:
     """Red gates that went back to a session; None if the commit does not say."""
     spent: Spent
     is_undone: bool
-    """Whether a later commit took it back: `relay rewind` or `git revert`."""
+    """Whether a later commit took it back: `git revert`."""
 
     @property
     def month(self) -> str:
@@ -106,21 +103,7 @@ def read_outcomes(repo: Repo, rev: str = "HEAD") -> tuple[PhaseOutcome, ...]:
     commits = read_all_plans(repo, start)
     if not commits:
         return ()
-    reverts = read_texts(repo.git, "--basic-regexp", "--grep=^This reverts commit ", "--end-of-options", start, "--")
-    return list_outcomes(commits, read_undone(repo, commits) | find_reverted(reverts))
-
-
-def find_reverted(reverts: Iterable[CommitText]) -> frozenset[str]:
-    """Return the commits that commits of `git revert` took back and no later one brought back.
-
-    Args:
-        reverts: Newest first.
-    """
-    undone: set[str] = set()
-    for text in reverts:
-        if text.commit not in undone:
-            undone.update(_REVERTS.findall(text.message.body))
-    return frozenset(undone)
+    return list_outcomes(commits, read_undone(repo, commits, start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

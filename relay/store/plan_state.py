@@ -39,7 +39,6 @@ from relay.store.plan_versions import (
 )
 from relay.store.refs import LEGS, has_kept_refs
 from relay.store.resume import Facts, Kept, LegFacts, ResumePoint, find_resume_point
-from relay.store.trailers import PHASE, REWOUND, STATUS
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText
@@ -192,8 +191,7 @@ def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
     if move is None:
         return point
 
-    is_rewind = move.get(STATUS) == REWOUND
-    what = f"rewind to before phase {move.get(PHASE)}" if is_rewind else f"move of the files to {move.commit[:10]}"
+    what = f"move of the files to {move.commit[:10]}"
     return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")
 
 
@@ -396,7 +394,7 @@ def _summarize_phases(
     """Yield the state of each phase, whatever its number was when the work was done."""
     plan, plan_path = plan_state.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
-    gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)
+    gone = read_undone(repo, commits)
     open_id = find_leg_phase(repo, leg, plan) if leg else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]

@@ -47,7 +47,7 @@ def find_phases(
         repo, repo.head() or "", names, order="--topo-order", last=oldest.commit, below=oldest.parents
     )
     for text in changes:
-        if text.get(trailers.PLAN) and text.get(trailers.STATUS) in {*trailers.LEG_STATUSES, trailers.REWOUND}:
+        if text.get(trailers.PLAN) and text.get(trailers.STATUS) in trailers.LEG_STATUSES:
             found[text.commit] = way.find(text.get(trailers.PHASE))
         elif text.commit != oldest.commit and text.parents and (earlier := _find_plan(repo, text.parents[0], names)):
             way.go_back(earlier)

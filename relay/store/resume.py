@@ -29,7 +29,7 @@ class Kept:
     leg_commit: "RelayCommit | None" = None
     """The commit of `leg`, if it is on the branch: only the steps after a commit are missing."""
     move: "CommitText | None" = None
-    """A revert of this plan's, or commits of others, that the files do not follow yet; they are at its parent."""
+    """Commits of others that the files do not follow yet; they are at its parent."""
     unfinished: "CommitText | RelayCommit | None" = None
     """The commit from which a run updates the plan's file before it reads the file."""
 

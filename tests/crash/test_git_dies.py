@@ -1,7 +1,7 @@
 """One git child dies, wherever it is: relay stops with an error or goes on rightly, and the next run is right.
 
 A killed git, and one without memory, says nothing; what it did not say must never pass for "there is none". Every child
-of a run and of a rewind dies in turn, before its work, after it, and with git's own words for it; `make test` takes a
+of a run dies in turn, before its work, after it, and with git's own words for it; `make test` takes a
 part of them, `make test-thorough` all.
 """
 
@@ -15,14 +15,9 @@ import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.git.command import GitError
-from relay.git.lock_journal import clear_stale_locks
-from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
-from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.setup.place import get_place
-from relay.store.completion import finish_pending
 from relay.store.plan_state import read_plan_cost
-from relay.store.trailers import REWOUND
 from tests.effort import THOROUGH
 from tests.scripted import ScriptedRunner
 
@@ -153,23 +148,3 @@ def test_in_a_run(stage, mortal):
     commits, spent, *_ = sweep(stage, mortal, act)
     assert [status for _, status, _ in commits] == ["done", "amended", "planned"]
     assert spent.cost_usd == 0.5
-
-
-def test_in_a_revert(stage, mortal):
-    """Files, index and boxes are back in the end, and never said to be when they are not."""
-    stage.write("PLAN.md", PLAN)
-    stage.commit(PLANNED)
-    assert stage.play(make_runner()).exit_code == ExitCode.DONE
-
-    def act():
-        repo = open_repo(stage.root)
-        with lock_worktree(repo):
-            assert not clear_stale_locks(repo)
-            left = finish_pending(repo)
-            if stage.commits()[0].status != REWOUND:
-                _, left = rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "1"))
-        return ExitCode.USER if left else ExitCode.DONE
-
-    commits, *_ = sweep(stage, mortal, act)
-    assert [status for _, status, _ in commits] == [REWOUND, "done", "planned"]
-    assert not (stage.root / "said.txt").exists()
