@@ -93,13 +93,8 @@ def test_a_command_has_what_a_session_has(relay, project, environ):
     assert relay("sandbox", "--show", "--", "true").code == 2
 
 
-def test_a_killed_command_says_why(relay, environ):
-    ran = relay("sandbox", "--", "kill -9 $$")
-    assert ran.code == 137
-    code = "x = b'x' * 300_000_000\nimport time; time.sleep(60)"
-    ran = relay("sandbox", sys.executable, "-c", code, env={**environ, "RELAY_COMMAND_MEMORY_MIB": "100"})
-    assert ran.code == 137
-    assert "relay: killed" in ran.err
+def test_a_killed_command_exits_with_its_signal(relay):
+    assert relay("sandbox", "--", "kill -9 $$").code == 137
 
 
 def talk(program, project, environ, lines):

@@ -291,4 +291,4 @@ def test_what_a_session_leaves_for_the_gate_of_a_later_phase(stage, place):
         assert "Relay-Doubt" not in stage.git("log", "--format=%B")
     else:
         assert stage.play(runner, sandbox="auto").exit_code == ExitCode.DONE
-        assert stage.git("log", "--format=%B").count(said) == 2
+        assert stage.git("log", "--format=%(trailers:unfold)").count(said) == 2

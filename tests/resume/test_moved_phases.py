@@ -124,7 +124,7 @@ SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "gr
 def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
     """With its files and its claim; the new phase gets nothing of it."""
     assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    greeting.edit("## Alpha", f"{ZETA}## Alpha")
+    greeting.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
     said = ask(greeting)
     states = [[item["state"] for item in phase["items"]] for phase in said["phases"]]
     assert (said["next"]["phase"], states) == ("3", [["open"], ["done"], ["claimed", "open"]])

@@ -1,6 +1,5 @@
 """The event log: what is written, what is read back, and hostile places."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
-from relay.session.events import LegEnded, Noticed, RequestStarted, RunStarted, TextShown, ToolStarted
+from relay.session.events import LegEnded, Noticed, RequestStarted, TextShown, ToolStarted
 from relay.session.records import LoggedEvent, Scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -250,21 +249,6 @@ def test_sweeping_at_the_same_time_is_harmless(tmp_path: Path) -> None:
         thread.join()
     assert sum(counts) == 200
     assert list(outputs.iterdir()) == []
-
-
-def test_a_log_from_before_a_field_was_added_is_still_read() -> None:
-    """A field with a default may be missing; one without makes the line unreadable."""
-    start = RunStarted(
-        run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=0.0,
-        rehearsed=False, context="prune", ablated=("cache",),
-    )  # fmt: skip
-    record = LoggedEvent(at=1.0, scope=Scope(run_id="r"), event=start)
-    body = json.loads(render_record(record))
-    assert parse_record(json.dumps(body)) == record
-
-    old = {name: value for name, value in body.items() if name not in {"context", "ablated"}}
-    assert parse_record(json.dumps(old)) == replace(record, event=replace(start, context="reset", ablated=()))
-    assert parse_record(json.dumps({name: value for name, value in old.items() if name != "model"})) is None
 
 
 def test_no_secret_is_written(tmp_path: Path) -> None:
