@@ -300,6 +300,7 @@ def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
 def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish):
     """`relay status` and a run say so, with the command that takes it along; after that it goes on."""
     cut_off()
+    stage.root = stage.root.rename(stage.root.with_name("moved"))  # where it began, a run takes it along by itself
     stage.git("branch", "-m", "team/trunk;$HOME")
     said = stage.relay("status").stdout
     assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
