@@ -1,4 +1,4 @@
-"""What relay adds to an agent: a job of three phases bare and under relay, the start of a leg, and each request.
+"""What relay adds to an agent: a job of three phases bare and under relay, the start of a session, and each request.
 
     python benchmarks/agents.py [--place DIR] [--rounds N] [--out DIR] [AGENT …]
 

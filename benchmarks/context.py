@@ -29,7 +29,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
-from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
+from relay.session.events import Event, Noticed, ResponseReceived, SessionStarted
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from relay.session.values import SessionKind
@@ -220,7 +220,7 @@ def run_job(job: Job, strategy: str) -> Result:
         usages=tuple(event.usage or Usage() for event in responses),
         fills=tuple(event.fill_tokens or 0 for event in responses),
         line_tokens=int(job.reset_at.removesuffix("k")) * 1_000,
-        sessions=sum(isinstance(event, LegStarted) for event in events) if strategy == "reset" else 1,
+        sessions=sum(isinstance(event, SessionStarted) for event in events) if strategy == "reset" else 1,
         notes=tuple(event.text for event in events if isinstance(event, Noticed) and "→" in event.text),
         tree=tree,
         commits=commits,

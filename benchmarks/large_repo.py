@@ -31,9 +31,9 @@ from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
 from relay.store import snapshot
+from relay.store.attempts import AttemptStart, OpenAttempt, close_attempt, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.legs import LegStart, OpenLeg, close_leg, open_leg
 from relay.store.plan_state import PlanSource, ask
 from relay.store.snapshot import write_snapshot_tree
 
@@ -137,11 +137,11 @@ class Bench:
         self.time("relay status", lambda: self.relay("status"))
         self.time("git status", lambda: git(self.root, "status", "--porcelain"))
         with lock_worktree(self.repo):
-            leg = self.do_leg()
+            session = self.do_session()
         self.time("relay status, a phase open", lambda: self.relay("status"))
-        close_leg(self.repo, leg)
+        close_attempt(self.repo, session)
         git(self.root, "add", "-A")
-        git(self.root, "commit", "-q", "-m", "what the leg did")
+        git(self.root, "commit", "-q", "-m", "what the session did")
         with lock_worktree(self.repo):
             self.do_commits()
         for number in (1, MANY):
@@ -149,24 +149,26 @@ class Bench:
             self.time(f"git add -A, {number}", lambda: git(self.root, "add", "-A"))
             self.time(f"git commit, {number}", lambda: git(self.root, "commit", "-q", "-m", "by hand"))
 
-    def do_leg(self) -> OpenLeg:
-        """Open a leg, save its work step by step, ask where it stands."""
-        start = LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md")
-        legs: list[OpenLeg] = []
-        self.time("leg start", lambda: legs.append(open_leg(self.repo, start)))
-        legs.append(save_wip(self.repo, legs[-1], WipRecord(spend=Spent())))  # the first one is never path-limited
+    def do_session(self) -> OpenAttempt:
+        """Open a session, save its work step by step, ask where it stands."""
+        start = AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md")
+        sessions: list[OpenAttempt] = []
+        self.time("session start", lambda: sessions.append(open_attempt(self.repo, start)))
+        sessions.append(
+            save_wip(self.repo, sessions[-1], WipRecord(spend=Spent()))
+        )  # the first one is never path-limited
         for number in (1, MANY):
             for how in ("known", "unknown"):
                 paths = self.change(number)
                 record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
                 step = f"snapshot, {number} {how}"
-                self.time(step, functools.partial(self._save, legs, record))
+                self.time(step, functools.partial(self._save, sessions, record))
         plan = parse_plan((self.root / "PLAN.md").read_text())
         self.time("resume decision", lambda: self._decide(plan))
-        return legs[-1]
+        return sessions[-1]
 
-    def _save(self, legs: list[OpenLeg], record: WipRecord) -> None:
-        legs.append(save_wip(self.repo, legs[-1], record))
+    def _save(self, sessions: list[OpenAttempt], record: WipRecord) -> None:
+        sessions.append(save_wip(self.repo, sessions[-1], record))
 
     def _decide(self, plan: Plan) -> None:
         ask(PlanSource(plan_name="PLAN.md", load=lambda: plan), self.repo, is_locked=True)
@@ -195,21 +197,21 @@ class Bench:
         """Save the same work as known paths and with a full scan, whatever the limit on known paths is."""
         snapshot.MAX_KNOWN_PATHS = max(KNOWN)
         with lock_worktree(self.repo):
-            legs = [open_leg(self.repo, LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))]
-            self._save(legs, WipRecord(spend=Spent()))
+            sessions = [open_attempt(self.repo, AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))]
+            self._save(sessions, WipRecord(spend=Spent()))
             for _ in range(rounds):
                 for number in KNOWN:
                     for how in ("known", "unknown"):
                         paths = self.change(number)
                         record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
-                        self.time(f"{number} {how}", functools.partial(self._save, legs, record))
+                        self.time(f"{number} {how}", functools.partial(self._save, sessions, record))
 
 
 ROWS = (
     ("relay status", "git status"),
     ("relay status, a phase open", "git status"),
     ("resume decision", "git status"),
-    ("leg start", "git status"),
+    ("session start", "git status"),
     ("snapshot, 1 known", "git add -A, 1"),
     ("snapshot, 1 unknown", "git add -A, 1"),
     (f"snapshot, {MANY} known", f"git add -A, {MANY}"),

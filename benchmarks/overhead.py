@@ -34,8 +34,8 @@ from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.usage import Spent, estimate_tokens
 from relay.session.values import ToolSpec
+from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import LegStart, OpenLeg, open_leg
 from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
 
 HERE = Path(__file__).resolve().parent
@@ -205,7 +205,7 @@ def run_python(code: str, *args: str) -> None:
 def measure_snapshots(root: Path, files: int, rounds: int) -> dict[str, float]:
     """Time what is stored after a tool: paths that are known, and after a command, where anything may have changed."""
     repo = open_repo(root)
-    state: list[OpenLeg] = [open_leg(repo, LegStart(session_id="bench", phase_id="1", plan_path="PLAN.md"))]
+    state: list[OpenAttempt] = [open_attempt(repo, AttemptStart(session_id="bench", phase_id="1", plan_path="PLAN.md"))]
 
     def save(paths: tuple[str, ...] | None) -> None:
         (root / "src" / "0.txt").write_text(f"{time.perf_counter_ns()}\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from parse_plan import write_plan
 from relay.ledger.model import Claim, Ledger, Source, append_entry
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PendingPlan
-from relay.tools.claims import LegNotes, run_amend
+from relay.tools.claims import AttemptNotes, run_amend
 
 _ITEMS = 64
 _ROWS = ((0, 0), (10, 0), (20, 0), (40, 0), (200, 0), (0, 4), (40, 4))
@@ -26,7 +26,7 @@ def record(ledger: Ledger, number: int) -> Ledger:
     return append_entry(ledger, claim)
 
 
-def amend(notes: LegNotes, number: int) -> None:
+def amend(notes: AttemptNotes, number: int) -> None:
     """Add an item to a phase as a session would."""
     run_amend(notes, {"phase": "2", "change": f"- [ ] Move view {number} — app/view_{number}.py", "why": "left out"})
 
@@ -44,7 +44,7 @@ def measure(work: Callable[[], object]) -> float:
 def measure_row(records: int, amendments: int) -> tuple[float, float, float]:
     """Return the milliseconds of a save, of one more finding and of one more amendment."""
     plan = parse_plan(write_plan(_ITEMS))
-    notes = LegNotes(plan=plan, phase=plan.phases[0])
+    notes = AttemptNotes(plan=plan, phase=plan.phases[0])
     notes.claims.update({"1.1": "12 tests passed", "1.2": "12 tests passed"})
     start = PendingPlan(head=plan, plan=plan, ledger=Ledger())
     for number in range(records):

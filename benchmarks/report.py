@@ -15,11 +15,11 @@ from pathlib import Path
 
 from relay.session.events import (
     Event,
-    LegEnded,
-    LegStarted,
     RequestStarted,
     ResponseReceived,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     TextShown,
     ToolFinished,
     ToolStarted,
@@ -46,7 +46,7 @@ def make_events() -> Iterator[Event]:
 
 def make_session(session: str, phase: str) -> Iterator[Event]:
     """Yield a session: each turn says something and calls two tools."""
-    yield LegStarted(session_id=session, phase_id=phase, title="Phase", leg=1, reason="next")
+    yield SessionStarted(session_id=session, phase_id=phase, title="Phase", number=1, reason="next")
     for turn in range(1, TURNS + 1):
         prompt = 5_000 + 800 * turn
         yield RequestStarted(turn=turn)
@@ -67,7 +67,7 @@ def make_session(session: str, phase: str) -> Iterator[Event]:
         yield TextShown(text="done", thinking=True)
         yield RequestStarted(turn=turn)
         yield TextShown(text="")
-    yield LegEnded(
+    yield SessionEnded(
         session_id=session, phase_id=phase, end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(),
         cost_usd=1.0,
     )  # fmt: skip

@@ -59,7 +59,7 @@ def measure_message() -> int:
     """Estimate the constant words of a phase's first message, with an environment as it usually is."""
     plan = parse_plan(PLAN)
     environment = "Branch main. Commands run in a sandbox (bwrap), without network; they can write here and in $TMPDIR."
-    given: dict[str, Any] = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
+    given: dict[str, Any] = dict.fromkeys(("handoff_note", "interruption", "baseline", "ledger"), "")
     briefing = PhaseBriefing(
         plan=plan, phase=plan.phases[0], plan_path="PLAN.md", environment=(environment,), claimed=(), **given
     )

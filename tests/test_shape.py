@@ -189,7 +189,7 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "except SystemExit as end: assert not end.code, end.code\n"
         "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'asyncio', 'yaml', 'json', 'socket', 'tempfile'}\n"
         "left_out |= {'shutil', 'relay.session.values', 'relay.session.events', 'relay.config'}\n"
-        "left_out |= {'relay.store.commit', 'relay.store.legs'}\n"
+        "left_out |= {'relay.store.commit', 'relay.store.attempts'}\n"
         "print(sorted(left_out & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

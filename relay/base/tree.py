@@ -149,20 +149,20 @@ def find_boot_id() -> str:
         return ""
 
 
-Look = tuple[int, ...]
+FileState = tuple[int, ...]
 """A file's identity and state: device, inode, mode, size, mtime, ctime; empty if there is no file."""
 
 
-def take_look(root: Path, path: str) -> Look:
-    """Return the `Look` of a path without reading the file; of a symlink, the link's own."""
+def take_look(root: Path, path: str) -> FileState:
+    """Return the `FileState` of a path without reading the file; of a symlink, the link's own."""
     try:
         return make_look(os.lstat(f"{root}/{path}"))
     except (OSError, ValueError):
         return ()
 
 
-def make_look(found: os.stat_result) -> Look:
-    """Return the `Look` in a file's status."""
+def make_look(found: os.stat_result) -> FileState:
+    """Return the `FileState` in a file's status."""
     return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

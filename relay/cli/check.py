@@ -40,7 +40,7 @@ _SIDE_BY_SIDE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class CheckRemark:
     """A mistake, and its place."""
 
     path: str
@@ -60,13 +60,13 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class PlanCheck:
     """A plan with the results of the check."""
 
     place: Place
     plan: "Plan | None"
     """None if the plan could not be parsed."""
-    remarks: tuple[Remark, ...]
+    remarks: tuple[CheckRemark, ...]
     sizes: "tuple[PhaseSize, ...]" = ()
     """One size per phase; empty if the settings are invalid."""
     prices: "tuple[Price | None, ...]" = ()
@@ -107,7 +107,7 @@ def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
     return checked.exit_code
 
 
-def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
+def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     """Parse, check and size a plan. A mistake in the plan or in the settings becomes a remark.
 
     Raises:
@@ -124,9 +124,9 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return Checked(place=place, plan=None, remarks=(_from_error(error, place),))
+        return PlanCheck(place=place, plan=None, remarks=(_from_error(error, place),))
     if is_example(plan):
-        return Checked(
+        return PlanCheck(
             place=place,
             plan=plan,
             remarks=(_from_error(PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD), place),),
@@ -138,7 +138,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         require_models(settings)
     except ConfigError as error:
         remarks = (_from_error(error, place), *remarks)
-        return Checked(place=place, plan=plan, remarks=remarks)
+        return PlanCheck(place=place, plan=plan, remarks=remarks)
     warned = (
         *_check_servers(plan, settings),
         *_check_ignored(plan, place),
@@ -153,7 +153,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     return _size(place, plan, remarks, settings)
 
 
-def _check_place(place: Place) -> Iterator[Remark]:
+def _check_place(place: Place) -> Iterator[CheckRemark]:
     """Yield an error for a plan in the repository that a run refuses because of where it is."""
     if place.found is not None and not Path(place.plan_name).is_absolute():
         from relay.setup.preconditions import check_plan_file
@@ -162,7 +162,9 @@ def _check_place(place: Place) -> Iterator[Remark]:
             yield replace(_from_error(error, place), path=place.plan_name)
 
 
-def _check_runners(place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]) -> Iterator[Remark]:
+def _check_runners(
+    place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]
+) -> Iterator[CheckRemark]:
     """Yield a remark for each phase whose runner is unknown, and a warning for each runner missing on this machine."""
     from relay.runners.registry import check_runners, list_runners
 
@@ -238,18 +240,18 @@ def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
             yield Violation(line=paths[taken[0]], message=words, warning=True)
 
 
-def _from_error(error: RelayError, place: Place) -> Remark:
+def _from_error(error: RelayError, place: Place) -> CheckRemark:
     hint = place.caller.write(error.hint) if error.hint else ""
-    return Remark(path=error.path, line=error.line, message=error.message, hint=hint)
+    return CheckRemark(path=error.path, line=error.line, message=error.message, hint=hint)
 
 
-def _from_violation(violation: "Violation", place: Place) -> Remark:
+def _from_violation(violation: "Violation", place: Place) -> CheckRemark:
     hint = place.caller.write(violation.hint) if violation.hint else ""
     path, line = place.plan_name, violation.line
-    return Remark(path=path, line=line, message=violation.message, warning=violation.warning, hint=hint)
+    return CheckRemark(path=path, line=line, message=violation.message, warning=violation.warning, hint=hint)
 
 
-def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
+def _size(place: Place, plan: "Plan", remarks: tuple[CheckRemark, ...], settings: "Settings") -> PlanCheck:
     from relay.config.model import MOST_JOBS
     from relay.plan.waves import find_waves
     from relay.session.prices import find_price
@@ -258,7 +260,9 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     today, models = datetime.now(UTC).date(), [settings.model_for(phase.model) for phase in plan.phases]
     prices = tuple(find_price(model, at=today, overrides=settings.prices) for model in models)
     waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
-    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, prices=prices, settings=settings, waves=waves)
+    return PlanCheck(
+        place=place, plan=plan, remarks=remarks, sizes=sizes, prices=prices, settings=settings, waves=waves
+    )
 
 
 def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[PhaseSize, ...]":
@@ -293,7 +297,7 @@ def _count_rules(root: Path, settings: "Settings") -> int:
     return min(settings.rules_max_bytes, next(sizes, 0))
 
 
-def render_json(checked: Checked) -> dict[str, object]:
+def render_json(checked: PlanCheck) -> dict[str, object]:
     """Return the plan and its violations as JSON."""
     from relay.run.planning.submission import describe_overkill
 
@@ -335,7 +339,7 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
     }
 
 
-def show_checked(checked: Checked) -> None:
+def show_checked(checked: PlanCheck) -> None:
     """Print mistakes, sizes and the verdict."""
     for words in checked.place.tell_choice("check"):
         say(words, style="yellow")
@@ -355,7 +359,7 @@ def show_checked(checked: Checked) -> None:
     say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
 
 
-def _propose(checked: Checked) -> None:
+def _propose(checked: PlanCheck) -> None:
     """Propose the repository's own test command if an open phase has no gate."""
     if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
         return
@@ -365,7 +369,7 @@ def _propose(checked: Checked) -> None:
         say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")
 
 
-def _show_sizes(checked: Checked, plan: "Plan") -> None:
+def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
     import shutil
 
     from relay.run.planning.submission import describe_layers, describe_overkill
@@ -389,20 +393,20 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
             say(words, style="yellow")
 
 
-def _describe_note(checked: Checked) -> str:
+def _describe_note(checked: PlanCheck) -> str:
     """Return what to do about the handoff note for the next session if it is too large; else the empty text."""
     from relay.session.layers import describe_note
+    from relay.store.attempts import read_attempt
     from relay.store.history import read_plan_commits
-    from relay.store.legs import read_leg
 
     repo, name = checked.place.found, checked.place.plan_name
     if repo is None:
         return ""
-    leg = read_leg(repo)
-    phase_id, note = (leg.phase_id, leg.baton) if leg and leg.plan_path == name else ("", "")
+    session = read_attempt(repo)
+    phase_id, note = (session.phase_id, session.handoff_note) if session and session.plan_path == name else ("", "")
     if not note:
         last = next((commit for commit in read_plan_commits(repo, name) if commit.status != "amended"), None)
-        phase_id, note = (last.phase, last.baton) if last else ("", "")
+        phase_id, note = (last.phase, last.handoff_note) if last else ("", "")
     size = next((size for size in checked.sizes if size.phase_id == phase_id), None)
     return describe_note(phase_id, note, size.line_tokens) if size else ""
 
@@ -448,7 +452,7 @@ def _render_size(size: "PhaseSize", price: "Price | None") -> str:
     return f"about {render_tokens(size.context_tokens)}, {usd}"
 
 
-def _advise_split(checked: Checked, phase: "Phase", size: "PhaseSize") -> str:
+def _advise_split(checked: PlanCheck, phase: "Phase", size: "PhaseSize") -> str:
     from relay.run.planning.submission import suggest_parts
 
     if phase.in_list:
@@ -461,7 +465,7 @@ def _advise_split(checked: Checked, phase: "Phase", size: "PhaseSize") -> str:
     return f"{split}{f' (into {parts})' if parts > 1 else ''}"
 
 
-def _render_verdict(checked: Checked) -> str:
+def _render_verdict(checked: PlanCheck) -> str:
     warnings = sum(found.warning for found in checked.remarks)
     errors = len(checked.remarks) - warnings
     tail = f", {count(warnings, 'warning')}" if warnings else ""

@@ -87,7 +87,7 @@ def inspect(file: Path, session: str) -> Inspection:
         ConfigError: It cannot be read, or is of no format that relay knows.
     """
     from relay.insight.figures.fold import Fold
-    from relay.insight.figures.legs import find_table_rates
+    from relay.insight.figures.sessions import find_table_rates
     from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.session.events import ResponseReceived
 

@@ -130,7 +130,18 @@ _OPTIONS = (
     sandbox_option,
     events_option,
 )
-_SETTINGS = ("runner", "model", "reset_at", "max_cost_usd", "max_legs", "context", "jobs", "pr", "network", "sandbox")
+_SETTINGS = (
+    "runner",
+    "model",
+    "reset_at",
+    "max_cost_usd",
+    "max_sessions",
+    "context",
+    "jobs",
+    "pr",
+    "network",
+    "sandbox",
+)
 _SESSION_OPTIONS = ("plan", "runner", "model", "reset_at", "max_cost_usd", "network", "sandbox", "as_json")
 
 

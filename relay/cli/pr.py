@@ -207,7 +207,7 @@ def require_installed(forge: Forge | None, program: str | None) -> Forge:
     return forge
 
 
-class Draft:
+class RequestDraft:
     """Keeps a branch's request up to date during a run. Mutable: it remembers what it said last.
 
     Args:
@@ -245,11 +245,11 @@ class Draft:
             self._observe(replace(self._last, text=f"{self._last.text}{again}"))
 
 
-Keep = Callable[["RunContext"], AbstractContextManager["RunContext"]]
+KeepRequest = Callable[["RunContext"], AbstractContextManager["RunContext"]]
 """Opens a context whose run keeps the branch's request up to date."""
 
 
-def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -> Keep:
+def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -> KeepRequest:
     """Check, before a run sends anything, that the requests of its phases can be made; return how it keeps them.
 
     Args:
@@ -271,7 +271,7 @@ def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -
 
 @contextmanager
 def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> "Iterator[RunContext]":
-    draft = Draft(place, forge, _get_branch(ctx.repo), ctx.observe)
+    draft = RequestDraft(place, forge, _get_branch(ctx.repo), ctx.observe)
     try:
         yield replace(ctx, after_phase=draft.update)
     finally:

@@ -84,7 +84,7 @@ def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
     from relay.ledger.model import Kind
 
     ledger, judgement = beliefs.ledger, beliefs.judgement
-    costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}
+    costs = {session.session_id: session.totals.usd_per_decision for session in figures.sessions}
     return {
         "claims": {name: str(judgement[name].status) for name in ledger.claims},
         "decisions": [
@@ -300,7 +300,9 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
     own, is_here = branches[0], branches[0] == repo.branch
     moved = {commit.session for commit in read_plan_commits(repo, plan_path)} if is_here and {*branches} - {own} else ()
     for entry, branch in zip(entries, branches, strict=True):
-        if branch == own or (moved and any(leg.session_id in moved for leg in read_figures([entry])[0].legs)):
+        if branch == own or (
+            moved and any(session.session_id in moved for session in read_figures([entry])[0].sessions)
+        ):
             yield entry
 
 
@@ -462,7 +464,7 @@ def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
     for one in rates:
         cells = (one.errors, one.duplicates, one.ghosts, one.repairs)
         shown = "".join(f"{_render_rate(cell):<16}" for cell in cells)
-        yield f"  {one.band.value:<12}{one.legs:>8}  {one.turns:>6}  {shown}".rstrip()
+        yield f"  {one.band.value:<12}{one.sessions:>8}  {one.turns:>6}  {shown}".rstrip()
     yield "These rates cannot advise a line: every session reads files again, and runs gates, late. A trial can."
 
 

@@ -34,7 +34,7 @@ from relay.setup.place import Place, find_source, get_place, load_plan
 from relay.store.refs import has_seen_claims
 
 if TYPE_CHECKING:
-    from relay.cli.pr import Keep
+    from relay.cli.pr import KeepRequest
     from relay.config import Settings
     from relay.run.selection import Hours, Selection
     from relay.setup.context import RunContext, RunRequest
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARS = 260
 _PASSED_ON = {
-    "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_legs": "--max-legs",
+    "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_sessions": "--max-sessions",
     "context": "--context", "sandbox": "--sandbox",
 }  # fmt: skip
 """Typed settings that relay passes on to each child; a child's cap is a share of the whole."""
@@ -96,7 +96,7 @@ def run_with_jobs(  # one caller
     options: Mapping[str, Any],
     hours: "Hours",
     sizes: tuple[str, ...],
-    keep: "Keep",
+    keep: "KeepRequest",
 ) -> int:
     """Work through the plan with several phases at once."""
     from relay.cli.views.shapes import make_view
@@ -257,7 +257,7 @@ def _move_done(options: Mapping[str, Any]) -> None:
 
 _SECTIONS = {
     "Times": ("not_before", "until"),
-    "Sessions": ("reset_at", "max_legs", "context", "network", "sandbox"),
+    "Sessions": ("reset_at", "max_sessions", "context", "network", "sandbox"),
     "Permissions": ("allow_dirty", "unchecked", "approve_setup"),
 }
 """Options behind the everyday ones, which fit a screen of 24 lines in 80 columns with the usage above them."""
@@ -281,7 +281,7 @@ _SECTIONS = {
 @session_options
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
-@click.option("--max-legs", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
+@click.option("--max-sessions", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
 @click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact, prune or edit.")
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
 @click.option(
@@ -372,7 +372,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     return run_sessions(request, place.caller, act, as_json=as_json)
 
 
-def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, Any]) -> "Keep":
+def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, Any]) -> "KeepRequest":
     """Return how the run keeps the branch's request up to date; only the run that the user typed does."""
     if not request.settings.pr or options["job_of"]:
         return nullcontext

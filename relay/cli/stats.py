@@ -30,7 +30,7 @@ from relay.store.outcomes import (
     GROUPS,
     OutcomeSums,
     PhaseOutcome,
-    Share,
+    PhaseShare,
     group_outcomes,
     read_outcomes,
     sum_outcomes,
@@ -118,7 +118,7 @@ def _list_cells(one: OutcomeSums) -> tuple[str, ...]:
     )
 
 
-def _render_part(share: Share) -> str:
+def _render_part(share: PhaseShare) -> str:
     return f"{share.part:,} of {share.of:,}" if share.of else UNKNOWN
 
 

@@ -223,12 +223,12 @@ def _show_last(last: "LastRun", *, why: bool) -> None:
 
 
 def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
-    """Return when the usage limit that stopped the open leg resets, and its model; None without a limit to come."""
-    if summary.plan_state.kept.leg is None:
+    """Return when the usage limit that stopped the open session resets, and its model; None without a limit to come."""
+    if summary.plan_state.kept.attempt is None:
         return None
-    from relay.store.legs import find_wait_until
+    from relay.store.attempts import find_wait_until
 
-    found = find_wait_until(summary.plan_state.kept.leg)
+    found = find_wait_until(summary.plan_state.kept.attempt)
     return found if found is not None and found[0] > now else None
 
 

@@ -100,7 +100,7 @@ def match_faults(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class HeldOutResult:
     """The result of the held-out checks."""
 
     passed: int
@@ -109,7 +109,7 @@ class Checked:
     """One sentence for each command that proved nothing."""
 
 
-def check_hidden(bench: Bench, repo: Repo) -> Checked:
+def check_hidden(bench: Bench, repo: Repo) -> HeldOutResult:
     """Run the held-out checks in the sandbox on the tree of a clone.
 
     Raises:
@@ -132,7 +132,7 @@ def check_hidden(bench: Bench, repo: Repo) -> Checked:
         gate = try_gate(request, workspace, "", experiment.hidden, lambda _: None)
     counts = [count_tests(check["output"], green=check["status"] == "passed") for check in gate.checks]
     odd = [check for check in gate.checks if check["status"] in {"missing", "no tests", "exit code thrown away"}]
-    return Checked(
+    return HeldOutResult(
         passed=sum(passed for passed, _ in counts),
         total=sum(total for _, total in counts),
         remarks=tuple(f"`{check['command']}`: {check['status']}: {check['output'][-200:]}" for check in odd),

@@ -66,7 +66,7 @@ def measure_trial(
 
 
 def _read_figures(figures: Figures) -> dict[str, Any]:
-    runs = [run for run in figures.runs if run.legs]
+    runs = [run for run in figures.runs if run.sessions]
     if not runs:
         return {}
     waited = sum(run.totals.retries_s for run in runs)
@@ -74,8 +74,8 @@ def _read_figures(figures: Figures) -> dict[str, Any]:
         "red_gates": sum(phase.work.red_gates for phase in figures.phases),
         "repairs": sum(phase.work.repairs for phase in figures.phases),
         "wall_s": max(0.0, sum((run.ended or run.last_at) - run.began for run in runs) - waited),
-        "sessions": len(figures.legs),
-        "fill": max((leg.peak_tokens or 0 for leg in figures.legs), default=0) or None,
+        "sessions": len(figures.sessions),
+        "fill": max((session.peak_tokens or 0 for session in figures.sessions), default=0) or None,
         "cuts": len(runs) - 1,
         "rehearsed": any(run.rehearsed for run in runs),
     }

@@ -20,8 +20,8 @@ from relay.compare.experiment import Experiment
 from relay.git.repository import Repo
 from relay.insight.figures.comparing import Comparison, TrialResult
 from relay.insight.figures.fold import fold_records
-from relay.insight.figures.values import LegFigures
-from relay.insight.report.experiment import Setting
+from relay.insight.figures.values import SessionFigures
+from relay.insight.report.experiment import ExperimentSetting
 from relay.insight.telemetry.log import open_events
 from relay.plan.text import STATE_DIR
 
@@ -51,14 +51,14 @@ def keep_logs(root: Path, experiment: Experiment, results: Sequence[TrialResult]
         yield tuple(kept)
 
 
-def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResult]) -> Setting:
+def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResult]) -> ExperimentSetting:
     """Return what the page says of the experiment itself."""
     place, over = _find_place(repo.root, experiment), len(results)
     firsts: dict[str, TrialResult] = {}
     for result in results:
         firsts.setdefault(result.arm, result)
     runs = {arm: _read_runs(place, firsts[arm]) for arm in experiment.arms if arm in firsts}
-    models = dict.fromkeys(leg.model for legs in runs.values() for leg in legs if leg.model)
+    models = dict.fromkeys(session.model for sessions in runs.values() for session in sessions if session.model)
     left = len(experiment.arms) * experiment.repeats - over
     facts = (
         ("Plan", f"{experiment.plan_path} at {experiment.base[:9]}"),
@@ -71,21 +71,21 @@ def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResu
         ("Held-out checks", "; ".join(experiment.hidden) or "none"),
         ("Blind reviews", "two of each run" if experiment.reviews else "none"),
     )
-    return Setting(
+    return ExperimentSetting(
         id=experiment.id,
         facts=facts,
         arms=experiment.arms,
         repeats=experiment.repeats,
         cap_usd=experiment.cap_usd,
         lost_usd=experiment.share_usd * sum(result.exit_code is None for result in results),
-        contexts={arm: legs for arm, legs in runs.items() if legs},
+        contexts={arm: sessions for arm, sessions in runs.items() if sessions},
         next_command=f"relay compare --resume {experiment.id}" if left else "",
     )
 
 
-def _read_runs(place: Path, result: TrialResult) -> tuple[LegFigures, ...]:
+def _read_runs(place: Path, result: TrialResult) -> tuple[SessionFigures, ...]:
     readers = [reader for log in result.logs if (reader := open_events(place / log))]
-    return fold_records(chain.from_iterable(readers)).legs if readers else ()
+    return fold_records(chain.from_iterable(readers)).sessions if readers else ()
 
 
 def render_comparison(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:

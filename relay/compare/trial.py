@@ -20,13 +20,13 @@ from relay.compare.experiment import Experiment, Trial, name_trial, note, read_n
 from relay.config import Settings
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.worktrees import copy_ignored
-from relay.git.clones import Source, ensure_work_tree
+from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.identity import get_identity
 from relay.git.names import STORE
 from relay.git.notes import is_locked
 from relay.git.remote import Remote
 from relay.git.repository import Repo
-from relay.session.events import LegEnded, ReviewFinished
+from relay.session.events import ReviewFinished, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.session.values import SessionEnd
 from relay.setup.session import make_meter
@@ -82,7 +82,7 @@ def open_trial(bench: Bench, trial: Trial) -> Repo | None:
 
 def open_clone(bench: Bench, place: Path, source: Path, ref: str) -> Repo:
     """Return a clone on the experiment's branch, with the ignored files that a build needs."""
-    repo = ensure_work_tree(place, Source(remote=str(source), ref=ref), bench.experiment.branch, bench.environ)
+    repo = ensure_work_tree(place, CloneSource(remote=str(source), ref=ref), bench.experiment.branch, bench.environ)
     for path in bench.settings.copy:
         copy_ignored(bench.main, repo, path)
     return repo
@@ -125,7 +125,7 @@ def run_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
     return {"exit_code": end.exit_code, "reason": end.reason}
 
 
-def require_over(bench: Bench, trial: Trial, end: JobEnd, ends: Sequence[LegEnded | ReviewFinished]) -> None:
+def require_over(bench: Bench, trial: Trial, end: JobEnd, ends: Sequence[SessionEnded | ReviewFinished]) -> None:
     """Require that a child's end is an outcome of the trial.
 
     Args:
@@ -136,7 +136,7 @@ def require_over(bench: Bench, trial: Trial, end: JobEnd, ends: Sequence[LegEnde
     """
     if bench.interrupts.finish_turn and end.exit_code != ExitCode.DONE:
         raise UnfinishedError(f"interrupted in trial {trial.number} ({trial.arm}); everything is kept")
-    last = next((event.end for event in reversed(ends) if isinstance(event, LegEnded)), None)
+    last = next((event.end for event in reversed(ends) if isinstance(event, SessionEnded)), None)
     if end.exit_code not in {ExitCode.DONE, ExitCode.STOPPED} or (
         end.exit_code == ExitCode.STOPPED and last in _NOT_OVER
     ):
@@ -145,18 +145,18 @@ def require_over(bench: Bench, trial: Trial, end: JobEnd, ends: Sequence[LegEnde
 
 def follow(
     bench: Bench, trial: Trial, repo: Repo, words: tuple[str, ...], environ: Mapping[str, str]
-) -> tuple[JobEnd, tuple[LegEnded | ReviewFinished, ...]]:
+) -> tuple[JobEnd, tuple[SessionEnded | ReviewFinished, ...]]:
     """Run a command of relay in a clone and pass its events on; return its end, and those of its sessions and reviews.
 
     The user's wish to stop is handed over to it.
     """
-    ends: list[LegEnded | ReviewFinished] = []
+    ends: list[SessionEnded | ReviewFinished] = []
     while is_locked(repo) and not bench.interrupts.wait(_LOOK_S):  # the child of a killed experiment hands over
         continue
     child = JobRun(repo.root, words, make_environ(bench, environ))
     try:
         for record in chain.from_iterable(child.follow(bench.interrupts, _LOOK_S)):
-            ends += [record.event] if isinstance(record.event, LegEnded | ReviewFinished) else []
+            ends += [record.event] if isinstance(record.event, SessionEnded | ReviewFinished) else []
             bench.tell(record, trial)
     finally:
         if not child.has_ended:

@@ -7,14 +7,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from relay.base.values import dataclass
 
-Read = Callable[[Any], Any]
+ReadValue = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """How a value looks: to relay, which reads it, and to an editor."""
 
-    read: Read
+    read: ReadValue
     """Checked value from a decoded one; raises ValueError with what is allowed."""
     schema: Mapping[str, Any]
     """The same as JSON Schema."""

@@ -222,7 +222,7 @@ KEYS: Mapping[str, Key] = {
     "max_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
     "max_phase_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
     "max_tokens_total": Key(read=make_number(0, 1e12, whole=True, optional=True), cap=True),
-    "max_legs": Key(read=make_number(1, 1_000, whole=True)),
+    "max_sessions": Key(read=make_number(1, 1_000, whole=True)),
     "max_turns": Key(read=make_number(1, 100_000, whole=True)),
     "max_repairs": Key(read=make_number(0, 100, whole=True)),
     "explore_model": Key(read=_MODEL),

@@ -140,8 +140,8 @@ class Settings:
     """Cap on the cost of a phase in USD."""
     max_tokens_total: int | None = None
     """Cap on a plan in tokens of all kinds; it also works for a model whose price is unknown."""
-    max_legs: int = 6
-    """Sessions (legs) of one phase before relay stops and suggests a split."""
+    max_sessions: int = 6
+    """Sessions of one phase before relay stops and suggests a split."""
     max_turns: int = 500
     """Requests of one session before it hands over. A session with a correct token count reaches its reset line
     earlier."""

@@ -73,12 +73,12 @@ def _find_open_jobs(repo: Repo, plan_path: str, plan: Plan) -> Mapping[str, str]
         return {}
     from relay.fleet.landing import find_landing, is_open
     from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
-    from relay.store.legs import read_leg
+    from relay.store.attempts import read_attempt
 
     found = {
         job.phase_id: render_path(str(job.repo.root))
         for job in find_jobs(repo, plan_path)
-        if is_open(find_landing(repo, job).case, read_leg(job.repo))
+        if is_open(find_landing(repo, job).case, read_attempt(job.repo))
     }
     found |= {phase_id: name_job_branch(repo, phase_id) for phase_id in find_lost(repo, plan)}
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""The state of a phase between a clone and a remote: its branch, open leg, snapshots and cost.
+"""The state of a phase between a clone and a remote: its branch, open attempt, snapshots and cost.
 
 When another machine has gone on with a phase, this clone's refs of the phase are put aside under ``refs/relay/aside/``
 before the remote's take their place. No commit and no checkpoint is lost by it.
@@ -26,8 +26,8 @@ from relay.git.repository import Repo
 from relay.git.trees import find_odd_path, find_tree
 from relay.session.usage import Spent
 from relay.store import trailers
+from relay.store.attempts import find_spent, note_spent, read_attempt
 from relay.store.history import read_relay_commits
-from relay.store.legs import find_spent, note_spent, read_leg
 from relay.store.refs import next_ref
 from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
@@ -251,9 +251,13 @@ def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
 
 def find_noted(repo: Repo, branch: str) -> tuple[tuple[str, str], ...]:
     """Return the cost of a job's open session as trailers, from this machine's note; empty without a note."""
-    leg = read_leg(repo, branch)
-    noted = None if leg is None else find_spent(repo, leg.session_id)
-    return () if leg is None or noted is None else ((trailers.SESSION, leg.session_id), *trailers.render_spent(noted))
+    attempt = read_attempt(repo, branch)
+    noted = None if attempt is None else find_spent(repo, attempt.session_id)
+    return (
+        ()
+        if attempt is None or noted is None
+        else ((trailers.SESSION, attempt.session_id), *trailers.render_spent(noted))
+    )
 
 
 def save_noted(repo: Repo, noted: tuple[tuple[str, str], ...]) -> None:

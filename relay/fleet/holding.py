@@ -15,7 +15,7 @@ from relay.fleet.landing import Job, find_phase_id
 from relay.git.notes import lock_worktree
 from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
-from relay.session.events import LegEnded, Noticed, Observe, RunEnded
+from relay.session.events import Noticed, Observe, RunEnded, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.store.worktree_notes import drop_claim_end, read_clock, write_claim_end
 
@@ -85,8 +85,8 @@ class Holding:
 
     def _follow(self, job: Job, child: JobRun) -> JobEnd:
         for records in child.follow(self._interrupts, _HEARING_S):
-            ended_leg = self._pass_on(records)
-            if (ended_leg or read_clock() >= self._due_s) and not child.has_ended:
+            ended_attempt = self._pass_on(records)
+            if (ended_attempt or read_clock() >= self._due_s) and not child.has_ended:
                 self._report(job)
         end = child.close()
         if end.exit_code == ExitCode.USER and not end.began:
@@ -99,7 +99,7 @@ class Holding:
         for event in events:
             if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
                 self._observe(event)
-        return any(isinstance(event, LegEnded) for event in events)
+        return any(isinstance(event, SessionEnded) for event in events)
 
     def _report(self, job: Job) -> None:
         try:

@@ -207,7 +207,7 @@ def find_error(said: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class CapShare:
     """The part of a cap that is set aside for one job."""
 
     amount: float
@@ -248,7 +248,7 @@ class SharedCap:
         """Return the share that a job would get now; infinite without a cap."""
         return math.inf if (left := self.left) is None else left / max(1, places)
 
-    def take(self, name: str, places: int) -> Share | None:
+    def take(self, name: str, places: int) -> CapShare | None:
         """Set a share aside for a job; None without a cap.
 
         Args:
@@ -259,7 +259,7 @@ class SharedCap:
         alone = not self._shares
         share = self.offer(places)
         self._shares[name] = share
-        return Share(amount=share, is_all=alone and places <= 1)
+        return CapShare(amount=share, is_all=alone and places <= 1)
 
     def give_back(self, name: str, spent: float | None) -> None:
         """Take back the unspent share of a job that has ended; `spent` None means unknown: the whole share counts."""
@@ -371,7 +371,7 @@ class JobAccount:
     merges: str
     """The commit that the run lands, whose cost an earlier run had; empty where the run works on the phase."""
     spent: Spent
-    """Spend of the open leg's sessions."""
+    """Spend of the open attempt's sessions."""
 
 
 def open_account(main: Repo, job: Job, merges: str) -> JobAccount:

@@ -1,7 +1,7 @@
 """Land the commits of a job's branch: move the plan's branch there, or merge both first.
 
 Nothing is remembered between two steps: `find_landing` reads git each time, so a parent that was killed and one that
-goes on take the same path. A merge becomes the job's open leg. relay writes objects first, then the leg's ref, the
+goes on take the same path. A merge becomes the job's open attempt. relay writes objects first, then its ref, the
 checkpoint's, the branch and the files, and finds each step again after a crash.
 """
 
@@ -27,15 +27,15 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import hold_worktree, new_id
 from relay.store import branches, trailers
+from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt, read_attempt, render_end, render_proposal
 from relay.store.branches import find_in_the_way, move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.environment import read_environment, save_environment
 from relay.store.history import find_text
-from relay.store.legs import LegStart, OpenLeg, open_leg, read_leg, render_end, render_proposal
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.spend import give_up_leg
+from relay.store.spend import give_up_attempt
 from relay.store.worktree_notes import is_checked, note_checked
 
 
@@ -92,20 +92,20 @@ def find_landing(main: Repo, job: Job) -> Landing:
         RepoError: One of the two branches has no commit.
     """
     tip, own = get_tip(main), get_tip(job.repo)
-    case, leg = _find_case(main, job, tip, own), read_leg(job.repo)
-    done = "" if case is LandingCase.WORKING else leg.merges if leg is not None and leg.merges else own
+    case, attempt = _find_case(main, job, tip, own), read_attempt(job.repo)
+    done = "" if case is LandingCase.WORKING else attempt.merges if attempt is not None and attempt.merges else own
     return Landing(case=case, tip=tip, own=own, done=done)
 
 
-def is_open(case: LandingCase, leg: OpenLeg | None) -> bool:
-    """Return whether a job has work that has not landed; `leg` is its open leg."""
-    return case is not LandingCase.LANDED and (case is not LandingCase.WORKING or leg is not None)
+def is_open(case: LandingCase, attempt: OpenAttempt | None) -> bool:
+    """Return whether a job has work that has not landed; `attempt` is its open attempt."""
+    return case is not LandingCase.LANDED and (case is not LandingCase.WORKING or attempt is not None)
 
 
 def find_phase_id(job: Job) -> str:
     """Return the id of a job's phase in its work tree's plan: others may have renumbered it."""
-    leg = read_leg(job.repo)
-    return leg.phase_id if leg is not None else job.phase_id
+    attempt = read_attempt(job.repo)
+    return attempt.phase_id if attempt is not None else job.phase_id
 
 
 def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
@@ -124,7 +124,7 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
     now = find_lineage(own, plan).phases.get(job.phase_id)
     if phase is None or now == job.phase_id:
         return
-    is_begun = read_leg(job.repo) is not None or not is_ancestor(main, get_tip(job.repo), get_tip(main))
+    is_begun = read_attempt(job.repo) is not None or not is_ancestor(main, get_tip(job.repo), get_tip(main))
     if not is_begun or find_landing(main, job).case is LandingCase.LANDED:
         return
     words = f"is phase {now}" if now else "is gone"
@@ -135,9 +135,11 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
 
 
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
-    leg = read_leg(job.repo)
-    if leg is not None and leg.merges != own:  # equal: a landing leg whose branch has not gone to its start yet
-        return LandingCase.MERGING if leg.merges else LandingCase.WORKING
+    attempt = read_attempt(job.repo)
+    if (
+        attempt is not None and attempt.merges != own
+    ):  # equal: a landing attempt whose branch has not gone to its start yet
+        return LandingCase.MERGING if attempt.merges else LandingCase.WORKING
     text = find_text(job.repo, own, job.plan_path)
     phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
     if not (phase is not None and phase.done):
@@ -219,7 +221,7 @@ class _Merged:
 
 
 def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
-    """Open the landing leg of a phase and move its work tree onto the landed phases.
+    """Open the landing attempt of a phase and move its work tree onto the landed phases.
 
     A run in that work tree then commits it. May be repeated after a kill at any time.
 
@@ -236,9 +238,9 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
     repo, branch = job.repo, get_branch(job.repo)
     with hold_worktree(repo) as told:
         merged = _merge(job, landing)
-        leg = _ensure_leg(job, landing, merged)
-        if leg.last_wip is None:
-            _save(repo, leg, landing, merged)
+        attempt = _ensure_attempt(job, landing, merged)
+        if attempt.last_wip is None:
+            _save(repo, attempt, landing, merged)
         left = move_branch(
             repo, branch, landing.own, landing.tip, reason=f"relay run: phase {merged.phase.id} is put on others"
         )
@@ -282,11 +284,15 @@ def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
     return parse_at(text, plan_path)
 
 
-def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
-    """Open the leg, or find the one of a killed parent; give any other one up."""
-    repo, leg = job.repo, read_leg(job.repo)
-    if leg is not None and is_checked(repo, landing.tip) and (leg.merges, leg.base_head) == (landing.own, landing.tip):
-        return leg
+def _ensure_attempt(job: Job, landing: Landing, merged: _Merged) -> OpenAttempt:
+    """Open the attempt, or find the one of a killed parent; give any other one up."""
+    repo, attempt = job.repo, read_attempt(job.repo)
+    if (
+        attempt is not None
+        and is_checked(repo, landing.tip)
+        and (attempt.merges, attempt.base_head) == (landing.own, landing.tip)
+    ):
+        return attempt
     now = write_snapshot_tree(repo)
     touched = {change.path for change in objects.diff_trees(repo, landing.tip, merged.merge.tree)}
     dirty = {change.path for change in objects.diff_trees(repo, landing.own, now.tree)}
@@ -295,13 +301,13 @@ def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
             f"files that are not committed are in the way in {repo.root}: {list_paths(found)}",
             hint="put them away, and run this again",
         )
-    if leg is not None:
-        give_up_leg(repo, leg)
+    if attempt is not None:
+        give_up_attempt(repo, attempt)
     checked = is_checked(repo, landing.own)
     marks = _render_baseline(repo, landing) if checked else ((trailers.UNCHECKED, landing.own),)
-    note_checked(repo, landing.tip, *([landing.own] if checked else []))  # a leg from now on was opened here
+    note_checked(repo, landing.tip, *([landing.own] if checked else []))  # an attempt from now on was opened here
     others = _list_changes(repo, landing.own, now.tree)
-    start = LegStart(
+    start = AttemptStart(
         session_id=new_id(),
         phase_id=merged.phase.id,
         plan_path=job.plan_path,
@@ -311,7 +317,7 @@ def _ensure_leg(job: Job, landing: Landing, merged: _Merged) -> OpenLeg:
         merges=landing.own,
     )
     base = TreeSnapshot(tree=objects.write_paths_tree(repo, others, start=landing.tip), skipped=now.skipped)
-    return open_leg(repo, start, base=base)
+    return open_attempt(repo, start, base=base)
 
 
 def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:
@@ -321,32 +327,36 @@ def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, st
 
 
 def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...]:
-    """Return the gate's state before the phase, from the leg of its last commit; empty where unknown."""
+    """Return the gate's state before the phase, from the attempt of its last commit; empty where unknown."""
     session = read_text(repo, landing.own).get(trailers.SESSION)
-    legs = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
-    tips = [tip for tip in legs if session and read_text(repo, tip).get(trailers.SESSION) == session]
+    attempts = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
+    tips = [tip for tip in attempts if session and read_text(repo, tip).get(trailers.SESSION) == session]
     grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}: ", "--max-count=1", "--first-parent")
     found = (text.get(trailers.BASELINE) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
     return tuple((trailers.BASELINE, text) for text in found if text)[:1]
 
 
-def _save(repo: Repo, leg: OpenLeg, landing: Landing, merged: _Merged) -> None:
-    """Save the merge as the leg's checkpoint, proposed for the commit if no session has anything left to do."""
+def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: _Merged) -> None:
+    """Save the merge as the attempt's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
     blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
     entries = [*_list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
-    tree = objects.write_paths_tree(repo, entries, start=leg.base_tree)
+    tree = objects.write_paths_tree(repo, entries, start=attempt.base_tree)
     ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
     marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
     if not (merged.conflicts or merged.phase.open_items):
         marks += render_proposal(own.message.subject)
-    record = WipRecord(spend=Spent(), items=ticked, baton=_render_note(repo, leg, landing, own, merged), trailers=marks)
-    save_snapshots(repo, leg, record, TreeSnapshot(tree=tree, skipped=leg.skipped, replaced=tuple(merged.files)))
+    record = WipRecord(
+        spend=Spent(), items=ticked, handoff_note=_render_note(repo, attempt, landing, own, merged), trailers=marks
+    )
+    save_snapshots(
+        repo, attempt, record, TreeSnapshot(tree=tree, skipped=attempt.skipped, replaced=tuple(merged.files))
+    )
 
 
-def _render_note(repo: Repo, leg: OpenLeg, landing: Landing, own: CommitText, merged: _Merged) -> str:
+def _render_note(repo: Repo, attempt: OpenAttempt, landing: Landing, own: CommitText, merged: _Merged) -> str:
     """Return the handoff note for a session that has to repair the merge; one paragraph."""
-    landed = list_landed(repo, leg, merged.before)
+    landed = list_landed(repo, attempt, merged.before)
     lines = [
         f"This phase is done: {own.commit[:12]} {own.message.subject}. Others landed meanwhile: {landing.tip[:12]}.",
         "Both are merged in the work tree, and all is ticked; make the whole pass, and take back nothing of either.",

@@ -42,7 +42,7 @@ from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
 from relay.plan.model import Plan
-from relay.run.leg.start import render_plan
+from relay.run.attempt.start import render_plan
 from relay.run.loop import end_done, raise_cap, require_branch, run
 from relay.run.resume import settle
 from relay.run.selection import Selection
@@ -87,7 +87,7 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
     """
     end_pause(ctx.repo)
     plan_state = settle(ctx)
-    if plan_state.kept.leg is not None:  # begun here by a run without jobs: it ends here
+    if plan_state.kept.attempt is not None:  # begun here by a run without jobs: it ends here
         selection = Selection(phase_id=plan_state.get_point().phase_id, all=False, unchecked=order.unchecked)
         end = run(ctx, selection)
         if end.exit_code is not ExitCode.DONE:
@@ -262,7 +262,7 @@ class _Parent:
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
-        """Open the landing leg of a phase; if that fails, the phase stops and others go on."""
+        """Open the landing attempt of a phase; if that fails, the phase stops and others go on."""
         try:
             for words in prepare(job, landing):
                 self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))

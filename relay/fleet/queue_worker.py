@@ -14,7 +14,7 @@ from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
 from relay.fleet.overview import AS_REMOTE, find_tickets
 from relay.fleet.work import WorkEnd, WorkTask, work
-from relay.git.clones import Source, ensure_work_tree
+from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.remote import Remote
 from relay.git.repository import Repo
 from relay.session.events import Noticed, Observe
@@ -35,7 +35,7 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     """
     digest = hashlib.sha256(f"{ticket.remote}\0{ticket.branch}".encode()).hexdigest()[:16]
     place = folder / digest
-    source = Source(remote=ticket.remote, ref=f"refs/heads/{ticket.branch}", reason=AS_REMOTE)
+    source = CloneSource(remote=ticket.remote, ref=f"refs/heads/{ticket.branch}", reason=AS_REMOTE)
     return ensure_work_tree(place, source, ticket.branch, environ, tell)
 
 

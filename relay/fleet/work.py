@@ -59,9 +59,9 @@ from relay.session.events import Noticed, Observe, TransferShown
 from relay.setup.open import hold_worktree
 from relay.setup.session import make_meter
 from relay.store import branches
+from relay.store.attempts import read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import read_relay_commits
-from relay.store.legs import read_leg
 from relay.store.plan_state import read_plan_cost
 from relay.store.refs import get_branch
 from relay.store.spend import Whose, add_branch
@@ -260,7 +260,7 @@ class _Worker:
             with hold_worktree(job.repo):
                 pass  # repairs the state that a killed run left
         here, own = exchange.read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
-        is_open = own is None or read_leg(self._main, branch) or not is_ancestor(self._main, own, self._tip)
+        is_open = own is None or read_attempt(self._main, branch) or not is_ancestor(self._main, own, self._tip)
         if shown := exchange.read_shown(self._main, branch):
             whose = Whose(plan_path=self._task.plan_path, phase_id=phase_id, session_id=shown.token, base=shown.start)
             booked = exchange.keep_unseen(self._main, self._branch, branch, whose, shown) if is_open else None

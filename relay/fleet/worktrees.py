@@ -27,9 +27,9 @@ from relay.git.status import read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR
 from relay.setup.open import hold_worktree
+from relay.store.attempts import displace_attempt, read_attempt
 from relay.store.branches import move_branch
 from relay.store.environment import find_changed, watch_sessions
-from relay.store.legs import displace_leg, read_leg
 from relay.store.refs import get_branch
 from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home
 
@@ -76,7 +76,7 @@ def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
         commit, place = commits.get(f"refs/heads/{branch}"), places.get(branch)
         if commit is None or (place is not None and (place / ".git").exists()):
             continue
-        if read_leg(main, branch) is not None or not is_ancestor(main, commit, tip):
+        if read_attempt(main, branch) is not None or not is_ancestor(main, commit, tip):
             found.append(phase_id)
     return tuple(found)
 
@@ -139,7 +139,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
     if free is None or kept is not None:  # a branch without its work tree may have anything
         if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
-        displace_leg(main, branch)
+        displace_attempt(main, branch)
         folder = get_jobs_place(main.root)
         folder.mkdir(exist_ok=True)
         place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
@@ -160,7 +160,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
 def _bring_up(main: Repo, job: Job, start: str) -> None:
     """Move an untouched work tree to the commit at which its phase begins."""
     own, tip = get_tip(job.repo), get_tip(main)
-    if read_leg(job.repo) is not None or not (own == start or is_ancestor(main, own, tip)):
+    if read_attempt(job.repo) is not None or not (own == start or is_ancestor(main, own, tip)):
         return
     if own != start:
         move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay run: phase {job.phase_id} begins")
@@ -236,7 +236,7 @@ def _finish_half(main: Repo) -> None:
     """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
     for half in worktrees.forget_gone(main, get_jobs_place(main.root)):
         if branch := open_repo(half).branch:
-            displace_leg(main, branch)
+            displace_attempt(main, branch)
     place = worktrees.finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
         with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):
@@ -256,11 +256,11 @@ def _take_away(main: Repo, place: Path) -> bool:
 
 def _drop_landed(main: Repo) -> None:
     """Drop landed branches whose relay was killed after it had removed the work tree."""
-    tip, legs = get_tip(main), main.list_refs("refs/relay/leg/")
+    tip, attempts = get_tip(main), main.list_refs("refs/relay/leg/")
     kept = {tree.branch for tree in worktrees.list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
         branch = ref.removeprefix("refs/heads/")
-        is_open = f"refs/relay/leg/{render_ref_part(branch)}" in legs
+        is_open = f"refs/relay/leg/{render_ref_part(branch)}" in attempts
         if branch not in kept and not is_open and is_ancestor(main, commit, tip):
             refs.drop_ref(main, ref, commit)
 

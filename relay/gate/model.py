@@ -130,7 +130,7 @@ class Verdict:
 
 
 def render_baseline(result: GateResult) -> str:
-    """Return a gate as one line for a leg's trailer: command, status and exit code of each."""
+    """Return a gate as one line for an attempt's trailer: command, status and exit code of each."""
     return json.dumps([[check.command, check.status, check.exit_code] for check in result.commands])
 
 

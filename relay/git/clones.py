@@ -17,7 +17,7 @@ WORK = "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CloneSource:
     """The commit that a clone begins at."""
 
     remote: str
@@ -29,7 +29,11 @@ class Source:
 
 
 def ensure_work_tree(
-    place: Path, source: Source, branch: str, environ: Mapping[str, str], tell: Callable[[str], object] = lambda _: None
+    place: Path,
+    source: CloneSource,
+    branch: str,
+    environ: Mapping[str, str],
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Repo:
     """Return the clone's work tree, on a branch of its own.
 

@@ -26,7 +26,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from relay.base.tree import Look, make_look
+from relay.base.tree import FileState, make_look
 from relay.base.values import dataclass
 from relay.git.command import Git
 from relay.git.repository import Repo
@@ -78,7 +78,7 @@ _CONDITIONS = ("gitdir:", "gitdir/i:", "hasconfig:remote.*.url:")
 """Conditions on the place and on the configuration itself; a condition on the branch depends on refs. Source:
 git-config(1), conditional includes."""
 
-_known: dict[tuple[object, ...], tuple[tuple[str, ...], tuple[Look, ...] | None, bytes]] = {}
+_known: dict[tuple[object, ...], tuple[tuple[str, ...], tuple[FileState, ...] | None, bytes]] = {}
 """By work tree and environment: the files, how they looked, and git's answer. None: they changed meanwhile."""
 
 
@@ -95,7 +95,7 @@ def read_listing(repo: Repo) -> bytes:
     return out
 
 
-def _look(path: str) -> Look:
+def _look(path: str) -> FileState:
     try:
         return make_look(os.stat(path))  # noqa: PTH116  # for speed
     except (OSError, ValueError):
@@ -251,7 +251,7 @@ _FILTER_KEYS = ("clean", "smudge", "process", "required")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class GitSetting:
     """One setting of the effective configuration; of several with one key the last wins."""
 
     key: str
@@ -263,7 +263,7 @@ class Setting:
     """Whether it has no value, which means true."""
 
 
-def read_config(repo: Repo) -> tuple[Setting, ...]:
+def read_config(repo: Repo) -> tuple[GitSetting, ...]:
     """Return the current configuration without relay's own overrides."""
     entries = _list_entries(read_listing(repo))
     of_user = {source for source, _ in entries if source[0] in {b"system", b"global"}}
@@ -283,14 +283,14 @@ def _is_outside_file(root: Path, origin: bytes) -> bool:
     return not f"{file}/".startswith(os.path.join(root, ""))  # noqa: PTH118  # the root may be "/"
 
 
-def _parse_setting(root: Path, entry: bytes, *, trusted: bool) -> Setting:
+def _parse_setting(root: Path, entry: bytes, *, trusted: bool) -> GitSetting:
     key, end, value = os.fsdecode(entry).partition("\n")
     trusted = trusted and (not _COMMAND.fullmatch(key) or runs_outside(value, root))
     trusted = trusted and (not _PROGRAM.fullmatch(key) or is_outside(value, root))
-    return Setting(key=key, value=value, trusted=trusted, is_bare=not end)
+    return GitSetting(key=key, value=value, trusted=trusted, is_bare=not end)
 
 
-def find_value(config: tuple[Setting, ...], key: str, *, trusted_only: bool = False) -> str | None:
+def find_value(config: tuple[GitSetting, ...], key: str, *, trusted_only: bool = False) -> str | None:
     """Return the value that wins for `key` (section and variable in lower case); None when it is not set."""
     values = [s.value for s in config if s.key == key and (s.trusted or not trusted_only)]
     return values[-1] if values else None
@@ -301,7 +301,7 @@ def is_true(value: str | None, *, default: bool) -> bool:
     return default if value is None else value.lower() in {"", "true", "yes", "on", "1"}
 
 
-def find_own_filters(config: tuple[Setting, ...]) -> frozenset[str]:
+def find_own_filters(config: tuple[GitSetting, ...]) -> frozenset[str]:
     """Return the names of filter drivers that the repository defines, unless the user defines them alike."""
     drivers: dict[str, None] = {}
     for setting in config:
@@ -311,12 +311,12 @@ def find_own_filters(config: tuple[Setting, ...]) -> frozenset[str]:
     return frozenset(name for name in drivers if _differs(config, name))
 
 
-def _differs(config: tuple[Setting, ...], name: str) -> bool:
+def _differs(config: tuple[GitSetting, ...], name: str) -> bool:
     keys = [f"filter.{name}.{key}" for key in ("clean", "process")]
     return any(find_value(config, key) != find_value(config, key, trusted_only=True) for key in keys)
 
 
-def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
+def overrule(config: tuple[GitSetting, ...]) -> tuple[tuple[str, str], ...]:
     """Return the settings that switch off a repository's filter drivers and all configured hooks."""
     pairs: dict[str, str] = {}
     for setting in config:
@@ -329,7 +329,7 @@ def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
-def _disarm(config: tuple[Setting, ...], driver: str) -> dict[str, str]:
+def _disarm(config: tuple[GitSetting, ...], driver: str) -> dict[str, str]:
     found = {key: find_value(config, f"{driver}.{key}", trusted_only=True) for key in _FILTER_KEYS}
     if not (found["clean"] or found["process"]):
         found["required"] = None
@@ -342,7 +342,7 @@ class Guarded:
     """Git for commands that may run filters or hooks, with the configuration that it was made from."""
 
     git: Git
-    config: tuple[Setting, ...]
+    config: tuple[GitSetting, ...]
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a boolean setting."""

@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Comment:
     """A comment of a reviewer, or what a failed check prints; any text."""
 
     key: str
@@ -70,11 +70,11 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class ReviewRemark:
     """A thread of a review that nobody has resolved, a review's text, or a failed check of the newest commit."""
 
     is_check: bool
-    said: tuple[Said, ...]
+    said: tuple[Comment, ...]
     path: str = ""
     """Any text; empty where it names no file."""
     line: int = 0
@@ -208,7 +208,7 @@ class Forge:
         self._start(program.comment, text, number=number)
         return f"commented on {number}"
 
-    def list_remarks(self, number: str) -> tuple[Remark, ...]:
+    def list_remarks(self, number: str) -> tuple[ReviewRemark, ...]:
         """Return the failed checks of a request, and what its reviewers want.
 
         Raises:
@@ -294,11 +294,11 @@ def find_forge(repo: Repo, environ: Mapping[str, str], name: str = "") -> Forge 
     return None
 
 
-def _read_github(pull: Any) -> Iterator[Remark]:
+def _read_github(pull: Any) -> Iterator[ReviewRemark]:
     """Yield what GitHub's answer to `_QUERY` says; what has another shape is left out."""
     for row in find_rows(pull, "reviews", "nodes"):
         if row.get("state") in {"CHANGES_REQUESTED", "COMMENTED"} and (said := _read_said("review", row)):
-            yield Remark(is_check=False, said=(said,))
+            yield ReviewRemark(is_check=False, said=(said,))
     for row in find_rows(pull, "reviewThreads", "nodes"):
         if row.get("isResolved") is False:
             yield from _make_thread(find_rows(row, "comments", "nodes"), row.get("path"), row.get("line"))
@@ -308,7 +308,7 @@ def _read_github(pull: Any) -> Iterator[Remark]:
                 yield from _make_check(row)
 
 
-def _make_check(row: dict[str, Any]) -> Iterator[Remark]:
+def _make_check(row: dict[str, Any]) -> Iterator[ReviewRemark]:
     notes = find_rows(row, "annotations", "nodes")
     texts = (
         row.get("title"),
@@ -319,12 +319,12 @@ def _make_check(row: dict[str, Any]) -> Iterator[Remark]:
     place = next((one for one in notes if find_at(one, "location", "start", "line")), {})
     if key := _read_key("check", row):
         by = _read_text(row.get("name") or row.get("context"))
-        said = Said(key=key, by=by, text=" ".join(filter(None, map(_read_text, texts))))
+        said = Comment(key=key, by=by, text=" ".join(filter(None, map(_read_text, texts))))
         line = find_at(place, "location", "start", "line")
-        yield _place(Remark(is_check=True, said=(said,)), place.get("path"), line)
+        yield _place(ReviewRemark(is_check=True, said=(said,)), place.get("path"), line)
 
 
-def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any]]) -> Iterator[Remark]:
+def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any]]) -> Iterator[ReviewRemark]:
     for thread in threads:
         notes = [note for note in find_rows(thread, "notes") if not note.get("system")]
         if any(note.get("resolvable") and note.get("resolved") is False for note in notes):
@@ -335,15 +335,15 @@ def _read_gitlab(threads: Iterator[dict[str, Any]], jobs: Iterator[dict[str, Any
             yield from _make_check(job)
 
 
-def _make_thread(rows: Sequence[dict[str, Any]], path: Any, line: Any) -> Iterator[Remark]:
+def _make_thread(rows: Sequence[dict[str, Any]], path: Any, line: Any) -> Iterator[ReviewRemark]:
     if said := tuple(one for row in rows[-_MOST_COMMENTS:] if (one := _read_said("comment", row))):
-        yield _place(Remark(is_check=False, said=said), path, line)
+        yield _place(ReviewRemark(is_check=False, said=said), path, line)
 
 
-def _read_said(kind: str, row: dict[str, Any]) -> Said | None:
+def _read_said(kind: str, row: dict[str, Any]) -> Comment | None:
     text, key = _read_text(row.get("body")).strip(), _read_key(kind, row)
     by = _read_text(find_at(row, "author", "login") or find_at(row, "author", "username"))
-    return Said(key=key, by=by, text=text) if text and key else None
+    return Comment(key=key, by=by, text=text) if text and key else None
 
 
 def _read_key(kind: str, row: dict[str, Any]) -> str:
@@ -356,7 +356,7 @@ def _read_text(value: Any) -> str:
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def _place(remark: Remark, path: Any, line: Any) -> Remark:
+def _place(remark: ReviewRemark, path: Any, line: Any) -> ReviewRemark:
     is_line = isinstance(line, int) and 0 < line < _MOST_LINES
     return replace(remark, path=_read_text(path), line=line if is_line else 0)
 

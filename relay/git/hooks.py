@@ -21,7 +21,7 @@ from pathlib import Path
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import get_version, render_settings
-from relay.git.config_guard import Setting, find_value, is_true
+from relay.git.config_guard import GitSetting, find_value, is_true
 from relay.git.names import quote_path
 from relay.git.repository import Repo
 
@@ -196,7 +196,7 @@ def only_forbids_branch(hooks: Hooks, refused: HookResult, run: Callable[[Hooks]
     return run(replace(hooks, run=lambda wanted: hooks.run(replace(wanted, branch=hooks.elsewhere)))).ok
 
 
-def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
+def get_hooks_dir(repo: Repo, config: tuple[GitSetting, ...]) -> Path:
     """Return git's hooks directory: ``core.hooksPath``, else the repository's own.
 
     Raises:
@@ -218,13 +218,13 @@ def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
     return place
 
 
-def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
+def has_hook(repo: Repo, config: tuple[GitSetting, ...], name: str) -> bool:
     """Return whether git would run a program for the hook `name`."""
     program = get_hooks_dir(repo, config) / name
     return (program.is_file() and os.access(program, os.X_OK)) or bool(_find_configured(repo, config, name))
 
 
-def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tuple[Setting, ...]:
+def _find_configured(repo: Repo, config: tuple[GitSetting, ...], name: str) -> tuple[GitSetting, ...]:
     """Return the settings of hooks that the configuration names for this event."""
     if get_version(repo.git) < CONFIGURED_HOOKS:
         return ()
@@ -238,7 +238,13 @@ def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tupl
 
 
 def make_hook_run(
-    repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path, author: Mapping[str, str]
+    repo: Repo,
+    config: tuple[GitSetting, ...],
+    name: str,
+    args: tuple[str, ...],
+    *,
+    index: Path,
+    author: Mapping[str, str],
 ) -> HookRun:
     """Return the hook `name`, ready to run.
 

@@ -97,7 +97,7 @@ _QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class CommitDraft:
     """A commit before it is stored."""
 
     tree: str
@@ -107,7 +107,7 @@ class Draft:
     """Environment that names author and committer."""
 
 
-def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: float = TIMEOUT_S) -> str:
+def write_user_commit(repo: Repo, guarded: Guarded, draft: CommitDraft, *, timeout_s: float = TIMEOUT_S) -> str:
     """Store a commit object as the user, signed when ``commit.gpgSign`` says so.
 
     Raises:
@@ -138,7 +138,7 @@ def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
     try:
         with tempfile.TemporaryDirectory(prefix="relay-signing-") as objects:
             identity = {**get_identity(repo).environment, "GIT_OBJECT_DIRECTORY": objects}
-            draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
+            draft = CommitDraft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
             write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
     except RepoError as error:
         return str(error)

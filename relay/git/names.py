@@ -66,7 +66,7 @@ def render_ref_part(branch: str) -> str:
     """Return a branch name as one component of a ref name.
 
     As several components, ``feature`` and ``feature/login`` would need one name as a file and as a directory, and an
-    open leg of a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
+    open attempt of a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
     """
     return branch.replace("%", "%25").replace("/", "%2F")
 

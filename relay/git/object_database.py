@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from relay.base.interrupts import wait_readable
-from relay.base.tree import Look, take_look
+from relay.base.tree import FileState, take_look
 from relay.base.values import dataclass
 from relay.git.command import Git, GitError
 
@@ -45,7 +45,7 @@ _Key = tuple[int, Path, tuple[str, ...]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Helper:
     process: subprocess.Popen[bytes]
-    marks: tuple[Look, ...]
+    marks: tuple[FileState, ...]
 
     def ask(self, question: bytes) -> bytes:
         """Return the first line of the answer.
@@ -72,7 +72,7 @@ _open: dict[_Key, _Helper] = {}
 _lock = threading.RLock()
 
 
-def find_marks(common_dir: Path) -> tuple[Look, ...]:
+def find_marks(common_dir: Path) -> tuple[FileState, ...]:
     """Return a value that changes whenever an id may name another object than before: see git-replace(1)."""
     return tuple(take_look(common_dir, name) for name in _READ_ONCE)
 

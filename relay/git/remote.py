@@ -29,7 +29,7 @@ from urllib.parse import unquote
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import REMOTE_FLAGS, Git, GitError, GitResult, get_git
-from relay.git.config_guard import Setting, find_value, guard
+from relay.git.config_guard import GitSetting, find_value, guard
 from relay.git.lock_journal import clear_transfer_locks, declare_locks
 from relay.git.names import JOB_BRANCHES
 from relay.git.objects import is_ancestor
@@ -58,7 +58,7 @@ _SUFFIXES = ("", "/.git", ".git", ".git/.git")
 
 
 @contextmanager
-def open_config(repo: Repo, config: Iterable[Setting]) -> Iterator[Mapping[str, str]]:
+def open_config(repo: Repo, config: Iterable[GitSetting]) -> Iterator[Mapping[str, str]]:
     """Yield the variables by which git finds the configuration for remotes, for the length of the block.
 
     Args:
@@ -78,15 +78,15 @@ def open_config(repo: Repo, config: Iterable[Setting]) -> Iterator[Mapping[str, 
         yield {"GIT_COMMON_DIR": str(common), "GIT_CONFIG_GLOBAL": str(own), "GIT_CONFIG_NOSYSTEM": "1"}
 
 
-def _is_allowed(setting: Setting) -> bool:
+def _is_allowed(setting: GitSetting) -> bool:
     return _ALLOWED.fullmatch(setting.key) is not None and "\n" not in setting.value
 
 
-def _write(file: Path, settings: Iterable[Setting]) -> None:
+def _write(file: Path, settings: Iterable[GitSetting]) -> None:
     file.write_bytes(os.fsencode("".join(map(_render, settings))))
 
 
-def _render(setting: Setting) -> str:
+def _render(setting: GitSetting) -> str:
     section, _, rest = setting.key.partition(".")
     part, dot, name = rest.rpartition(".")
     if section.startswith("include"):

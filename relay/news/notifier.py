@@ -26,7 +26,6 @@ from relay.session.events import (
     Event,
     GateFinished,
     JobMoved,
-    LegEnded,
     Noticed,
     Observe,
     QuestionAsked,
@@ -34,6 +33,7 @@ from relay.session.events import (
     RetryScheduled,
     RunEnded,
     RunStarted,
+    SessionEnded,
 )
 from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
@@ -67,7 +67,7 @@ class Watcher:
     def __init__(self) -> None:
         self._started: RunStarted | None = None
         self._spent: float | None = None
-        self._last: dict[str, LegEnded] = {}  # by phase: several may run side by side
+        self._last: dict[str, SessionEnded] = {}  # by phase: several may run side by side
         self._waits = False
         self._has_told_cost = False
         self._red: set[str] = set()
@@ -99,7 +99,7 @@ class Watcher:
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self._started, self._spent = event, event.spent_usd
-        elif isinstance(event, LegEnded):
+        elif isinstance(event, SessionEnded):
             self._last[event.phase_id] = event
 
     def _is_new_red(self, event: GateFinished) -> bool:
@@ -145,8 +145,8 @@ class Watcher:
         occasion = "done" if event.exit_code == 0 else "stopped"
         if event.exit_code:
             last = self._last.values()
-            occasion = "blocked" if any(leg.result == "blocked" for leg in last) else occasion
-            occasion = "limit" if any(leg.end is SessionEnd.LIMIT for leg in last) else occasion
+            occasion = "blocked" if any(session.result == "blocked" for session in last) else occasion
+            occasion = "limit" if any(session.end is SessionEnd.LIMIT for session in last) else occasion
         spent = render_usd(event.spent_usd, estimated=event.estimated)
         words = f"exit status {event.exit_code}, {spent} spent"
         words += f"; {count_questions(event.questions)}" if event.questions else ""
@@ -175,7 +175,7 @@ _TITLES = {
 }
 
 
-Job = Mapping[str, Any]
+CallInput = Mapping[str, Any]
 """Input of `relay.news.call`: the ``words`` of a program, or ``url``, ``title``, ``text`` and ``kind`` for Apprise."""
 _KINDS = {"done": "success", "blocked": "failure", "stopped": "failure", "red": "failure"}
 _MAC = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
@@ -183,7 +183,7 @@ _TAME = str.maketrans({"@": "\uff20", "<": "\u2039", ">": "\u203a"})
 """Chats notify whole channels for some words (``@everyone``, ``<!channel>``), and Apprise lets some of them through."""
 
 
-def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Job:
+def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> CallInput:
     """Write a notification in the form of a channel.
 
     Raises:
@@ -232,7 +232,7 @@ class Sender:
         self._calls: list[tuple[str, subprocess.Popen[str]]] = []
         self._ends: list[CallEnd] = []
 
-    def send(self, name: str, job: Job) -> None:
+    def send(self, name: str, job: CallInput) -> None:
         """Start a call; beyond `MOST_CALLS` it fails."""
         if len(self._calls) >= MOST_CALLS:
             self._fail(name, "too much to tell at once")
@@ -280,7 +280,7 @@ class Sender:
             self._hear(name, call, cut)
 
 
-def find_missing_part(job: Job) -> str:
+def find_missing_part(job: CallInput) -> str:
     """Return why this machine cannot do a job; empty if no reason is known."""
     if "words" in job:
         return "" if shutil.which(job["words"][0]) else f"there is no program {job['words'][0]}"
@@ -334,7 +334,7 @@ class Notifier:
         if job := self._render(channel, news):
             self._sender.send(channel.name, job)
 
-    def _render(self, channel: Channel, news: News) -> Job | None:
+    def _render(self, channel: Channel, news: News) -> CallInput | None:
         try:
             job = render_news(channel, news, self._environ)
         except KeyError as error:

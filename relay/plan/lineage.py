@@ -1,7 +1,7 @@
 """Map phases and items of a plan to those of its changed version, by their words; and merge two versions. Pure.
 
 An id is a place: it moves when a phase is inserted above. People know a phase by its words, so commits, claims and an
-open leg follow the heading and the items.
+open attempt follow the heading and the items.
 
 `check_ticks_kept` is less strict than the guard, for changes that a person made or asked for: goal, prose, gates and
 open phases may change; a ticked item keeps its words, its phase and its order, and no other item becomes ticked.

@@ -72,7 +72,7 @@ def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
     return ("phase", str(len(part.phase.items)), *(side.cut(section).rstrip(BLANK) for section in lasting))
 
 
-Key = tuple[str, ...]
+PartTexts = tuple[str, ...]
 """The texts of a part that must stay equal."""
 
 
@@ -94,7 +94,7 @@ class Alignment:
     """Where the sequences first differ; None if they can be aligned."""
 
 
-def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Alignment:
+def align(old: Sequence[PartTexts], new: Sequence[PartTexts], *, free: Sequence[bool]) -> Alignment:
     """Match every part that is not free with an equal one, in order and without gaps of its own.
 
     It works like a file name pattern: the fixed parts are the letters, each run of free parts is a ``*``. Taking the
@@ -121,7 +121,9 @@ def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Al
     return Alignment(pairs=tuple(pairs), runs=tuple(runs))
 
 
-def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *, is_wild: bool) -> int | None:
+def _find_block(
+    old: Sequence[PartTexts], new: Sequence[PartTexts], block: range, at: int, *, is_wild: bool
+) -> int | None:
     wanted = list(old[block.start : block.stop])
     last = len(new) - len(block)
     if not is_wild:
@@ -133,7 +135,7 @@ def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *
     return next((place for place in places if list(new[place : place + len(block)]) == wanted), None)
 
 
-def _find_break(old: Sequence[Key], new: Sequence[Key], block: range, at: int) -> tuple[int, int]:
+def _find_break(old: Sequence[PartTexts], new: Sequence[PartTexts], block: range, at: int) -> tuple[int, int]:
     """Return where a block that was not found at `at` first differs from the parts there."""
     pairs = zip(block, range(at, at + len(block)), strict=True)
     return next((index, place) for index, place in pairs if place >= len(new) or new[place] != old[index])

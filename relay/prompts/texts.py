@@ -1,6 +1,6 @@
 """The texts for the model: the only reader of `templates/prompts/`.
 
-The system text is the same for every leg of a run, so that a fresh session starts on a warm cache; everything that
+The system text is the same for every attempt of a run, so that a fresh session starts on a warm cache; everything that
 changes stands in the first message.
 """
 
@@ -17,7 +17,7 @@ from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import get_shipped
 from relay.session.events import SizedPart
 from relay.session.usage import estimate_tokens
-from relay.session.values import Baton, ToolSpec
+from relay.session.values import HandoffNote, ToolSpec
 
 _RULES = "\n\n# Rules of this repository\n\n"
 MAX_OUTDATED = 20
@@ -39,17 +39,17 @@ class PhaseBriefing:
     environment: tuple[str, ...]
     """One fact per line: sandbox, network, branch."""
     claimed: tuple[str, ...]
-    """Items that earlier legs of this phase ticked, and that are not committed yet."""
-    baton: str
-    """The baton of the session before, as `render_baton` wrote it; empty for the first."""
+    """Items that earlier attempts of this phase ticked, and that are not committed yet."""
+    handoff_note: str
+    """The handoff note of the session before, as `render_handoff_note` wrote it; empty for the first."""
     interruption: str
-    """What an interrupted leg left behind; empty if nothing."""
+    """What an interrupted attempt left behind; empty if nothing."""
     baseline: str
     """Verify commands that were red before the phase; empty if none were."""
     ledger: str
     """Ledger snapshot within its token budget; may be empty."""
     files: tuple[tuple[str, str], ...] = ()
-    """Small files that the phase names, with their names (`relay.run.leg.preload`)."""
+    """Small files that the phase names, with their names (`relay.run.attempt.preload`)."""
     rules: str = ""
     """Rules of the folders that the phase names, below those of the root; may be empty."""
     skills: str = ""
@@ -61,7 +61,7 @@ class PhaseBriefing:
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
     amended: tuple[str, ...] = ()
-    """Items and notes that earlier legs of this phase added to other phases, and that are not committed yet."""
+    """Items and notes that earlier attempts of this phase added to other phases, and that are not committed yet."""
     limits: tuple[PartLimit, ...] = ()
 
 
@@ -231,13 +231,13 @@ def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
 
 
 def render_phase_message(briefing: PhaseBriefing) -> str:
-    """Return the first message of a leg."""
+    """Return the first message of an attempt."""
     body = "\n\n".join(f"# {title}\n{text}" for _, title, text in _list_sections(briefing) if text)
     return f"{body}\n\nCarry out phase {briefing.phase.id} now."
 
 
 def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
-    """Return the parts of the first message of a leg, each with its source as in `LegStarted.prompt`."""
+    """Return the parts of the first message of an attempt, each with its source as in `SessionStarted.prompt`."""
     return tuple((source, f"# {title}\n{text}") for source, title, text in _list_sections(briefing) if text)
 
 
@@ -257,9 +257,9 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
         ("ledger", "What is known (ledger)", briefing.ledger),
         ("review", "Confirmed by review", briefing.review),
-        ("baton", "From the session before you", briefing.baton),
-        ("baton", "Interrupted work", briefing.interruption),
-        ("baton", "Amended in other phases by the sessions before you", "\n".join(briefing.amended)),
+        ("handoff_note", "From the session before you", briefing.handoff_note),
+        ("handoff_note", "Interrupted work", briefing.interruption),
+        ("handoff_note", "Amended in other phases by the sessions before you", "\n".join(briefing.amended)),
         (
             "steering",
             "Said by the user to the sessions before you",
@@ -327,19 +327,19 @@ def _explain_boxes(phase: Phase, text: str, claimed: Sequence[str]) -> str:
     return "\n\n".join([text, *remarks])
 
 
-def render_baton(baton: Baton) -> str:
-    """Return a baton as lines of text, for a commit's body and for the next session."""
+def render_handoff_note(handoff_note: HandoffNote) -> str:
+    """Return a handoff note as lines of text, for a commit's body and for the next session."""
     parts = [
-        ("Ticked", baton.done),
-        ("Still open", baton.open),
-        ("Next step", (baton.next_step,) if baton.next_step else ()),
-        ("Decisions and findings", baton.learned),
-        ("Recorded in the ledger", (", ".join(baton.recorded),) if baton.recorded else ()),
-        ("Dead ends", baton.dead_ends),
-        ("Files touched", baton.files),
-        ("Last gate", (baton.gate,) if baton.gate else ()),
+        ("Ticked", handoff_note.done),
+        ("Still open", handoff_note.open),
+        ("Next step", (handoff_note.next_step,) if handoff_note.next_step else ()),
+        ("Decisions and findings", handoff_note.learned),
+        ("Recorded in the ledger", (", ".join(handoff_note.recorded),) if handoff_note.recorded else ()),
+        ("Dead ends", handoff_note.dead_ends),
+        ("Files touched", handoff_note.files),
+        ("Last gate", (handoff_note.gate,) if handoff_note.gate else ()),
     ]
-    lines = [f"(written by {'the session itself' if baton.author == 'model' else 'relay from its own log'})"]
+    lines = [f"(written by {'the session itself' if handoff_note.author == 'model' else 'relay from its own log'})"]
     for title, entries in parts:
         if entries:
             lines += [f"{title}:", *(f"- {' '.join(entry.split())}" for entry in entries)]
@@ -352,7 +352,7 @@ def measure_prompt(
     message: Iterable[tuple[str, str]],
     limits: Iterable[PartLimit] = (),
 ) -> tuple[SizedPart, ...]:
-    """Return the parts of a first prompt, as in `LegStarted.prompt`.
+    """Return the parts of a first prompt, as in `SessionStarted.prompt`.
 
     Args:
         system: Role, protocol and the repository's rules.

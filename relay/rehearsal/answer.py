@@ -14,8 +14,8 @@ from relay.base.values import dataclass
 from relay.rehearsal.prompt import (
     BLOCK_TOKENS,
     BYTES_PER_TOKEN,
-    Block,
     CacheUse,
+    ContentBlock,
     Signature,
     canonical,
     count_block,
@@ -232,7 +232,7 @@ def build_answer(show: Performance) -> PlayedAnswer:
     )
 
 
-def digest_content(blocks: list[Block]) -> str:
+def digest_content(blocks: list[ContentBlock]) -> str:
     """Identify an assistant turn by its content, without thinking."""
     return digest([canonical(block) for block in blocks if block.get("type") != "thinking"])
 

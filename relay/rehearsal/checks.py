@@ -15,7 +15,7 @@ from typing import Any
 
 from relay.rehearsal.prompt import (
     THINKING,
-    Block,
+    ContentBlock,
     PromptBlock,
     Signature,
     Ttl,
@@ -92,7 +92,7 @@ def _sets_output(message: Mapping[str, Any]) -> bool:
     return message.get("role") == "system" and isinstance(message.get("output_config"), Mapping)
 
 
-def _check_block(where: str, role: Any, block: Block) -> Iterator[ApiError]:
+def _check_block(where: str, role: Any, block: ContentBlock) -> Iterator[ApiError]:
     kind = block.get("type")
     if not isinstance(kind, str):
         yield refuse(f"{where}.type: Field required")
@@ -110,7 +110,7 @@ def _check_block(where: str, role: Any, block: Block) -> Iterator[ApiError]:
         yield from _check_call(where, block)
 
 
-def _is_picture(block: Block) -> bool:
+def _is_picture(block: ContentBlock) -> bool:
     """Return whether an ``image`` block holds a picture of its type; of a PNG, the header's checksum counts too."""
     source = block.get("source")
     if not isinstance(source, Mapping) or source.get("media_type") not in PICTURE_TYPES:
@@ -124,7 +124,7 @@ def _is_picture(block: Block) -> bool:
     return found is not None and is_sound and source["media_type"] == found.media_type
 
 
-def _check_call(where: str, block: Block) -> Iterator[ApiError]:
+def _check_call(where: str, block: ContentBlock) -> Iterator[ApiError]:
     if not _CALL_ID.fullmatch(str(block.get("id", ""))):
         yield refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
     if not isinstance(block.get("input"), Mapping):
@@ -158,7 +158,7 @@ def _check_calls(messages: Messages) -> Iterator[ApiError]:
         )
 
 
-def _check_results(index: int, blocks: list[Block], pending: list[str]) -> Iterator[ApiError]:
+def _check_results(index: int, blocks: list[ContentBlock], pending: list[str]) -> Iterator[ApiError]:
     answered: set[str] = set()
     for place, block in enumerate(blocks):
         if block.get("type") != "tool_result":
@@ -178,7 +178,7 @@ def _check_results(index: int, blocks: list[Block], pending: list[str]) -> Itera
         answered.add(call)
 
 
-def _list_leading_results(blocks: list[Block]) -> list[str]:
+def _list_leading_results(blocks: list[ContentBlock]) -> list[str]:
     found = []
     for block in blocks:
         if block.get("type") != "tool_result":
@@ -392,7 +392,7 @@ def _check_order(marks: list[tuple[str, Ttl]]) -> ApiError | None:
     return None
 
 
-def _list_blocks(body: Body) -> Iterator[tuple[str, Block]]:
+def _list_blocks(body: Body) -> Iterator[tuple[str, ContentBlock]]:
     for name in ("tools", "system"):
         yield from ((f"{name}.{i}", block) for i, block in enumerate(list_blocks(body.get(name))))
     for i, message in enumerate(list_blocks(body.get("messages"))):

@@ -44,7 +44,7 @@ _SUBJECT_CHARS = 26
 _SILENCE_S = 1.0
 """How long the model is silent before relay is killed, so that a person notices."""
 
-Say = Callable[[str], None]
+Printer = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class _Stage:
     environ: Mapping[str, str]
     """Environment of the commands: the user's, with another endpoint and key, and without settings."""
     rehearsal: Rehearsal
-    say: Say
+    say: Printer
     flags: tuple[str, ...]
     """Flags of every command that opens a sandbox."""
 
@@ -69,7 +69,7 @@ class _Ended:
     code: int
 
 
-def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
+def run_demo(*, keep: Path | None, say: Printer, environ: Mapping[str, str]) -> int:
     """Play the demo.
 
     Args:
@@ -136,7 +136,7 @@ def _make_root(keep: Path | None) -> Path:
     return keep.resolve()
 
 
-def _make_repository(project: Path, root: Path, say: Say, environ: Mapping[str, str]) -> Repo:
+def _make_repository(project: Path, root: Path, say: Printer, environ: Mapping[str, str]) -> Repo:
     """Copy the project and commit it, as its developers would have."""
     for path in sorted(project.rglob("*")):
         inner = path.relative_to(project)
@@ -170,7 +170,7 @@ def _make_environment(environ: Mapping[str, str], base_url: str) -> Mapping[str,
     }
 
 
-def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str, ...]:
+def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Printer) -> tuple[str, ...]:
     """Look for a sandbox; without one the script's commands, which are known, run unconfined."""
     try:
         with open_sandbox(Policy(root=repo.root, env=environ, git_dirs=(repo.git_dir,)), Level.WORKSPACE_WRITE) as box:
@@ -261,7 +261,7 @@ def _show(words: Sequence[str]) -> str:
 # The end
 
 
-def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequence[str]) -> int:
+def _report_failure(root: Path, say: Printer, ended: _Ended | None, problems: Sequence[str]) -> int:
     say("\nThe demo did not go as it should.")
     if ended is not None:
         say(f"- `{ended.shown}` ended with exit status {ended.code}.")
@@ -271,7 +271,7 @@ def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequen
     return ended.code if ended is not None and ended.code > 0 else ExitCode.BUG
 
 
-def _show_result(repo: Repo, say: Say) -> None:
+def _show_result(repo: Repo, say: Printer) -> None:
     commits = read_relay_commits(repo, PLAN_PATH)
     say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the")
     say("state there is:\n")

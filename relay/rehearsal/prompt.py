@@ -217,7 +217,7 @@ BLOCK_TOKENS = 3
 INLINE_TOKENS = 2000
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
-Block = Mapping[str, Any]
+ContentBlock = Mapping[str, Any]
 Padding = Mapping[str, int]
 """Binding-chain key of a block → tokens on top of its estimate."""
 
@@ -228,7 +228,7 @@ class PromptBlock:
 
     where: str
     """Path in the request: ``tools.0``, ``system.1``, ``messages.3.content.0``."""
-    body: Block
+    body: ContentBlock
     before: str
     """Binding chain in front of the block; a thinking signature is bound to it."""
     bound: str
@@ -249,7 +249,7 @@ def count_text(text: str) -> int:
     return count_bytes(len(text.encode(errors="surrogatepass")))
 
 
-def count_block(block: Block, words: str = "") -> int:
+def count_block(block: ContentBlock, words: str = "") -> int:
     """Count the tokens of any block or tool definition; `words` is its canonical JSON if known."""
     match block.get("type"):
         case "text":
@@ -267,14 +267,14 @@ def count_block(block: Block, words: str = "") -> int:
             return count_text(words or dump(canonical(block)))
 
 
-def list_blocks(content: Any) -> list[Block]:
+def list_blocks(content: Any) -> list[ContentBlock]:
     """Read ``content`` as blocks: a string is one text block, an empty one no block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
 
 
-def canonical(block: Block) -> dict[str, Any]:
+def canonical(block: ContentBlock) -> dict[str, Any]:
     """Remove what does not change a block's meaning; see the module docstring."""
     kept = {name: block[name] for name in sorted(block) if name != "cache_control" and block[name] is not None}
     if kept.get("type") == "tool_result":
@@ -292,7 +292,7 @@ def _extend(chain: str, role: str, words: str) -> str:
     return hashlib.sha256(f"{chain} {role} {words}".encode(errors="surrogatepass")).hexdigest()
 
 
-def read_cache_mark(block: Block) -> Ttl | None:
+def read_cache_mark(block: ContentBlock) -> Ttl | None:
     """Return a block's explicit cache mark, also from inside a tool result; None without one."""
     nested = list_blocks(block.get("content")) if block.get("type") == "tool_result" else []
     for part in (block, *nested):
@@ -302,7 +302,7 @@ def read_cache_mark(block: Block) -> Ttl | None:
     return None
 
 
-def is_markable(block: Block) -> bool:
+def is_markable(block: ContentBlock) -> bool:
     """Return whether a block can end a cached prefix."""
     empty = block.get("type") == "text" and not block.get("text")
     return block.get("type") not in THINKING and not empty
@@ -311,7 +311,7 @@ def is_markable(block: Block) -> bool:
 CLEARED = {"type": "text", "text": "[cleared]"}
 
 
-def list_edits(body: Mapping[str, Any]) -> list[Block]:
+def list_edits(body: Mapping[str, Any]) -> list[ContentBlock]:
     """Return the edits of the context that a request asks for."""
     wish = body.get("context_management")
     return list_blocks(wish.get("edits")) if isinstance(wish, Mapping) else []
@@ -369,7 +369,7 @@ def render_prompt(
     return tuple(blocks)
 
 
-def extend_binding(bound: str, blocks: list[Block]) -> Iterator[tuple[str, str]]:
+def extend_binding(bound: str, blocks: list[ContentBlock]) -> Iterator[tuple[str, str]]:
     """Continue the binding chain over an answer; yield the chain before and after each block."""
     for block in blocks:
         before, bound = bound, _extend(bound, "assistant", dump(canonical(block)))
@@ -388,7 +388,7 @@ def list_positions(blocks: tuple[PromptBlock, ...], body: Mapping[str, Any]) -> 
     return tuple(positions)
 
 
-def _walk(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Block]]:
+def _walk(body: Mapping[str, Any]) -> Iterator[tuple[str, str, ContentBlock]]:
     """Yield (path, role, block) in prompt order; tools and the system prompt have roles of their own."""
     for i, tool in enumerate(list_blocks(body.get("tools"))):
         yield f"tools.{i}", "tools", tool

@@ -13,8 +13,8 @@ from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer, digest_content
 from relay.rehearsal.checks import check_signatures
 from relay.rehearsal.prompt import (
-    Block,
     CachePlan,
+    ContentBlock,
     PromptBlock,
     PromptCache,
     canonical,
@@ -244,7 +244,7 @@ class _History:
         self.scope = digest(body.get("model"), system, tools)
         self.chain: list[str] = []
         self._roles: list[str] = []
-        last: list[Block] = []
+        last: list[ContentBlock] = []
         link = ""
         for message in list_blocks(body.get("messages")):
             role, blocks = str(message.get("role")), list_blocks(message.get("content"))

@@ -2,11 +2,11 @@
 
 Read `loop.py` first. It calls the others in this order:
 
-    loop.py       each round asks git for the state, settles what was left, drives a leg and decides what comes next
+    loop.py       each round asks git for the state, settles what was left, drives a session and decides what comes next
     resume.py     settles what a killed run, a power loss or a person left
     selection.py  the next phase of the request, and the hours of the run (``--not-before``, ``--until``)
     rungs.py      the model and effort of a phase, and their change in mid-phase
-    leg/          a session of the phase: its start, its way to the end, the checkpoints of its work
+    attempt/          a session of the phase: its start, its way to the end, the checkpoints of its work
     commit/       the commit step: gate, checks, review, one commit
     review.py     the two sessions of a review, and their findings
     explore.py    a session's question, answered by a session inside it

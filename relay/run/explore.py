@@ -43,7 +43,7 @@ OUTPUT_TOKENS = 8_000
 LINE = "min(45%,40k)"
 """Its soft line: twenty turns within `MOST` leave no room for a larger context."""
 _QUESTION_CHARS = 120
-Keep = Callable[[Sequence[Record]], Sequence[Claim]]
+KeepFindings = Callable[[Sequence[Record]], Sequence[Claim]]
 """Puts findings into the ledger; returns the claim of each."""
 
 
@@ -101,7 +101,7 @@ class Explorer:
     """The phase of the outer session; None for a planner's."""
     task: str
     """The phase as the plan has it; may be empty."""
-    keep: Keep
+    keep: KeepFindings
 
     @property
     def tool(self) -> tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]:
@@ -203,7 +203,9 @@ def _refuse(words: str) -> ToolAnswer:
     return ToolAnswer(text=f"{words}. Look yourself.", is_error=True)
 
 
-def find_explorer(ctx: RunContext, keep: Keep, *, phase: Phase | None = None, task: str = "") -> Explorer | None:
+def find_explorer(
+    ctx: RunContext, keep: KeepFindings, *, phase: Phase | None = None, task: str = ""
+) -> Explorer | None:
     """Return the explorer of a session; None if it gets none.
 
     Only relay's own loop has one, and only where a sandbox holds its commands to reading.

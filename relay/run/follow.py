@@ -16,7 +16,7 @@ from relay.base.values import dataclass
 from relay.base.words import count, shorten
 from relay.config import Settings
 from relay.gate.model import GateMemory
-from relay.git.forge import Remark
+from relay.git.forge import ReviewRemark
 from relay.git.objects import read_entries
 from relay.git.repository import Repo
 from relay.plan.edit import append_phase
@@ -27,8 +27,8 @@ from relay.run.commit.plan_commit import FileCommit, commit_file
 from relay.session.events import Observe
 from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
+from relay.store.attempts import read_attempt
 from relay.store.history import find_text
-from relay.store.legs import read_leg
 from relay.tools.workspace import Workspace
 
 _TAKEN = re.compile(r"^> Taken from request [0-9]+: (?P<keys>[^\n\r]*)", re.MULTILINE)
@@ -52,21 +52,21 @@ class _Committer:
     memory: GateMemory = field(default_factory=GateMemory)
 
 
-def find_new(plan: Plan, remarks: Sequence[Remark]) -> tuple[Remark, ...]:
+def find_new(plan: Plan, remarks: Sequence[ReviewRemark]) -> tuple[ReviewRemark, ...]:
     """Return the remarks that no phase of the plan has taken, without the comments of theirs that one has."""
     taken = {key for found in _TAKEN.finditer(plan.text) for key in found["keys"].split(", ")}
     fresh = (replace(one, said=tuple(said for said in one.said if said.key not in taken)) for one in remarks)
     return tuple(one for one in fresh if one.said)
 
 
-def choose_remarks(new: Sequence[Remark]) -> Sequence[Remark]:
+def choose_remarks(new: Sequence[ReviewRemark]) -> Sequence[ReviewRemark]:
     """Return the first remarks, as many as one phase takes."""
     sizes = accumulate(sum(min(_SAID_CHARS, len(said.text)) for said in one.said) for one in new)
     return new[: max(1, min(_MOST, sum(size <= _MOST_CHARS for size in sizes)))]
 
 
 def append_remarks(
-    plan: Plan, number: str, remarks: Sequence[Remark], known: Mapping[str, object], redact: Callable[[str], str]
+    plan: Plan, number: str, remarks: Sequence[ReviewRemark], known: Mapping[str, object], redact: Callable[[str], str]
 ) -> Plan:
     """Return the plan with a phase that has an item for each remark.
 
@@ -99,7 +99,7 @@ def _quote(text: str, redact: Callable[[str], str]) -> str:
 
 
 def follow(
-    request: RunRequest, number: str, remarks: Sequence[Remark], redact: Callable[[str], str], observe: Observe
+    request: RunRequest, number: str, remarks: Sequence[ReviewRemark], redact: Callable[[str], str], observe: Observe
 ) -> str:
     """Append a phase for what is new on a request and commit it; return what was done. The caller holds the lock.
 
@@ -110,8 +110,8 @@ def follow(
     disk, text = read_file(repo.root, path), find_text(repo, repo.head(), path)
     if disk is None or text is None or decode_text(disk) != text:
         raise RepoError(f"{path} has changes that are not committed", hint="commit them, and type this again")
-    if leg := read_leg(repo):
-        raise RepoError(f"phase {leg.phase_id} is not finished", hint=RUN)
+    if attempt := read_attempt(repo):
+        raise RepoError(f"phase {attempt.phase_id} is not finished", hint=RUN)
     plan = parse_plan(text)
     new = find_new(plan, remarks)
     if not new:

@@ -1,4 +1,4 @@
-"""The loop: ask git for the state and settle it, run a leg, decide. Each outcome of a leg is a value.
+"""The loop: ask git for the state and settle it, run an attempt, decide. Each outcome of an attempt is a value.
 
 The loop remembers nothing between rounds: each begins by asking git for the state. So a run that was killed and one
 that goes on take the same path.
@@ -24,14 +24,14 @@ from relay.ledger.model import Claim
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import render_runner_system
+from relay.run.attempt.keeper import Keeper
+from relay.run.attempt.session import Attempt, AttemptKind, AttemptParts, AttemptResult
+from relay.run.attempt.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
 from relay.run.commit.plan_commit import make_source, put_ticks_aside
 from relay.run.commit.readiness import require_gates
-from relay.run.commit.step import commit_leg
+from relay.run.commit.step import commit_attempt
 from relay.run.explore import find_explorer
-from relay.run.leg.keeper import Keeper
-from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
-from relay.run.leg.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.resume import commit_proposed, settle
 from relay.run.rungs import choose_model, climb
 from relay.run.selection import Selection, choose_phase
@@ -40,10 +40,10 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.workspace import ensure_set_up
+from relay.store.attempts import OpenAttempt, find_repeated_error, find_reset, read_attempt
 from relay.store.completion import finish_pending
 from relay.store.environment import end_span, watch_sessions
 from relay.store.history import list_doubts, read_plan_commits, read_undone
-from relay.store.legs import OpenLeg, find_repeated_error, find_reset, read_leg
 from relay.store.plan_state import PlanState, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
@@ -51,7 +51,7 @@ from relay.store.resume import ResumeCase
 from relay.store.staleness import drop_settled
 from relay.store.trailers import ENDED
 from relay.store.worktree_notes import end_pause
-from relay.tools.claims import LegNotes, Record
+from relay.tools.claims import AttemptNotes, Record
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 _SHOWN_DOUBTS = 3
@@ -124,7 +124,7 @@ def add_doubts(files: PlanFiles, words: str) -> str:
     return f"{words}, doubtful: {list_some(doubts, _SHOWN_DOUBTS, joint='; ')}" if doubts else words
 
 
-MAX_LEGS_WITHOUT_PROGRESS = 3
+MAX_SESSIONS_WITHOUT_PROGRESS = 3
 """Consecutive sessions over the reset line without a new tick before the phase counts as too big.
 
 Three, as in Claude Code's breaker for a context that is full again right after it was compacted.
@@ -151,15 +151,15 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
             return _add_left(ctx, finish_run(ctx.files, plan_state, ctx.meter.total, selection))
-        own = choose_model(ctx, phase, plan_state.kept.leg)
-        if end := _wait_for_reset(own, plan_state.kept.leg) or _work_on(own, selection, phase, plan_state):
+        own = choose_model(ctx, phase, plan_state.kept.attempt)
+        if end := _wait_for_reset(own, plan_state.kept.attempt) or _work_on(own, selection, phase, plan_state):
             return _add_left(ctx, end)
 
 
 def _add_left(ctx: RunContext, end: RunEnd) -> RunEnd:
     """Name the tracked files that a gate changed, if no phase is open: the next run refuses to begin beside them."""
     left = sorted(ctx.memory.left.intersection(read_status(ctx.repo).changed)) if ctx.memory.left else []
-    if not left or read_leg(ctx.repo):
+    if not left or read_attempt(ctx.repo):
         return end
     typed = [(" ", TypedPath(path=path)) for path in left]
     words = f"; the gate changed {list_paths(left)}, which no commit has: before the next run, git restore"
@@ -182,14 +182,14 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     # Somebody may have made a file since that no session may read or write.
     ctx = replace(ctx, workspace=replace(ctx.workspace, sandbox=ctx.workspace.sandbox.look_again()))
     plan_state = _prepare_landing(ctx, plan_state)
-    plan, leg = plan_state.plan, plan_state.kept.leg
-    made = commit_proposed(ctx, plan, leg) if leg else None
+    plan, attempt = plan_state.plan, plan_state.kept.attempt
+    made = commit_proposed(ctx, plan, attempt) if attempt else None
     if isinstance(made, PhaseCommit):
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
     if made is not None and ctx.interrupts.finish_turn:
         return _end_interrupted(ctx)
     if made is not None and made.for_review:
-        return None  # the leg has moved on; its next session gets the findings
+        return None  # the attempt has moved on; its next session gets the findings
     if made is not None and not made.for_model:  # no session could repair this
         words = _add_ways(f"phase {phase.id}: {made.for_user}", made.ways)
         return ctx.end(ExitCode.STOPPED, words, made.choose_next(RUN))
@@ -200,28 +200,28 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     handover = _begin(ctx, phase, plan_state)
     if handover is None:
         return None
-    ctx = choose_model(ctx, phase, handover.leg)
+    ctx = choose_model(ctx, phase, handover.attempt)
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
-        result = Leg(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
+        result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
     put_ticks_aside(ctx)
     return _decide(ctx, selection, result, handover)
 
 
 def _prepare_landing(ctx: RunContext, plan_state: PlanState) -> PlanState:
-    """Prepare a landing leg for its gate: install packages in a new work tree, and run the gate on landed phases."""
-    leg = plan_state.kept.leg
-    if leg is None or not leg.merges:
+    """Prepare a landing for its gate: install packages in a new work tree, and run the gate on landed phases."""
+    attempt = plan_state.kept.attempt
+    if attempt is None or not attempt.merges:
         return plan_state
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
-    leg = ensure_baseline(ctx, plan_state.plan, leg)
-    return replace(plan_state, kept=replace(plan_state.kept, leg=leg))
+    attempt = ensure_baseline(ctx, plan_state.plan, attempt)
+    return replace(plan_state, kept=replace(plan_state.kept, attempt=attempt))
 
 
-def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
+def _wait_for_reset(ctx: RunContext, attempt: OpenAttempt | None) -> RunEnd | None:
     """Wait for the usage limit of an earlier run; return the end of the run if the wait is too long or interrupted."""
     now, most_s = time.time(), ctx.settings.max_wait_s
-    until = find_reset(leg, ctx.settings.model) if leg else None
+    until = find_reset(attempt, ctx.settings.model) if attempt else None
     if until is None or until <= now or not most_s:
         return None  # with max_wait_s = 0 relay never waits but sends the request
     words = f"the usage limit of the last session resets at {render_moment(until, now=now)}"
@@ -238,16 +238,16 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
 
 def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | None:
     """Return the start of the next session; None if a stop was requested."""
-    plan, leg, point = plan_state.plan, plan_state.kept.leg, plan_state.get_point()
+    plan, attempt, point = plan_state.plan, plan_state.kept.attempt, plan_state.get_point()
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
     if ctx.workspace.should_stop():
         return None
-    if leg is None:
+    if attempt is None:
         asked = f"Phase {phase.id} was asked for."
         return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
-    if not leg.baton and point.case is ResumeCase.MID_LEG and not dict(leg.wip_trailers).get(ENDED):
+    if not attempt.handoff_note and point.case is ResumeCase.MID_LEG and not dict(attempt.wip_trailers).get(ENDED):
         ctx.observe(Noticed(text="a request was cut off; it counts with its highest possible cost"))
-    return continue_phase(ctx, plan, leg, reason=point.why)
+    return continue_phase(ctx, plan, attempt, reason=point.why)
 
 
 def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | None:
@@ -259,29 +259,29 @@ def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | No
     return ctx.end(ExitCode.DONE, add_doubts(ctx.files, words), RUN)
 
 
-def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
+def _decide(ctx: RunContext, selection: Selection, result: AttemptResult, handover: Handover) -> RunEnd | None:
     """Return the end of the run; None to go on, where it would stop with another model or effort if there is one."""
     end = _find_end(ctx, selection, result, handover)
-    is_stop = end is not None and end.exit_code is ExitCode.STOPPED and handover.number < ctx.settings.max_legs
+    is_stop = end is not None and end.exit_code is ExitCode.STOPPED and handover.number < ctx.settings.max_sessions
     phase, head = handover.briefing.phase, handover.pending.head
     return None if end and is_stop and climb(ctx, phase, head, result, end) else end
 
 
-def _find_end(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
+def _find_end(ctx: RunContext, selection: Selection, result: AttemptResult, handover: Handover) -> RunEnd | None:
     """Return the end of the run; None to go on."""
     named = selection.phase_id or not selection.all
     again = Command(words=("run", "--phase", selection.text or handover.phase_id)) if named else RUN
     match result.kind:
-        case LegKind.DONE:
+        case AttemptKind.DONE:
             return _end_phase(ctx, selection, result.detail)
-        case LegKind.REVIEW:
+        case AttemptKind.REVIEW:
             return None
-        case LegKind.INTERRUPTED:
+        case AttemptKind.INTERRUPTED:
             return ctx.end(ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
-        case LegKind.HANDOFF | LegKind.FAILED if stuck := _check_stuck(ctx.repo):
+        case AttemptKind.HANDOFF | AttemptKind.FAILED if stuck := _check_stuck(ctx.repo):
             return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is stuck: {stuck}", REVISE)
-        case LegKind.HANDOFF | LegKind.FAILED if result.kind is LegKind.HANDOFF or result.can_go_on:
-            if not (words := _check_size(ctx.settings.max_legs, result, handover)):
+        case AttemptKind.HANDOFF | AttemptKind.FAILED if result.kind is AttemptKind.HANDOFF or result.can_go_on:
+            if not (words := _check_size(ctx.settings.max_sessions, result, handover)):
                 return None
             split = Command(words=("plan", "--split", handover.phase_id))
             return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
@@ -294,11 +294,11 @@ def _find_end(ctx: RunContext, selection: Selection, result: LegResult, handover
             return replace(ctx.end(code, why, raise_cap(again, ctx.settings, ctx.meter.total, unsent)), unsent=unsent)
 
 
-def _choose_next(result: LegResult, again: Command) -> Command:
+def _choose_next(result: AttemptResult, again: Command) -> Command:
     """Return the next command for the user; not one that would end in the same way."""
     if result.refused:
         return result.refused.choose_next(again)
-    if result.kind is LegKind.BLOCKED:
+    if result.kind is AttemptKind.BLOCKED:
         return TELL
     return {SessionEnd.DENIED: DOCTOR, SessionEnd.REFUSED: REVISE}.get(result.end, again)
 
@@ -318,21 +318,25 @@ def raise_cap(again: Command, settings: Settings, spent: Spent, unsent: Spent | 
 
 def _check_stuck(repo: Repo) -> str:
     """Return a message if consecutive sessions fail at the same place, even with ticks elsewhere; else empty."""
-    leg = read_leg(repo)
-    times, error = find_repeated_error(repo, leg) if leg else (0, "")
+    attempt = read_attempt(repo)
+    times, error = find_repeated_error(repo, attempt) if attempt else (0, "")
     return f"{times} sessions in a row ended with the same error at {error}" if times >= MAX_SAME_ERRORS else ""
 
 
-def _check_size(max_legs: int, result: LegResult, handover: Handover) -> str:
+def _check_size(max_sessions: int, result: AttemptResult, handover: Handover) -> str:
     """Return a message if a phase had too many sessions, or several over the line without a tick; else empty."""
     no_progress = 0 if result.new_claims else handover.no_progress + 1
-    if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
+    if no_progress >= MAX_SESSIONS_WITHOUT_PROGRESS:
         return f"{no_progress} sessions in a row handed over without ticking anything"
-    return f"{count(handover.number, 'session')} and still not done (max_legs)" if handover.number >= max_legs else ""
+    return (
+        f"{count(handover.number, 'session')} and still not done (max_sessions)"
+        if handover.number >= max_sessions
+        else ""
+    )
 
 
 def _end_interrupted(ctx: RunContext) -> RunEnd:
-    """End the run between two legs; the last leg may have finished the plan."""
+    """End the run between two attempts; the last attempt may have finished the plan."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(ctx.files, plan, ctx.meter.total)
     return ctx.end(ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
@@ -346,9 +350,9 @@ if TYPE_CHECKING:
     from relay.tools.servers import Served
 
 
-def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> LegParts:
-    """Return the parts of a leg: tools, keeper and commit step; `served` has the tools of servers."""
-    notes = LegNotes(
+def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> AttemptParts:
+    """Return the parts of an attempt: tools, keeper and commit step; `served` has the tools of servers."""
+    notes = AttemptNotes(
         plan=handover.briefing.plan,
         phase=handover.briefing.phase,
         ledger=handover.pending.ledger,
@@ -370,7 +374,7 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
     own = build_runner_tools(ctx.workspace, notes, keep, look, *([explorer.tool] if explorer else []))
     toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
-    return LegParts(
+    return AttemptParts(
         system=render_runner_system(ctx.rules.text),
         notes=notes,
         toolbox=replace(toolbox, run=refuse_secrets(toolbox.run, ctx.secret_values)),
@@ -405,12 +409,12 @@ def ask_for_tools(ctx: RunContext, phase: Phase) -> "Served | None":
 
 
 def _make_commit(
-    ctx: RunContext, handover: Handover, notes: LegNotes, keeper: Keeper
+    ctx: RunContext, handover: Handover, notes: AttemptNotes, keeper: Keeper
 ) -> Callable[[Proposal], PhaseCommit | Refused]:
     def commit(proposal: Proposal) -> PhaseCommit | Refused:
         candidate = Candidate(
             phase=handover.briefing.phase,
-            leg=keeper.leg,
+            attempt=keeper.attempt,
             number=handover.number,
             pending=keeper.pending,
             evidence=notes.claims,
@@ -419,9 +423,9 @@ def _make_commit(
             baseline=handover.baseline,
             subject=proposal.subject,
             status=proposal.status,
-            baton=keeper.render_baton(proposal.gate_words) if proposal.status == "handoff" else "",
+            handoff_note=keeper.render_handoff_note(proposal.gate_words) if proposal.status == "handoff" else "",
         )
-        made = commit_leg(ctx, candidate)
+        made = commit_attempt(ctx, candidate)
         if isinstance(made, PhaseCommit):
             keeper.show_plan(committed=True)
         return made

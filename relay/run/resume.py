@@ -17,6 +17,14 @@ from relay.plan.lineage import merge_plans
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.plan.text import decode_text, encode_text, find_ledger_path
+from relay.run.attempt.start import (
+    MAX_LEFTOVERS,
+    get_attempt_phase,
+    read_baseline,
+    read_number,
+    read_pending,
+    render_plan,
+)
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.plan_commit import (
     commit_ledger_edit,
@@ -28,21 +36,20 @@ from relay.run.commit.plan_commit import (
 )
 from relay.run.commit.readiness import is_untouched, list_commands
 from relay.run.commit.review import find_author
-from relay.run.commit.step import commit_leg
-from relay.run.leg.start import MAX_LEFTOVERS, get_leg_phase, read_baseline, read_number, read_pending, render_plan
+from relay.run.commit.step import commit_attempt
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles, RunContext
+from relay.store.attempts import OpenAttempt, close_attempt, find_proposal, has_ended_with
 from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
 from relay.store.completion import finish_commit
 from relay.store.environment import find_owned_paths, watch_sessions
 from relay.store.history import RelayCommit
-from relay.store.legs import OpenLeg, close_leg, find_proposal, has_ended_with
 from relay.store.plan_state import PlanState, ask, find_obstacle
-from relay.store.plan_versions import find_claims, find_leg_phase, find_ticks_of_leg
-from relay.store.resume import LegFacts, ResumeCase, ResumePoint
+from relay.store.plan_versions import find_attempt_phase, find_claims, find_ticks_of_attempt
+from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.spend import give_up_leg
+from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
@@ -50,42 +57,48 @@ _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
 
 
-def save_found(files: PlanFiles, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
-    """Take a snapshot of the work tree on top of the leg's snapshots; the record of the session's end is kept.
+def save_found(files: PlanFiles, attempt: OpenAttempt, *, discarded: tuple[str, ...] = ()) -> OpenAttempt:
+    """Take a snapshot of the work tree on top of the attempt's snapshots; the record of the session's end is kept.
 
     Args:
-        discarded: Files of the leg that were removed from the work tree. All claims of the leg are dropped then, since
-            no record says which item a file belonged to.
+        discarded: Files of the attempt that were removed from the work tree. All its claims are dropped then, since no
+            record says which item a file belonged to.
     """
-    record = _make_record(files, leg)
+    record = _make_record(files, attempt)
     if discarded:
         drafts = dict(record.replace or {})
         if saved := drafts.get(files.plan_path):
             plan = parse_plan(decode_text(saved))
-            drafts[files.plan_path] = encode_text(plan.untick(find_ticks_of_leg(files.repo, leg, plan)).text)
+            drafts[files.plan_path] = encode_text(plan.untick(find_ticks_of_attempt(files.repo, attempt, plan)).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=drafts, trailers=(*record.trailers, *marks))
-    return save_wip(files.repo, leg, record)
+    return save_wip(files.repo, attempt, record)
 
 
-def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
-    """Return everything but the files of the leg's last snapshot, for the next snapshot."""
+def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
+    """Return everything but the files of the attempt's last snapshot, for the next snapshot."""
     draft = {}
-    if leg.last_wip is not None:
+    if attempt.last_wip is not None:
         paths = (files.plan_path, files.ledger_path)
-        draft = {path: blob for path in paths if (blob := read_blob(files.repo, leg.last_wip.commit, path)) is not None}
-    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED, PROPOSED})
-    return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
+        draft = {
+            path: blob for path in paths if (blob := read_blob(files.repo, attempt.last_wip.commit, path)) is not None
+        }
+    ended = tuple(pair for pair in attempt.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED, PROPOSED})
+    return WipRecord(
+        spend=attempt.spend, items=attempt.items, replace=draft, handoff_note=attempt.handoff_note, trailers=ended
+    )
 
 
-def withdraw_proposal(files: PlanFiles, leg: OpenLeg, words: str) -> OpenLeg:
-    """Add the reason to the baton why a leg's work was not committed, and drop the proposal."""
-    record = _make_record(files, leg)
+def withdraw_proposal(files: PlanFiles, attempt: OpenAttempt, words: str) -> OpenAttempt:
+    """Add the reason to the handoff note why an attempt's work was not committed, and drop the proposal."""
+    record = _make_record(files, attempt)
     marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
-    return save_wip(files.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
+    return save_wip(
+        files.repo, attempt, replace(record, handoff_note=f"{attempt.handoff_note}\n\n{words}".strip(), trailers=marks)
+    )
 
 
-def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
+def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
     """Take a snapshot of the work tree, then restore files that are missing of the newest checkpoint.
 
     After a power loss, files that were not synced may be empty or torn, while checkpoints were synced with their refs.
@@ -94,20 +107,20 @@ def restore_saved(files: PlanFiles, leg: OpenLeg, observe: Observe) -> OpenLeg:
     The ref moves before a file is written, and to the future state of the work tree: if relay is killed meanwhile, the
     next run finds that snapshot as the newest one, and writes the rest.
     """
-    wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
-    record = _make_record(files, leg)
+    wanted = attempt.last_wip or TreeSnapshot(tree=attempt.base_tree, skipped=attempt.skipped)
+    record = _make_record(files, attempt)
     found = write_snapshot_tree(files.repo, replace=record.replace)
-    restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=leg.base_tree)
+    restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=attempt.base_tree)
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
     # One move of the ref for both: the found state stays reachable as the parent of the restored one.
-    kept = save_snapshots(files.repo, leg, record, found, restored)
-    run_restoration(files.repo, restoration, leg.base_head, leg.merges)
-    for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(leg)):
+    kept = save_snapshots(files.repo, attempt, record, found, restored)
+    run_restoration(files.repo, restoration, attempt.base_head, attempt.merges)
+    for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(attempt)):
         observe(Noticed(text=words, warning=True))
     return kept
 
 
-def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: bool) -> Iterator[str]:
+def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lost: bool) -> Iterator[str]:
     commit = kept.last_wip.commit[:12] if kept.last_wip else ""
     if restoration.changes and was_lost:
         names = list_paths([change.path for change in restoration.changes])
@@ -123,70 +136,71 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: 
 
 
 def carry_over(
-    files: PlanFiles, plan: Plan, leg: OpenLeg, observe: Observe, *, discarded: tuple[str, ...] = ()
-) -> OpenLeg:
-    """Move an open leg onto the current HEAD, with its work, claims, amendments and baton.
+    files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe, *, discarded: tuple[str, ...] = ()
+) -> OpenAttempt:
+    """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
 
-    Changes of the leg's sessions that HEAD lacks stay the leg's; everything else in the work tree becomes the new
-    start.
-    Claims are kept where the phase, wherever it is by now, still has the item in the same words, unless work of the leg
-    was `discarded`, as in `save_found`.
+    Changes of the attempt's sessions that HEAD lacks stay the attempt's; everything else in the work tree becomes the
+    new start. Claims are kept where the phase, wherever it is by now, still has the item in the same words, unless
+    work of the attempt was `discarded`, as in `save_found`.
     """
-    leg = save_found(files, leg, discarded=discarded)
-    head, last = files.repo.head(), leg.last_wip
+    attempt = save_found(files, attempt, discarded=discarded)
+    head, last = files.repo.head(), attempt.last_wip
     if head is None or last is None:
-        return leg
+        return attempt
     gone = (ABSENT, files.repo.zero_id)
-    own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; a leg starts from the files
-    reset = (*find_owned_paths(files.repo, files.plan_path, leg, last), *own)
+    own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; an attempt starts from the files
+    reset = (*find_owned_paths(files.repo, files.plan_path, attempt, last), *own)
     entries = read_entries(files.repo, head, reset)
     base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    plan = _amend_again(files, plan, leg, last.commit, observe)
-    kept = find_claims(files.repo, leg, files.plan_path, plan)
-    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, leg, head, last.commit))
+    plan = _amend_again(files, plan, attempt, last.commit, observe)
+    kept = find_claims(files.repo, attempt, files.plan_path, plan)
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, attempt, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
-    marks = tuple(pair for pair in leg.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
-    if _meets(files, leg, head, reset):
+    marks = tuple(pair for pair in attempt.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
+    if _meets(files, attempt, head, reset):
         marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
-    record = WipRecord(spend=leg.spend, items=kept, replace=drafts, baton=leg.baton, trailers=marks)
-    carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(files.repo, leg, plan))
+    record = WipRecord(
+        spend=attempt.spend, items=kept, replace=drafts, handoff_note=attempt.handoff_note, trailers=marks
+    )
+    carried = replace(attempt, base_head=head, base_tree=base, phase_id=find_attempt_phase(files.repo, attempt, plan))
     return save_wip(files.repo, carried, record)
 
 
-def _amend_again(files: PlanFiles, plan: Plan, leg: OpenLeg, last: str, observe: Observe) -> Plan:
-    """Return HEAD's plan with the items, notes and questions that the leg's sessions added; claims are not ticked."""
-    before, drafted = find_plan(files, leg.base_head), find_plan(files, last)
+def _amend_again(files: PlanFiles, plan: Plan, attempt: OpenAttempt, last: str, observe: Observe) -> Plan:
+    """Return HEAD's plan with the items, notes and questions of the attempt's sessions; claims are not ticked."""
+    before, drafted = find_plan(files, attempt.base_head), find_plan(files, last)
     if before is None or drafted is None:
         return plan
-    merged = merge_plans(before, plan, drafted.untick(find_ticks_of_leg(files.repo, leg, drafted)))
+    merged = merge_plans(before, plan, drafted.untick(find_ticks_of_attempt(files.repo, attempt, drafted)))
     for words in merged.left:
-        observe(Noticed(text=f"phase {leg.phase_id} was amended, and so was its plan: {words}", warning=True))
+        observe(Noticed(text=f"phase {attempt.phase_id} was amended, and so was its plan: {words}", warning=True))
     return merged.plan
 
 
-def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
-    """Return HEAD's ledger with the entries of the leg's sessions; others may have added entries meanwhile."""
-    before = read_ledger(files, leg.base_head).entries
+def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:
+    """Return HEAD's ledger with the entries of the attempt's sessions; others may have added entries meanwhile."""
+    before = read_ledger(files, attempt.base_head).entries
     drafted = read_ledger(files, last).entries
     return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 
 
-def _meets(files: PlanFiles, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
-    """Return whether others' commits changed a file that the leg changed differently: a session must look at it."""
-    last = leg.last_wip.tree if leg.last_wip else leg.base_tree
-    theirs = {change.path for change in diff_trees(files.repo, leg.base_head or files.repo.empty_tree, head)}
+def _meets(files: PlanFiles, attempt: OpenAttempt, head: str, paths: Collection[str]) -> bool:
+    """Return whether others' commits changed a file that the attempt changed differently: a session must look at it."""
+    last = attempt.last_wip.tree if attempt.last_wip else attempt.base_tree
+    theirs = {change.path for change in diff_trees(files.repo, attempt.base_head or files.repo.empty_tree, head)}
     still_open = {change.path for change in diff_trees(files.repo, head, last)}
     return bool(theirs & still_open & set(paths) - {files.plan_path, files.ledger_path})
 
 
 def settle(ctx: RunContext) -> PlanState:
-    """Settle everything before a session; ask git again after a commit or the end of a leg.
+    """Settle everything before a session; ask git again after a commit or the end of an attempt.
 
     `relay.setup.open.hold_worktree` has settled the rest when it took the lock, for planning and landing too: processes
     and locks of a killed relay, refs to lost objects, and interrupted updates of files, index and branch.
 
     Returns:
-        The state of the plan, with the leg as the next session gets it. The run can go on from there.
+        The state of the plan, with the attempt as the next session gets it. The run can go on from there.
 
     Raises:
         RelayError: The user has to change something first.
@@ -194,24 +208,24 @@ def settle(ctx: RunContext) -> PlanState:
     plan_state = ask(make_source(ctx.files), ctx.repo, is_locked=True)
     kept, point = plan_state.kept, require_point(plan_state, ctx.plan_path)
     # First: until that commit is finished, outdated files and index look like the user's changes.
-    if kept.leg is not None and kept.leg_commit is not None:
-        _finish(ctx, kept.leg, kept.leg_commit)
+    if kept.attempt is not None and kept.attempt_commit is not None:
+        _finish(ctx, kept.attempt, kept.attempt_commit)
         return settle(ctx)
     if kept.foreign is not None:
-        give_up_leg(ctx.repo, kept.foreign)
+        give_up_attempt(ctx.repo, kept.foreign)
         return settle(ctx)
     require_known(find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
     if ensure_plan_committed(ctx).text != plan_state.plan.text:
         return settle(ctx)  # the user edited the plan a moment ago
     if commit_ledger_edit(ctx):
         return settle(ctx)
-    if kept.leg is None or plan_state.facts is None:
+    if kept.attempt is None or plan_state.facts is None:
         return plan_state
     if point.case is ResumeCase.MOVED_ON and not plan_state.goes_on:
-        _give_up(ctx, kept.leg, point)
+        _give_up(ctx, kept.attempt, point)
         return settle(ctx)
-    leg = _take_up(ctx, plan_state.plan, kept.leg, plan_state.facts, point)
-    return replace(plan_state, kept=replace(kept, leg=leg))
+    attempt = _take_up(ctx, plan_state.plan, kept.attempt, plan_state.facts, point)
+    return replace(plan_state, kept=replace(kept, attempt=attempt))
 
 
 def require_point(plan_state: PlanState, plan_path: str) -> ResumePoint:
@@ -225,95 +239,97 @@ def require_point(plan_state: PlanState, plan_path: str) -> ResumePoint:
     raise find_obstacle(plan_state, plan_path) or RepoError(plan_state.running)
 
 
-def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: ResumePoint) -> OpenLeg:
-    """Return the leg for the next session, with the whole work tree in a snapshot."""
+def _take_up(ctx: RunContext, plan: Plan, attempt: OpenAttempt, facts: AttemptFacts, point: ResumePoint) -> OpenAttempt:
+    """Return the attempt for the next session, with the whole work tree in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return carry_over(ctx.files, plan, leg, ctx.observe, discarded=facts.discarded)
+        return carry_over(ctx.files, plan, attempt, ctx.observe, discarded=facts.discarded)
     if point.case is ResumeCase.POWER_LOSS:
-        return restore_saved(ctx.files, leg, ctx.observe)
+        return restore_saved(ctx.files, attempt, ctx.observe)
     if facts.saved or point.case is ResumeCase.UNTOUCHED:
-        return leg
-    return save_found(ctx.files, leg, discarded=facts.discarded)
+        return attempt
+    return save_found(ctx.files, attempt, discarded=facts.discarded)
 
 
-def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
+def _finish(ctx: RunContext, attempt: OpenAttempt, commit: RelayCommit) -> None:
     """Finish a commit of an earlier process that was killed after it."""
-    replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
+    replaced = {attempt.plan_path: None, find_ledger_path(attempt.plan_path): None}
     if is_current(ctx.repo, commit):
         for words in finish_commit(ctx.repo, commit.commit, replaced):
             ctx.observe(Noticed(text=words, warning=True))
         tick_edited_plan(ctx.files, commit.commit, commit.items)
-    close_leg(ctx.repo, leg)
+    close_attempt(ctx.repo, attempt)
     ctx.meter.record()
 
 
-def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
-    """Close a leg whose phase is done or gone; its work must not end up in the next phase.
+def _give_up(ctx: RunContext, attempt: OpenAttempt, point: ResumePoint) -> None:
+    """Close an attempt whose phase is done or gone; its work must not end up in the next phase.
 
     Raises:
         RepoError: Its uncommitted work is still in the work tree.
     """
     # Save first: the user may clear the work tree after the refusal.
-    kept = save_found(ctx.files, leg)
+    kept = save_found(ctx.files, attempt)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
         files = " ".join(quote(f":(top,literal){path}") for path in owned) if len(owned) <= _MOST_TYPED else ":/"
         away = f"git stash push -u -- {files}"
         raise RepoError(
-            f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
+            f"{point.why} Phase {attempt.phase_id} cannot go on, and its uncommitted work is in {shown}",
             hint=(
                 "commit it or put it away, then ",
                 RUN,
-                f"; all of it is kept under {leg.wip_ref}, and its cost. {away}",
+                f"; all of it is kept under {attempt.wip_ref}, and its cost. {away}",
             ),
         )
-    ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
-    give_up_leg(ctx.repo, kept)
+    ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {attempt.wip_ref}.", warning=True))
+    give_up_attempt(ctx.repo, kept)
     ctx.meter.record()  # a ref of its own keeps the cost
 
 
-def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:
-    """Return the leg's own files that differ from HEAD; its newest snapshot is the current work tree."""
-    if leg.last_wip is None:
+def _find_uncommitted(files: PlanFiles, attempt: OpenAttempt) -> list[str]:
+    """Return the attempt's own files that differ from HEAD; its newest snapshot is the current work tree."""
+    if attempt.last_wip is None:
         return []
-    changes = diff_trees(files.repo, files.repo.head() or files.repo.empty_tree, leg.last_wip.tree)
+    changes = diff_trees(files.repo, files.repo.head() or files.repo.empty_tree, attempt.last_wip.tree)
     open_paths = {change.path for change in changes}
-    return [path for path in find_owned_paths(files.repo, files.plan_path, leg, leg.last_wip) if path in open_paths]
+    return [
+        path for path in find_owned_paths(files.repo, files.plan_path, attempt, attempt.last_wip) if path in open_paths
+    ]
 
 
-def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
-    """Commit the work that the leg's last session proposed; None without a proposal, or if items are open.
+def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseCommit | Refused | None:
+    """Commit the work that the attempt's last session proposed; None without a proposal, or if items are open.
 
     Args:
         plan: HEAD's plan.
-        leg: With its newest snapshot, which is the current work tree.
+        attempt: With its newest snapshot, which is the current work tree.
     """
-    subject = find_proposal(leg)
+    subject = find_proposal(attempt)
     if subject is None:
         return None
-    pending = read_pending(ctx.files, plan, leg)
-    phase = get_leg_phase(pending, leg)
+    pending = read_pending(ctx.files, plan, attempt)
+    phase = get_attempt_phase(pending, attempt)
     if phase.open_items:
         return None
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
-    words = f"session {find_author(leg)} has finished phase {phase.id}; {then}"
-    if is_untouched(leg):
-        whose = "was done elsewhere and" if leg.is_unchecked else "is"
+    words = f"session {find_author(attempt)} has finished phase {phase.id}; {then}"
+    if is_untouched(attempt):
+        whose = "was done elsewhere and" if attempt.is_unchecked else "is"
         words = f"phase {phase.id} {whose} merged with landed phases; its gate and theirs run on the result"
     ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,
-        leg=leg,
-        number=read_number(leg),
+        attempt=attempt,
+        number=read_number(attempt),
         pending=pending,
         evidence={},
         touched=frozenset(),
-        commands=list_commands(ctx.repo, ctx.settings, leg, plan, phase),
-        baseline=read_baseline(leg),
+        commands=list_commands(ctx.repo, ctx.settings, attempt, plan, phase),
+        baseline=read_baseline(attempt),
         subject=subject,
         status="done",
-        baton="",
+        handoff_note="",
         in_session=False,
     )
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
@@ -321,23 +337,23 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(pending.plan, committed=pending.plan))
         return made
-    if is_untouched(leg) and made.for_model and not made.again:
+    if is_untouched(attempt) and made.for_model and not made.again:
         # Tell the next session what to repair; it has not seen this gate.
-        withdraw_proposal(ctx.files, leg, made.for_model)
+        withdraw_proposal(ctx.files, attempt, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
-    if made.once and has_ended_with(leg, "gate", made.for_user):
+    if made.once and has_ended_with(attempt, "gate", made.for_user):
         return replace(made, for_model="")  # a session was told the same without success
     return made
 
 
 def _commit_twice(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
     """Commit, with a second try after a failure of the machine; no session is asked to repair that."""
-    made = commit_leg(ctx, candidate)
+    made = commit_attempt(ctx, candidate)
     if isinstance(made, PhaseCommit) or not made.again or ctx.interrupts.finish_turn:
         return made
-    if ctx.repo.head() != candidate.leg.base_head:
+    if ctx.repo.head() != candidate.attempt.base_head:
         return made
     ctx.observe(Noticed(text=f"{made.for_user}; relay tries once more", warning=True))
-    made = commit_leg(ctx, candidate)
+    made = commit_attempt(ctx, candidate)
     return replace(made, for_model="") if isinstance(made, Refused) and made.again else made

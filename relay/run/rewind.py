@@ -13,8 +13,8 @@ from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
 from relay.git.status import check_state, read_status
 from relay.store import trailers
+from relay.store.attempts import read_attempt
 from relay.store.history import RelayCommit, find_text, read_plan_commits, read_undone
-from relay.store.legs import read_leg
 from relay.store.plan_versions import find_phases, parse_at
 from relay.store.refs import get_branch, next_ref
 
@@ -100,8 +100,8 @@ def _require_clean(repo: Repo) -> None:
     if not changed:
         return
     shown = list_paths(changed)
-    leg = read_leg(repo)
-    where = f" Phase {leg.phase_id} is open; its checkpoints are under {leg.wip_ref}." if leg else ""
+    attempt = read_attempt(repo)
+    where = f" Phase {attempt.phase_id} is open; its checkpoints are under {attempt.wip_ref}." if attempt else ""
     raise RepoError(
         f"tracked files have uncommitted changes: {shown}.{where} relay does not go back over them",
         hint="commit them, or put them aside yourself, and run this again",

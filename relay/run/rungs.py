@@ -1,19 +1,19 @@
 """The model and effort of a phase's sessions, and their change in mid-phase: a ladder (`escalate`), and a fallback.
 
-A change stands in the open leg and in the phase's commits (``Relay-Rung``), so that a run that was killed goes on with
+A change stands in the open attempt and in the phase's commits (``Relay-Rung``), so that a killed run goes on with
 it. A change that the settings have no more does not count.
 """
 
 from dataclasses import replace
 
 from relay.plan.model import Phase, Plan
-from relay.run.leg.session import LegKind, LegResult
-from relay.run.leg.start import read_pending
+from relay.run.attempt.session import AttemptKind, AttemptResult
+from relay.run.attempt.start import read_pending
 from relay.session.events import Noticed
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
+from relay.store.attempts import OpenAttempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import OpenLeg, read_leg
 from relay.store.trailers import ENDED, ERROR, RUNG, WAIT_UNTIL
 
 _OUT_OF_REACH = frozenset({SessionEnd.LIMIT, SessionEnd.API_FAILED})
@@ -26,23 +26,23 @@ _KEPT = frozenset({ENDED, ERROR, WAIT_UNTIL})
 """Without the proposal of a commit: its gate is red, and would be run again for nothing."""
 
 
-def choose_model(ctx: RunContext, phase: Phase, leg: OpenLeg | None) -> RunContext:
+def choose_model(ctx: RunContext, phase: Phase, attempt: OpenAttempt | None) -> RunContext:
     """Return the context with the model and effort of a phase, at the model's price.
 
     Args:
-        leg: The phase's open leg; None without one.
+        attempt: The phase's open attempt; None without one.
 
     Raises:
         RelayError: The runner, its key or the model is missing.
     """
     settings = ctx.settings
     known = {*settings.escalate, f"fallback={settings.fallback_model}"}
-    rungs = [value for key, value in leg.carried if key == RUNG and value in known] if leg else []
+    rungs = [value for key, value in attempt.carried if key == RUNG and value in known] if attempt else []
     sessions = ctx.sessions.choose(phase, rungs)
     return replace(ctx, settings=sessions.settings, sessions=sessions)
 
 
-def climb(ctx: RunContext, phase: Phase, head: Plan, result: LegResult, end: RunEnd) -> bool:
+def climb(ctx: RunContext, phase: Phase, head: Plan, result: AttemptResult, end: RunEnd) -> bool:
     """Change the model or effort for the rest of a phase in place of ending the run; return False if nothing is left.
 
     Args:
@@ -50,30 +50,30 @@ def climb(ctx: RunContext, phase: Phase, head: Plan, result: LegResult, end: Run
         head: HEAD's plan.
         end: How the run would end.
     """
-    leg = read_leg(ctx.repo)
+    attempt = read_attempt(ctx.repo)
     rung = find_rung(ctx, result)
-    if leg is None or not rung:
+    if attempt is None or not rung:
         return False
     why = end.reason if isinstance(end.reason, str) else f"phase {phase.id}: {result.detail}"
     words = f"{why.removesuffix('.')}; a fresh session goes on with {rung.replace('=', ' ')}"
     ctx.observe(Noticed(text=words, warning=True))
-    kept = tuple(pair for pair in leg.wip_trailers if pair[0] in _KEPT)
+    kept = tuple(pair for pair in attempt.wip_trailers if pair[0] in _KEPT)
     record = WipRecord(
         spend=ctx.meter.unrecorded,
-        items=leg.items,
-        baton=leg.baton,
-        replace=read_pending(ctx.files, head, leg).render_files(ctx.plan_path, ctx.ledger_path),
+        items=attempt.items,
+        handoff_note=attempt.handoff_note,
+        replace=read_pending(ctx.files, head, attempt).render_files(ctx.plan_path, ctx.ledger_path),
         paths=(),
         trailers=(*kept, (RUNG, rung)),
     )
-    save_wip(ctx.repo, leg, record)
+    save_wip(ctx.repo, attempt, record)
     return True
 
 
-def find_rung(ctx: RunContext, result: LegResult) -> str:
+def find_rung(ctx: RunContext, result: AttemptResult) -> str:
     """Return the next change for a phase whose session did not finish it; empty without one."""
     settings, taken = ctx.settings, ctx.sessions.rungs
-    if result.kind not in {LegKind.FAILED, LegKind.HANDOFF}:
+    if result.kind not in {AttemptKind.FAILED, AttemptKind.HANDOFF}:
         return ""
     if result.end in _OUT_OF_REACH:
         there = settings.fallback_model in {None, settings.model} or f"fallback={settings.fallback_model}" in taken

@@ -80,7 +80,7 @@ def choose_phase(plan_state: PlanState, selection: Selection, plan_path: str) ->
     """
     plan, point = plan_state.plan, plan_state.get_point()
     if not selection.phase_id:
-        # An open leg is settled first.
+        # An open attempt is settled first.
         is_stuck = not (point.phase_id or plan.done) and point.case is ResumeCase.NOTHING_OPEN
         if is_stuck and (error := find_disorder(plan, plan_path)):
             raise error

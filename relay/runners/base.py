@@ -27,7 +27,7 @@ from relay.session.events import GaugeCrossed, Observe, ResponseReceived, ToolFi
 from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.recall import Recall, hash_call
-from relay.session.tape import Keep
+from relay.session.tape import KeepNote
 from relay.session.usage import BYTES_PER_TOKEN, Spent
 from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
@@ -60,7 +60,7 @@ class SessionSpec:
     session_id: str
     model: str
     system: str
-    """Role, protocol and rules; identical for every leg of a run, so that a fresh session starts on a warm cache."""
+    """Role, protocol and rules; the same for all sessions of a run, so that a fresh one starts on a warm cache."""
     tools: tuple[ToolSpec, ...]
     callbacks: Callbacks
     reset_at: ResetAt
@@ -81,7 +81,7 @@ class SessionSpec:
     """Whether the prompt is marked for the endpoint's cache."""
     cache_ttl: str = "auto"
     """Lifetime of that cache's entries: ``5m``, ``1h``, or ``auto`` to let the runner choose for this run."""
-    keep: Keep = lambda _: None
+    keep: KeepNote = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
     preloads: tuple[tuple[str, str], ...] = ()
     """Path and text of each file in the first message; the runner notes their use."""

@@ -25,7 +25,7 @@ from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.sandbox.inside import LEAST_ABI, find_abi
 from relay.sandbox.places import Found, find_kept, find_real, render_links, scan_repository
-from relay.sandbox.policy import Level, Opening, Policy, Stage, WritableCopy
+from relay.sandbox.policy import Level, Opening, Policy, StagedTree, WritableCopy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.toolchains import build_env
@@ -327,7 +327,7 @@ class Bwrap:
     program: Path
     view: MountView
     found: Found
-    stage: Stage | None = None
+    stage: StagedTree | None = None
     """Directory that commands see in the place of the repository; None: they see the repository."""
     copies: tuple[WritableCopy, ...] = ()
 

@@ -115,7 +115,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class StagedTree:
     """A directory that commands see in the place of the repository."""
 
     place: Path

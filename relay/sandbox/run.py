@@ -27,7 +27,7 @@ from relay.sandbox import inside, supervisor
 from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
 from relay.sandbox.command import CommandResult, make_not_started, run_started, wrap_limits
 from relay.sandbox.openings import Inquiries
-from relay.sandbox.policy import Level, Limits, Mechanism, Policy, Stage, WritableCopy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy, StagedTree, WritableCopy
 from relay.sandbox.private_folder import (
     NOBODY,
     PrivateDir,
@@ -212,7 +212,7 @@ class Sandbox:
         """
         return replace(self, bwrap=self.bwrap and self.bwrap.look_again())
 
-    def put_stage(self, stage: Stage) -> Self:
+    def put_stage(self, stage: StagedTree) -> Self:
         """Return this sandbox with another directory in the place of the repository; the same without bubblewrap."""
         return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage))
 

@@ -43,7 +43,7 @@ from relay.sandbox.places import (
     is_socket,
     is_there,
 )
-from relay.sandbox.policy import Level, Policy, Stage, WritableCopy
+from relay.sandbox.policy import Level, Policy, StagedTree, WritableCopy
 from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
 from relay.sandbox.toolchains import find_stores, list_usable
 
@@ -379,7 +379,7 @@ def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
 
 
 def render_view(
-    view: MountView, policy: Policy, level: Level, found: Found, stage: Stage | None = None
+    view: MountView, policy: Policy, level: Level, found: Found, stage: StagedTree | None = None
 ) -> tuple[Mount, ...]:
     """Add the mounts that depend on the repository's content, each path checked now.
 
@@ -467,7 +467,7 @@ def lay_over(mounts: tuple[Mount, ...], copied: WritableCopy) -> tuple[Mount, ..
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
 
 
-def _find_staged(stage: Stage, root: Path) -> tuple[Path, ...]:
+def _find_staged(stage: StagedTree, root: Path) -> tuple[Path, ...]:
     """Return the paths of the repository that the stage shows, if their mount points are still those that relay made.
 
     An earlier command may have renamed a directory above one and put a link in its place.
@@ -476,7 +476,7 @@ def _find_staged(stage: Stage, root: Path) -> tuple[Path, ...]:
     return tuple(place for place, point in points if os.path.realpath(point) == str(point) and point.exists())
 
 
-def _cover(stage: Stage, root: Path, how: Op) -> Iterator[Mount]:
+def _cover(stage: StagedTree, root: Path, how: Op) -> Iterator[Mount]:
     for path, empty in stage.covered:
         if is_dir(root / path) and find_real(root / path) == root / path:
             yield Mount(op=how, source=empty, dest=root / path)

@@ -37,8 +37,8 @@ class SizedPart(TypedDict):
     """A part of a first prompt."""
 
     source: str
-    """``system``, ``tools``, ``rules``, ``plan``, ``baton``, ``ledger``, ``preload``, ``environment``, ``skills`` or
-    their like."""
+    """``system``, ``tools``, ``rules``, ``plan``, ``handoff_note``, ``ledger``, ``preload``, ``environment``,
+    ``skills`` or their like."""
     bytes: int
     """Size as UTF-8."""
     tokens: int
@@ -170,18 +170,18 @@ class PlanShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegStarted:
+class SessionStarted:
     """A fresh session on a phase began."""
 
     session_id: str
     phase_id: str
     title: str
-    leg: int
-    """1 for the first leg of the phase."""
+    number: int
+    """1 for the first session of the phase; one that was cut off does not count."""
     reason: str
-    """Why this leg starts here, in the words of `relay status --why`."""
-    attempt: int = 1
-    """As `leg`, but with every session counted, also those that were cut off."""
+    """Why this session starts here, in the words of `relay status --why`."""
+    tries: int = 1
+    """As `number`, but with every session counted, also those that were cut off."""
     runner: str = ""
     """Its runner, as in the settings."""
     trial: str = ""
@@ -194,7 +194,7 @@ class LegStarted:
     """The changes of model and effort that its phase has had: ``effort=high``, ``fallback=claude-sonnet-5-5``."""
     prompt: tuple[SizedPart, ...] = ()
     """The parts of its first prompt."""
-    baton: str = ""
+    handoff_note: str = ""
     """What it is told about the session before; empty for nothing."""
     claims: tuple[ShownClaim, ...] = ()
     """The claims that it is shown, the most important first."""
@@ -440,8 +440,8 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegEnded:
-    """The session of a leg is over."""
+class SessionEnded:
+    """A session on a phase is over."""
 
     session_id: str
     phase_id: str
@@ -546,9 +546,9 @@ class RunEnded:
 
 
 Event = (
-    RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | ContextMeasured | RelaySpoke | TextShown
-    | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
-    | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded
+    RunStarted | PlanShown | SessionStarted | RequestStarted | ResponseReceived | ContextMeasured | RelaySpoke
+    | TextShown | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
+    | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | SessionEnded
     | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed
     | JobMoved | RunEnded
 )  # fmt: skip

@@ -32,7 +32,7 @@ class Layer:
 
 PLAN = Layer(name="plan", sources=("plan", "environment", "review", "steering"), share=0.07, least_tokens=2_000)
 PHASE = Layer(name="phase", sources=("phase",), share=0.13, least_tokens=4_000)
-NOTE = Layer(name="handoff note", sources=("baton",), share=0.05, least_tokens=2_000)
+NOTE = Layer(name="handoff note", sources=("handoff_note",), share=0.05, least_tokens=2_000)
 LAYERS = (
     Layer(name="rules", sources=("system", "tools", "rules", "skills"), share=0.10, least_tokens=2_000),
     PLAN,

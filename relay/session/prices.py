@@ -225,7 +225,7 @@ class Budget:
         )
 
     def open_phase(self, spent_usd: float | None = 0.0) -> Self:
-        """Start counting a phase, with what its earlier legs have cost."""
+        """Start counting a phase, with what its earlier sessions have cost."""
         return replace(self, phase_usd=spent_usd)
 
     def check(self, worst_usd: float | None, worst_tokens: int) -> str | None:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.base.values import dataclass
-from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, RunEnded, RunStarted
+from relay.session.events import Event, ResponseReceived, RunEnded, RunStarted, SessionEnded, SessionStarted
 from relay.session.usage import Usage
 
 SCHEMA_VERSION = 2
@@ -74,7 +74,7 @@ def find_scope(before: Scope, event: Event) -> Scope:
     match event:
         case RunStarted():
             return Scope(**own)
-        case LegStarted() | RunEnded():
+        case SessionStarted() | RunEnded():
             return Scope(**{"run_id": before.run_id, **own})
         case _:
             return replace(before, **own)
@@ -82,7 +82,7 @@ def find_scope(before: Scope, event: Event) -> Scope:
 
 def leave_scope(record: LoggedEvent) -> Scope:
     """Return where the run is behind an event."""
-    ended = isinstance(record.event, LegEnded)
+    ended = isinstance(record.event, SessionEnded)
     return replace(record.scope, session_id="", turn=0) if ended else record.scope
 
 

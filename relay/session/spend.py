@@ -1,7 +1,7 @@
 """What a run has used and cost, and how slow it is, counted from its events.
 
 Each sum answers a question: the plan's (does the cap hold?), the open phase's (does its cap hold?), what no commit
-records yet (what goes into the next commit's trailers?) and the session's (what did this leg cost?). By its pace a
+records yet (what goes into the next commit's trailers?) and the session's (what did this session cost?). By its pace a
 session chooses how long its cache entries live.
 """
 

@@ -22,7 +22,7 @@ from relay.base.values import dataclass
 
 VERSION = 1
 Note = Mapping[str, Any]
-Keep = Callable[[Note], None]
+KeepNote = Callable[[Note], None]
 """Takes the next note. Must not raise."""
 
 

@@ -1,6 +1,6 @@
-"""The values of one leg: what a session is given, what it used, how it ended.
+"""The values of one session: what a session is given, what it used, how it ended.
 
-A *leg* is one fresh session on one phase. A *baton* is the handoff note of a leg to the next. Nothing here does I/O.
+A *handoff note* is what a session leaves for the next session of its phase. Nothing here does I/O.
 """
 
 from collections.abc import Mapping
@@ -149,8 +149,8 @@ class SessionOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baton:
-    """What a leg hands to the next leg of its phase."""
+class HandoffNote:
+    """What a session hands to the next session of its phase."""
 
     done: tuple[str, ...] = ()
     """Item ids claimed, with the evidence: ``1.2: tests pass``."""

@@ -43,9 +43,9 @@ from relay.setup.context import RunRequest
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.setup.session import find_price_now, make_meter
+from relay.store.attempts import read_attempt
 from relay.store.branches import find_along
 from relay.store.completion import find_pending_move
-from relay.store.legs import read_leg
 from relay.store.refs import get_branch
 from relay.store.worktree_notes import find_home
 
@@ -377,7 +377,7 @@ def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> Rep
 def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Finding:
     """Check for the user's uncommitted changes of tracked files.
 
-    Changes of an open leg are fine: the run goes on with them.
+    Changes of an open attempt are fine: the run goes on with them.
 
     Args:
         plan_path: The plan; changes of it are checked elsewhere.
@@ -385,7 +385,7 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
     """
 
     def get() -> str:
-        if read_leg(repo) is not None or (status is None and find_along(repo)):
+        if read_attempt(repo) is not None or (status is None and find_along(repo)):
             return "a phase is open"
         if status is None and find_pending_move(repo) is not None:
             return "a run first finishes an interrupted update of the files"

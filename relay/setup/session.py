@@ -1,6 +1,6 @@
 """One session of any kind: opened, announced, driven to its end, and accounted for.
 
-The caller knows the purpose of the session: a phase (`relay.run.leg.session`) or a plan
+The caller knows the purpose of the session: a phase (`relay.run.attempt.session`) or a plan
 (`relay.run.planning.planner`). A further kind is a `SessionTask`, a function that drives the open session, and that
 function's result.
 """
@@ -25,11 +25,11 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import (
     Event,
-    LegEnded,
-    LegStarted,
     Observe,
     ResponseReceived,
     RetryScheduled,
+    SessionEnded,
+    SessionStarted,
     ShownClaim,
 )
 from relay.session.gauge import open_gauge, parse_reset_line
@@ -38,8 +38,8 @@ from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.setup.tape import OpenTape, TapedConversation, begin_tape
-from relay.store.branches import find_leg_commit, is_of_another_plan
-from relay.store.legs import note_spent, read_leg
+from relay.store.attempts import note_spent, read_attempt
+from relay.store.branches import find_attempt_commit, is_of_another_plan
 from relay.store.plan_state import read_plan_cost
 
 
@@ -73,7 +73,7 @@ class SessionTask:
     """Empty for a session without a phase."""
     number: int = 1
     """1 for the first session of a phase; a session that was cut off does not count."""
-    attempt: int = 1
+    tries: int = 1
     """The same, with sessions counted that were cut off."""
     reason: str = ""
     """Why the session starts, for the user."""
@@ -172,17 +172,17 @@ class Sessions:
             with self.meter.pricing(self.price):
                 return self._hold(task, drive)
         self.observe(
-            LegStarted(
+            SessionStarted(
                 session_id=task.session_id,
                 phase_id=task.phase_id,
                 title=task.title,
-                leg=task.number,
-                attempt=task.attempt,
+                number=task.number,
+                tries=task.tries,
                 reason=task.reason,
                 trial=task.trial,
                 preloads=tuple(path for path, _ in task.preloads),
                 prompt=measure_prompt(task.system, task.tools, task.message_parts, task.limits),
-                baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
+                handoff_note="\n\n".join(text for source, text in task.message_parts if source == "handoff_note"),
                 claims=task.claims,
                 runner=self.settings.runner_for(task.runner),
                 model=self.said_model,
@@ -194,7 +194,7 @@ class Sessions:
         result = self._hold(task, drive)
         spent = self.meter.session
         self.observe(
-            LegEnded(
+            SessionEnded(
                 session_id=task.session_id,
                 phase_id=task.phase_id,
                 end=result.end,
@@ -251,16 +251,20 @@ def find_price_now(settings: Settings, model: str) -> Price | None:
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
-    """Return a meter with the plan's spend: that of its commits, and of its open leg unless a commit records it."""
+    """Return a meter with the plan's spend: that of its commits, and of its open attempt unless a commit records it."""
     budget = Budget(
         run_cap_usd=settings.max_cost_usd,
         phase_cap_usd=settings.max_phase_cost_usd,
         token_cap=settings.max_tokens_total,
     )
     meter = Meter(budget, price=price, before=read_plan_cost(repo, plan_path).spent)
-    leg = read_leg(repo)
-    if leg is not None and find_leg_commit(repo, leg) is None and not is_of_another_plan(repo, leg, plan_path):
-        meter.restore(leg.spend)
+    attempt = read_attempt(repo)
+    if (
+        attempt is not None
+        and find_attempt_commit(repo, attempt) is None
+        and not is_of_another_plan(repo, attempt, plan_path)
+    ):
+        meter.restore(attempt.spend)
     return meter
 
 
@@ -292,9 +296,9 @@ class Book:
     def observe(self, event: Event) -> None:
         """Note the known cost. If it cannot be written, the larger worst case is noted already."""
         match event:
-            case LegStarted():
+            case SessionStarted():
                 self._session_id = event.session_id
-            case ResponseReceived() | RetryScheduled() | LegEnded():
+            case ResponseReceived() | RetryScheduled() | SessionEnded():
                 with contextlib.suppress(OSError):
                     self._note(self._meter.session, synced=False)
             case _:

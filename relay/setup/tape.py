@@ -16,7 +16,7 @@ from relay.runners.base import Callbacks, ModelInfo, Session, SessionSpec
 from relay.session.events import Observe
 from relay.session.gauge import parse_reset_at
 from relay.session.pictures import Picture
-from relay.session.tape import VERSION, Keep, Note, TapedSession, find_difference, render_wire, seal_content
+from relay.session.tape import VERSION, KeepNote, Note, TapedSession, find_difference, render_wire, seal_content
 from relay.session.values import SessionEnd, SessionOutcome, Shown, ToolCall, ToolResult, ToolSpec
 
 
@@ -60,7 +60,7 @@ def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: 
     return tape_spec(spec, tape.keep)
 
 
-def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
+def tape_spec(spec: SessionSpec, keep: KeepNote) -> SessionSpec:
     """Return a spec that notes the answers of relay's own parts to the session."""
 
     def run_tool(call: ToolCall) -> ToolResult:
@@ -82,7 +82,7 @@ def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
     )
 
 
-def _note(kind: str, ask: Callable[..., Any], keep: Keep) -> Callable[..., Any]:
+def _note(kind: str, ask: Callable[..., Any], keep: KeepNote) -> Callable[..., Any]:
     """Return a function that calls `ask` and notes any answer."""
     numbers = count(1)
 
@@ -103,7 +103,7 @@ class TapedConversation:
         hide: Redacts a message.
     """
 
-    def __init__(self, session: Session, keep: Keep, hide: Callable[[str], str] = str) -> None:
+    def __init__(self, session: Session, keep: KeepNote, hide: Callable[[str], str] = str) -> None:
         self._session = session
         self._keep = keep
         self._hide = hide

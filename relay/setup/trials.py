@@ -110,7 +110,7 @@ _ECHO = ToolSpec(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ModelTrial:
     """The result of a model's trial."""
 
     findings: tuple[Finding, ...]
@@ -128,7 +128,7 @@ def estimate_trial(settings: Settings) -> str:
     return f"{settings.model}: up to {count(REQUESTS, 'request')} of about {tokens:,} tokens together; {cost}"
 
 
-def try_model(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) -> Trial:
+def try_model(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) -> ModelTrial:
     """Try a model on its endpoint with one tool call and one word.
 
     Raises:
@@ -162,7 +162,7 @@ def try_model(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) 
 
 def _hold_trial(
     runner: Runner, settings: Settings, info: ModelInfo, seen: _Seen, *, unknown: ModelSettings | None = None
-) -> Trial:
+) -> ModelTrial:
     """Run the session and judge it; `unknown` is the user's table of a model with unknown limits, else None."""
     price = find_price_now(settings, settings.model)
     with runner.open_session(_make_model_spec(settings, price, seen)) as session:
@@ -171,7 +171,7 @@ def _hold_trial(
     if unknown is not None:
         known = replace(known, window_tokens=unknown.window_tokens, max_output_tokens=unknown.max_output_tokens)
     findings = tuple(_judge_model(info, outcome, seen, assumed=unknown is not None))
-    return Trial(findings=findings, table=render_model_table(settings.model, known) if seen.answers else "")
+    return ModelTrial(findings=findings, table=render_model_table(settings.model, known) if seen.answers else "")
 
 
 def _make_model_spec(settings: Settings, price: Price | None, seen: _Seen) -> SessionSpec:

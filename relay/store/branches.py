@@ -1,4 +1,4 @@
-"""Branches: how the branch, the open leg and the work tree relate, and moves of a branch with index and files.
+"""Branches: how the branch, the open attempt and the work tree relate, and moves of a branch with index and files.
 
 `relay.store.resume` decides from the facts that this module reads. relay also makes a branch for a plan, where HEAD is,
 and puts HEAD on it; no file is touched by that.
@@ -25,14 +25,14 @@ from relay.git.status import ChangeKind, PathChange, read_status
 from relay.git.trees import find_entries
 from relay.plan.model import Plan
 from relay.plan.text import encode_text, find_ledger_path
+from relay.store.attempts import OpenAttempt, find_attempt_changes, find_place_id, find_proposal, read_attempt
 from relay.store.completion import find_pending_move, finish_pending, hash_cleaned, note_pending, withdraw_pending
 from relay.store.history import RelayCommit, find_text, read_relay_commits
-from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, find_proposal, read_leg
-from relay.store.plan_versions import PlanEdit, find_leg_phase
-from relay.store.refs import LEGS, find_leg_ref
-from relay.store.resume import Facts, Kept, LegFacts
+from relay.store.plan_versions import PlanEdit, find_attempt_phase
+from relay.store.refs import LEGS, find_attempt_ref
+from relay.store.resume import AttemptFacts, Facts, Kept
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.trailers import LEG_STATUSES, REVIEWED, parse_count
+from relay.store.trailers import ATTEMPT_STATUSES, REVIEWED, parse_count
 
 
 def move_branch(
@@ -136,8 +136,8 @@ def _begin(repo: Repo, name: str) -> bool:
     here, head = repo.branch, repo.head()
     if here is not None and here.startswith(PREFIX):
         return False
-    leg = read_leg(repo)
-    if leg is not None and not _is_at(repo, leg):
+    attempt = read_attempt(repo)
+    if attempt is not None and not _is_at(repo, attempt):
         raise RepoError(f"a phase is open on {here}: it goes on there", hint=RUN)
     ref = f"refs/heads/{name}"
     if refs.find_ref(repo, ref) is not None or (head is not None and not refs.move_ref(repo, ref, head, None)):
@@ -155,98 +155,100 @@ def take_along(repo: Repo) -> tuple[str, ...]:
     Returns:
         A sentence if a phase was moved.
     """
-    for leg in find_along(repo):
-        if _is_here(repo, leg) and refs.move_ref(repo, find_leg_ref(repo.branch or ""), leg.commit, None):
-            refs.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
-            return (f"phase {leg.phase_id}, open on {leg.branch}, goes on here, on {repo.branch}",)
+    for attempt in find_along(repo):
+        if _is_here(repo, attempt) and refs.move_ref(repo, find_attempt_ref(repo.branch or ""), attempt.commit, None):
+            refs.drop_ref(repo, find_attempt_ref(attempt.branch), attempt.commit)
+            return (f"phase {attempt.phase_id}, open on {attempt.branch}, goes on here, on {repo.branch}",)
     return ()
 
 
-def find_along(repo: Repo) -> tuple[OpenLeg, ...]:
+def find_along(repo: Repo) -> tuple[OpenAttempt, ...]:
     """Return the phases that are open on other branches, at this commit and in this work tree.
 
     Empty if a phase is open on this branch.
     """
-    refs_of_legs = repo.list_refs(LEGS)
-    here = find_leg_ref(repo.branch) if repo.branch else None
-    if here is None or here in refs_of_legs:
+    refs_of_attempts = repo.list_refs(LEGS)
+    here = find_attempt_ref(repo.branch) if repo.branch else None
+    if here is None or here in refs_of_attempts:
         return ()
-    others = (read_leg(repo, parse_ref_part(ref.removeprefix(LEGS))) for ref in refs_of_legs)
-    return tuple(leg for leg in others if leg is not None and _is_at(repo, leg))
+    others = (read_attempt(repo, parse_ref_part(ref.removeprefix(LEGS))) for ref in refs_of_attempts)
+    return tuple(attempt for attempt in others if attempt is not None and _is_at(repo, attempt))
 
 
-def _is_at(repo: Repo, leg: OpenLeg) -> bool:
-    return leg.base_head == repo.head() and leg.place == find_place_id(repo)
+def _is_at(repo: Repo, attempt: OpenAttempt) -> bool:
+    return attempt.base_head == repo.head() and attempt.place == find_place_id(repo)
 
 
-def _is_here(repo: Repo, leg: OpenLeg) -> bool:
-    """Return whether a file of the leg is as in its newest snapshot, or the leg changed no file."""
-    if leg.last_wip is None:
+def _is_here(repo: Repo, attempt: OpenAttempt) -> bool:
+    """Return whether a file of the attempt is as in its newest snapshot, or the attempt changed no file."""
+    if attempt.last_wip is None:
         return True
-    changed = {change.path for change in find_leg_changes(repo, leg, leg.last_wip)}
-    since = {change.path for change in diff_trees(repo, leg.last_wip.tree, write_snapshot_tree(repo).tree)}
-    own = {leg.plan_path, find_ledger_path(leg.plan_path)}
+    changed = {change.path for change in find_attempt_changes(repo, attempt, attempt.last_wip)}
+    since = {change.path for change in diff_trees(repo, attempt.last_wip.tree, write_snapshot_tree(repo).tree)}
+    own = {attempt.plan_path, find_ledger_path(attempt.plan_path)}
     return not changed - own or bool(changed - own - since)
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
     """Read what relay keeps for the branch, and which commit is unfinished."""
-    leg = read_leg(repo)
-    commit = find_leg_commit(repo, leg) if leg is not None else None
-    if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
-        return Kept(foreign=leg)
+    attempt = read_attempt(repo)
+    commit = find_attempt_commit(repo, attempt) if attempt is not None else None
+    if attempt is not None and commit is None and is_of_another_plan(repo, attempt, plan_path):
+        return Kept(foreign=attempt)
     move = find_pending_move(repo)
     unfinished = commit if commit is not None and is_current(repo, commit) else move
-    return Kept(leg=leg, leg_commit=commit, move=move, unfinished=unfinished)
+    return Kept(attempt=attempt, attempt_commit=commit, move=move, unfinished=unfinished)
 
 
 def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
-    """Read how the branch, the open leg and the work tree relate; the caller holds the work tree's lock."""
+    """Read how the branch, the open attempt and the work tree relate; the caller holds the work tree's lock."""
     own = (plan_path, find_ledger_path(plan_path))
-    leg = None
-    if kept.leg is not None:
-        phase_id = find_leg_phase(repo, kept.leg, edit.plan)
-        leg = replace(_read_leg_facts(repo, kept.leg, own), phase_id=phase_id, committed=kept.leg_commit is not None)
-    return Facts(plan=edit.plan, head=repo.head(), boot_id=find_boot_id(), leg=leg, is_edited=edit.is_committed)
+    attempt = None
+    if kept.attempt is not None:
+        phase_id = find_attempt_phase(repo, kept.attempt, edit.plan)
+        attempt = replace(
+            _read_attempt_facts(repo, kept.attempt, own), phase_id=phase_id, committed=kept.attempt_commit is not None
+        )
+    return Facts(plan=edit.plan, head=repo.head(), boot_id=find_boot_id(), attempt=attempt, is_edited=edit.is_committed)
 
 
-def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
-    """Compare the work tree with the leg's start and with its newest snapshot, without the files that relay drafts."""
+def _read_attempt_facts(repo: Repo, attempt: OpenAttempt, own: tuple[str, ...]) -> AttemptFacts:
+    """Compare the work tree with the attempt's start and its newest snapshot, without the files that relay drafts."""
     snapshot = write_snapshot_tree(repo)
     now = snapshot.tree
-    saved = leg.last_wip.tree if leg.last_wip else leg.base_tree
-    since_start = _differs(repo, leg.base_tree, now, own)
-    return LegFacts(
-        session_id=leg.session_id,
-        phase_id=leg.phase_id,
-        began_as=leg.phase_id,
-        base_head=leg.base_head,
-        boot_id=leg.boot_id,
-        elsewhere=leg.place != find_place_id(repo),
-        claims=leg.items,
-        handed_over=bool(leg.baton),
-        proposed=find_proposal(leg) is not None,
-        faults=_count_faults(leg),
-        merges=leg.merges,
-        touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
+    saved = attempt.last_wip.tree if attempt.last_wip else attempt.base_tree
+    since_start = _differs(repo, attempt.base_tree, now, own)
+    return AttemptFacts(
+        session_id=attempt.session_id,
+        phase_id=attempt.phase_id,
+        began_as=attempt.phase_id,
+        base_head=attempt.base_head,
+        boot_id=attempt.boot_id,
+        elsewhere=attempt.place != find_place_id(repo),
+        claims=attempt.items,
+        handed_over=bool(attempt.handoff_note),
+        proposed=find_proposal(attempt) is not None,
+        faults=_count_faults(attempt),
+        merges=attempt.merges,
+        touched=since_start or bool(attempt.items) or _differs(repo, attempt.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
-        discarded=_find_discarded(repo, leg, snapshot, own),
+        discarded=_find_discarded(repo, attempt, snapshot, own),
     )
 
 
-def _count_faults(leg: OpenLeg) -> int:
+def _count_faults(attempt: OpenAttempt) -> int:
     """Return the number of faults that the newest review of the phase confirmed; 0 without a review."""
-    found = [value.rpartition(" confirmed=")[2] for key, value in leg.carried if key == REVIEWED]
+    found = [value.rpartition(" confirmed=")[2] for key, value in attempt.carried if key == REVIEWED]
     return parse_count(found[-1], 0) if found else 0
 
 
-def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
-    """Return the commit of the leg's session on the branch, also below later commits; None without one."""
-    if repo.head() == leg.base_head:
+def find_attempt_commit(repo: Repo, attempt: OpenAttempt) -> RelayCommit | None:
+    """Return the commit of the attempt's session on the branch, also below later commits; None without one."""
+    if repo.head() == attempt.base_head:
         return None
-    since = read_relay_commits(repo, leg.plan_path, newer_than=leg.base_head or "")
+    since = read_relay_commits(repo, attempt.plan_path, newer_than=attempt.base_head or "")
     return next(
-        (commit for commit in since if commit.session == leg.session_id and commit.status in LEG_STATUSES), None
+        (commit for commit in since if commit.session == attempt.session_id and commit.status in ATTEMPT_STATUSES), None
     )
 
 
@@ -271,14 +273,16 @@ def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit,
     return find_text(repo, commit.commit, plan_path)
 
 
-def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files of the leg's newest snapshot that the user undid: they are as before the leg, or gone."""
-    if leg.last_wip is None:
+def _find_discarded(repo: Repo, attempt: OpenAttempt, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files of the attempt's newest snapshot that the user undid: they are as before it, or gone."""
+    if attempt.last_wip is None:
         return ()
-    since = {change.path: change.kind for change in diff_trees(repo, leg.last_wip.tree, now.tree)}
-    work = [c.path for c in find_leg_changes(repo, leg, leg.last_wip) if c.path in since and c.path not in own]
-    left_out = find_unheld(repo, leg.base_head, work, now.skipped, leg.last_wip.skipped) if work else ()
-    still = {change.path for change in diff_trees(repo, leg.base_tree, now.tree)} if work else set()
+    since = {change.path: change.kind for change in diff_trees(repo, attempt.last_wip.tree, now.tree)}
+    work = [
+        c.path for c in find_attempt_changes(repo, attempt, attempt.last_wip) if c.path in since and c.path not in own
+    ]
+    left_out = find_unheld(repo, attempt.base_head, work, now.skipped, attempt.last_wip.skipped) if work else ()
+    still = {change.path for change in diff_trees(repo, attempt.base_tree, now.tree)} if work else set()
     gone = (path for path in work if path not in still or since[path] is ChangeKind.DELETED)
     return tuple(path for path in gone if path not in left_out)
 
@@ -287,6 +291,6 @@ def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
     return any(change.path not in own for change in diff_trees(repo, a, b))
 
 
-def is_of_another_plan(repo: Repo, leg: OpenLeg, plan_path: str) -> bool:
-    """Return whether the open leg works on another plan that still exists; a plan that is gone was renamed."""
-    return leg.plan_path not in {"", plan_path} and find_stat(repo.root, leg.plan_path) is not None
+def is_of_another_plan(repo: Repo, attempt: OpenAttempt, plan_path: str) -> bool:
+    """Return whether the open attempt works on another plan that still exists; a plan that is gone was renamed."""
+    return attempt.plan_path not in {"", plan_path} and find_stat(repo.root, attempt.plan_path) is not None

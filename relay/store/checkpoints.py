@@ -1,4 +1,4 @@
-"""Checkpoints: snapshots of an open leg, with what its session notes; restoring, sorting out and repairing them."""
+"""Checkpoints: snapshots of an open attempt, with what its session notes; restoring, sorting out and repairing them."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import ABSENT, SYMLINK
 from relay.session.usage import Spent
 from relay.store import trailers
-from relay.store.legs import OpenLeg, find_spent, read_leg, render_skipped
+from relay.store.attempts import OpenAttempt, find_spent, read_attempt, render_skipped
 from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import REPLACED, WIP
 
@@ -174,12 +174,12 @@ class StayReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldSnapshot:
-    """The snapshots of a leg, under one ref."""
+    """The snapshots of an attempt, under one ref."""
 
     ref: str
     commit: str
     session: str
-    """The leg's last session."""
+    """The attempt's last session."""
     time: int
     """The newest snapshot's time, in seconds since the epoch."""
 
@@ -202,7 +202,7 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
     found = _list_snapshots(repo)
     if not found:
         return Sorting(old=(), kept=Counter())
-    # Each open leg, of any branch and work tree, names the ref of its snapshots.
+    # Each open attempt, of any branch and work tree, names the ref of its snapshots.
     needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(_LEGS).values())}
     args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}: ", "--")
     merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
@@ -257,86 +257,88 @@ class WipRecord:
 
     spend: Spent
     items: tuple[str, ...] = ()
-    baton: str = ""
+    handoff_note: str = ""
     replace: Mapping[str, bytes] | None = None
     """Bytes that go into the tree in place of the work tree's: the plan with its claims ticked."""
     paths: tuple[str, ...] | None = None
-    """The only paths that changed since the leg's last snapshot; None if unknown."""
+    """The only paths that changed since the attempt's last snapshot; None if unknown."""
     trailers: tuple[tuple[str, str], ...] = ()
-    """Further trailers, kept and returned with the open leg."""
+    """Further trailers, kept and returned with the open attempt."""
 
 
-def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
-    """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
+def save_wip(repo: Repo, attempt: OpenAttempt, record: WipRecord) -> OpenAttempt:
+    """Snapshot the work tree on top of the attempt's last snapshot and return the attempt as it is now.
 
     Raises:
-        RepoError: The snapshot cannot be stored, another process moved the leg's snapshot ref, or somebody is removing
-            the work tree: what is left of it is no work of the leg.
+        RepoError: The snapshot cannot be stored, another process moved the attempt's snapshot ref, or somebody is
+            removing the work tree: what is left of it is no work of the attempt.
     """
-    last = leg.last_wip
+    last = attempt.last_wip
     known = KnownPaths(paths=record.paths, previous=last) if last else None
     found = write_snapshot_tree(repo, replace=record.replace, known=known)
     if not os.path.lexists(repo.root / ".git"):
         words = f"{repo.root} was removed while relay worked in it; its last checkpoint stays as it was"
         raise RepoError(words, hint=RUN)
-    if last and _is_noted(repo, leg, record, found):
-        return replace(leg, last_wip=Snapshot.of(found, last.commit))
-    return save_snapshots(repo, leg, record, found)
+    if last and _is_noted(repo, attempt, record, found):
+        return replace(attempt, last_wip=Snapshot.of(found, last.commit))
+    return save_snapshots(repo, attempt, record, found)
 
 
-def _is_noted(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> bool:
-    """Return whether the last snapshot says all of this but the cost, which `relay.store.legs` notes."""
-    said = tuple((key, value) for key, value in leg.wip_trailers if key not in _COST)
-    lines = _make_lines(_list_trailers(leg, record, found))
+def _is_noted(repo: Repo, attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> bool:
+    """Return whether the last snapshot says all of this but the cost, which `relay.store.attempts` notes."""
+    said = tuple((key, value) for key, value in attempt.wip_trailers if key not in _COST)
+    lines = _make_lines(_list_trailers(attempt, record, found))
     return (
-        leg.last_wip is not None
-        and (leg.last_wip.tree, leg.baton) == (found.tree, record.baton)
+        attempt.last_wip is not None
+        and (attempt.last_wip.tree, attempt.handoff_note) == (found.tree, record.handoff_note)
         and said == tuple((key, value) for key, value in lines if key not in _COST)
-        and find_spent(repo, leg.session_id) is not None
+        and find_spent(repo, attempt.session_id) is not None
     )
 
 
-def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
-    """Store snapshots on top of the leg's last one, in order; the ref moves once, to the last of them.
+def save_snapshots(repo: Repo, attempt: OpenAttempt, record: WipRecord, *snapshots: TreeSnapshot) -> OpenAttempt:
+    """Store snapshots on top of the attempt's last one, in order; the ref moves once, to the last of them.
 
     Raises:
-        RepoError: Another process moved the leg's snapshot ref.
+        RepoError: Another process moved the attempt's snapshot ref.
     """
-    last = leg.last_wip
+    last = attempt.last_wip
     claim_collections(repo)
     for snapshot in snapshots:
-        leg = _write_snapshot(repo, leg, record, snapshot)
-    if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
-        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint=ANOTHER_RELAY)
-    return leg
+        attempt = _write_snapshot(repo, attempt, record, snapshot)
+    if attempt.last_wip and not refs.move_ref(
+        repo, attempt.wip_ref, attempt.last_wip.commit, last.commit if last else None
+    ):
+        raise RepoError(f"{attempt.wip_ref} was moved by somebody else", hint=ANOTHER_RELAY)
+    return attempt
 
 
-def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> OpenLeg:
+def _write_snapshot(repo: Repo, attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> OpenAttempt:
     """Store a snapshot that no ref holds yet."""
-    kept = _list_trailers(leg, record, found)
-    message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
-    parent = leg.last_wip.commit if leg.last_wip else leg.commit
+    kept = _list_trailers(attempt, record, found)
+    message = Message(subject=f"relay: snapshot of phase {attempt.phase_id}", body=record.handoff_note, trailers=kept)
+    parent = attempt.last_wip.commit if attempt.last_wip else attempt.commit
     commit = objects.write_commit(repo, found.tree, (parent,), message)
     return replace(
-        leg,
+        attempt,
         last_wip=Snapshot.of(found, commit),
         spend=record.spend,
         items=record.items,
-        baton=record.baton,
+        handoff_note=record.handoff_note,
         wip_trailers=_make_lines(kept),
     )
 
 
-def _list_trailers(leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> tuple[tuple[str, str], ...]:
+def _list_trailers(attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> tuple[tuple[str, str], ...]:
     return (
-        (trailers.PLAN, render_path(leg.plan_path)),
-        (trailers.PHASE, leg.phase_id),
-        (trailers.SESSION, leg.session_id),
+        (trailers.PLAN, render_path(attempt.plan_path)),
+        (trailers.PHASE, attempt.phase_id),
+        (trailers.SESSION, attempt.session_id),
         (trailers.ITEMS, " ".join(record.items)),
         *trailers.render_spent(record.spend),
         *render_skipped(found.skipped),
         *((REPLACED, render_path(path)) for path in found.replaced),
-        *leg.carried,
+        *attempt.carried,
         *record.trailers,
     )
 
@@ -356,7 +358,7 @@ _Commits = Mapping[str, CommitText]
 
 
 def repair_refs(repo: Repo) -> tuple[str, ...]:
-    """Check every ref under ``refs/relay/``, and all objects of the open leg's newest snapshot.
+    """Check every ref under ``refs/relay/``, and all objects of the open attempt's newest snapshot.
 
     Returns:
         One sentence per ref that held no id or named a lost object, with what was done about it.
@@ -389,8 +391,8 @@ def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:
 
 
 def _find_newest(repo: Repo) -> str | None:
-    leg = read_leg(repo)
-    return leg.wip_ref if leg and leg.last_wip else None
+    attempt = read_attempt(repo)
+    return attempt.wip_ref if attempt and attempt.last_wip else None
 
 
 def _is_whole(repo: Repo, commit: str) -> bool:
@@ -410,7 +412,7 @@ def _read_own(repo: Repo) -> dict[str, CommitText]:
 def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) -> str:
     if not ref.startswith((_SNAPSHOTS, _LEGS)):
         return f"{words}; git update-ref -d {ref} drops it" if old else words
-    found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_leg(repo, ref, own)
+    found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_attempt(repo, ref, own)
     if not (refs.move_ref(repo, ref, found, old) if found else old is None or refs.drop_ref(repo, ref, old)):
         raise RepoError(f"{ref} was moved by somebody else", hint=ANOTHER_RELAY)
     if found is None:
@@ -419,7 +421,7 @@ def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) ->
 
 
 def _find_snapshot(repo: Repo, ref: str, old: str | None, own: _Commits) -> str | None:
-    """Return the newest whole snapshot of the leg whose snapshots the ref holds."""
+    """Return the newest whole snapshot of the attempt whose snapshots the ref holds."""
     chains = [chain for commit in own if commit != old and (chain := _follow(commit, ref, own))]
     for chain in sorted(chains, key=len, reverse=True):
         if _is_whole(repo, chain[0]):
@@ -428,7 +430,7 @@ def _find_snapshot(repo: Repo, ref: str, old: str | None, own: _Commits) -> str 
 
 
 def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
-    """Return a snapshot and those before it, back to its leg; empty for other commits, and for another ref's leg."""
+    """Return a snapshot and those before it, back to its attempt; empty for other commits, and other refs."""
     chain: list[str] = []
     while commit in own and not own[commit].get(WIP):
         chain.append(commit)
@@ -436,9 +438,9 @@ def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
     return tuple(chain) if commit in own and own[commit].get(WIP) == ref else ()
 
 
-def _find_leg(repo: Repo, ref: str, own: _Commits) -> str | None:
-    """Return the newest commit that opened or continued the branch's newest leg."""
+def _find_attempt(repo: Repo, ref: str, own: _Commits) -> str | None:
+    """Return the newest commit that opened or continued the branch's newest attempt."""
     branch = ref.removeprefix(_LEGS)
-    legs = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
-    legs.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)
-    return next((text.commit for text in legs if _is_whole(repo, text.commit)), None)
+    attempts = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
+    attempts.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)
+    return next((text.commit for text in attempts if _is_whole(repo, text.commit)), None)

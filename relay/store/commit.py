@@ -15,7 +15,7 @@ from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
-from relay.git.identity import Draft, get_identity, write_user_commit
+from relay.git.identity import CommitDraft, get_identity, write_user_commit
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.repository import Repo
 from relay.git.trees import FILE
@@ -41,7 +41,7 @@ class CommitRequest:
     plain_body: str = ""
     """The body without a session's words, to try if the hooks refuse it under each subject; empty without one."""
     paths: tuple[str, ...] = ()
-    """The leg's paths: files changed, added or deleted in the work tree. No other paths are committed."""
+    """The attempt's paths: files changed, added or deleted in the work tree. No other paths are committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
     """Files whose new bytes are not in the work tree yet: the ticked plan, the ledger. Written there afterwards."""
     based_on: Mapping[str, bytes] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class CommitEnd(StrEnum):
     RECHECK_REFUSED = "a hook rewrote files"
     """A hook rewrote files, and the gate is red with them."""
     BRANCH_MOVED = "the branch moved"
-    """The branch is not where the leg began, or HEAD names another branch."""
+    """The branch is not where the attempt began, or HEAD names another branch."""
     NOT_STAGED = "git does not take it"
     """Git does not accept a file's content; `CommitOutcome.output` says why."""
     FILES_MOVED = "files changed meanwhile"
@@ -135,7 +135,7 @@ class _Ready:
 
 
 def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = None) -> CommitOutcome:
-    """Commit the leg's paths and the given files on the branch, as the user; the caller holds the lock.
+    """Commit the attempt's paths and the given files on the branch, as the user; the caller holds the lock.
 
     Args:
         hooks: Runs the user's hooks; None runs none.
@@ -338,7 +338,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     request = ready.request
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
-    commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
+    commit = write_user_commit(repo, guarded, CommitDraft(tree=tree, parents=parents, message=text, identity=identity))
     # Sync before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
     objects.sync_objects(repo, commit, request.head)

@@ -176,7 +176,7 @@ class _Pending:
 
 
 def note_pending(repo: Repo, commit: str, parent: str | None, *, is_whole: bool = False) -> None:
-    """Note an unfinished commit before the branch moves to it, since there may be no open leg that says so.
+    """Note an unfinished commit before the branch moves to it, since there may be no open attempt that says so.
 
     Commits noted earlier stay noted when `commit` is on top of them: the index may still be behind them.
 

@@ -1,6 +1,6 @@
 """What a gate may see that a commit does not hold, and what sessions changed in it.
 
-The *environment* is what git ignores and what was there when a leg began: dependencies, build caches, local settings.
+The *environment* is what git ignores and was there when an attempt began: dependencies, build caches, local settings.
 No commit holds it, yet a gate may see it. It is the user's, also when a session removes a line from ``.gitignore``.
 Files that git comes to ignore later do not belong to it: a clean clone has none of them.
 """
@@ -30,7 +30,7 @@ from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import FILE
 from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.places import GENERATED, INSTALLED, MOST, TOOL_CACHES, is_cache_of_packages
-from relay.store.legs import OpenLeg, find_leg_changes
+from relay.store.attempts import OpenAttempt, find_attempt_changes
 from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER
 
@@ -55,7 +55,7 @@ class Environment:
     def holds(self, path: str) -> bool:
         """Return whether a path belongs to the environment, or is of a kind that always does.
 
-        A leg may make its dependencies and its tools' caches itself: an installation is not work of a phase.
+        An attempt may make its dependencies and its tools' caches itself: an installation is not work of a phase.
         """
         parts = path.split("/")
         if parts[0] in {".git", STATE_DIR} or not GENERATED.isdisjoint(parts):
@@ -128,12 +128,12 @@ def load_environment(repo: Repo, commit: str) -> Environment | None:
 
 
 def find_earlier_paths(repo: Repo, environment: Environment | None, changes: Sequence[PathChange]) -> frozenset[str]:
-    """Return those of a leg's added paths that git ignored when the leg began; relay never commits them.
+    """Return those of an attempt's added paths that git ignored when the attempt began; relay never commits them.
 
     A session that removes a line from ``.gitignore`` makes them look new, and may have renamed them.
 
     Args:
-        environment: As it was at the leg's start; None if unknown.
+        environment: As it was at the attempt's start; None if unknown.
         changes: The changes since that start.
     """
     if environment is None or not (environment.files or environment.unlisted):
@@ -152,29 +152,31 @@ def _was_there(repo: Repo, environment: Environment, marks: frozenset[str], path
         return False
 
 
-def find_owned_paths(repo: Repo, plan_path: str, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
-    """Return the paths that the sessions of a leg changed: neither the user's dirt nor files that only relay writes."""
-    changes = find_leg_changes(repo, leg, now)
-    environment = load_environment(repo, leg.environment)
-    user = find_user_paths(repo, leg) | find_earlier_paths(repo, environment, changes)
-    return select_owned(plan_path, leg, user, changes)
+def find_owned_paths(repo: Repo, plan_path: str, attempt: OpenAttempt, now: TreeSnapshot) -> tuple[str, ...]:
+    """Return the paths that an attempt's sessions changed: neither the user's dirt nor files that only relay writes."""
+    changes = find_attempt_changes(repo, attempt, now)
+    environment = load_environment(repo, attempt.environment)
+    user = find_user_paths(repo, attempt) | find_earlier_paths(repo, environment, changes)
+    return select_owned(plan_path, attempt, user, changes)
 
 
-def select_owned(plan_path: str, leg: OpenLeg, user: frozenset[str], changes: Iterable[PathChange]) -> tuple[str, ...]:
+def select_owned(
+    plan_path: str, attempt: OpenAttempt, user: frozenset[str], changes: Iterable[PathChange]
+) -> tuple[str, ...]:
     """Return the paths of those changes that are neither the user's nor among the files that only relay writes."""
     # A plan that was renamed meanwhile has two names.
-    plans = {plan_path, leg.plan_path or plan_path}
+    plans = {plan_path, attempt.plan_path or plan_path}
     others = {*user, *plans, *map(find_ledger_path, plans)}
     return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
 
 
-def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
-    """Return the paths that differed from HEAD when the leg began: the user's, and never committed.
+def find_user_paths(repo: Repo, attempt: OpenAttempt) -> frozenset[str]:
+    """Return the paths that differed from HEAD when the attempt began: the user's, and never committed.
 
     Files that the verify commands left just before are not among them: a session may change and commit these.
     """
-    left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
-    changes = objects.diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)
+    left = {parse_path(value) for key, value in attempt.trailers if key == LEFTOVER}
+    changes = objects.diff_trees(repo, attempt.base_head or repo.empty_tree, attempt.base_tree)
     return frozenset(change.path for change in changes) - left
 
 

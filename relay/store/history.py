@@ -44,7 +44,7 @@ _MOST_NEW = 32
 """Up to this number relay reads commits one by one; for more it asks git."""
 
 
-BATON_TITLE = "Baton:"
+HANDOFF_NOTE_TITLE = "Handoff note:"
 """The line above the handoff note in a commit's body."""
 
 
@@ -79,9 +79,9 @@ class RelayCommit:
     """All trailers in order."""
 
     @property
-    def baton(self) -> str:
+    def handoff_note(self) -> str:
         """The handoff note; empty for a commit of another status."""
-        return self.body.partition(f"{BATON_TITLE}\n")[2] if self.status == "handoff" else ""
+        return self.body.partition(f"{HANDOFF_NOTE_TITLE}\n")[2] if self.status == "handoff" else ""
 
     @property
     def spent(self) -> Spent:
@@ -358,12 +358,12 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
         own: The plan's commits on this branch, from `read_plan_commits`.
     """
     head, branch = repo.head(), find_plan_branch(repo.branch or "")
-    legs = f"refs/relay/leg/{render_ref_part(name_jobs(branch))}"
+    attempts = f"refs/relay/leg/{render_ref_part(name_jobs(branch))}"
     tips = set(repo.list_refs(f"refs/heads/{name_jobs(branch)}").values())
     if head is None or not tips:
         return ()
-    # A phase that is being landed is in the history of its leg and on no branch.
-    tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(legs))
+    # A phase that is being landed is in the history of its attempt and on no branch.
+    tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(attempts))
     tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{branch}")]))
     if tips <= {head}:
         return ()

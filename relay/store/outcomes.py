@@ -57,7 +57,7 @@ def list_outcomes(commits: Sequence[RelayCommit], undone: Collection[str]) -> tu
         key = (commit.plan, commit.phase)
         if commit.status == "planned":
             begun = {place: held for place, held in begun.items() if place[0] != commit.plan}
-        elif commit.status in trailers.LEG_STATUSES and commit.phase:
+        elif commit.status in trailers.ATTEMPT_STATUSES and commit.phase:
             begun.setdefault(key, []).append(commit)
             if commit.status == "done":
                 found[*key, commit.session or commit.commit] = _sum_up(begun.pop(key), undone)
@@ -107,7 +107,7 @@ def read_outcomes(repo: Repo, rev: str = "HEAD") -> tuple[PhaseOutcome, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PhaseShare:
     """A part of a number of phases."""
 
     part: int
@@ -120,7 +120,7 @@ class OutcomeSums:
 
     name: str
     phases: int
-    first_pass: Share
+    first_pass: PhaseShare
     """Phases that no red gate sent back to a session, of those whose commits say so."""
     sessions: float
     """Sessions to done: the median."""
@@ -141,7 +141,7 @@ def sum_outcomes(name: str, outcomes: Sequence[PhaseOutcome]) -> OutcomeSums:
     return OutcomeSums(
         name=name,
         phases=len(outcomes),
-        first_pass=Share(part=known.count(0), of=len(known)),
+        first_pass=PhaseShare(part=known.count(0), of=len(known)),
         sessions=median(one.sessions for one in outcomes),
         repairs=sum(known),
         regressions=sum(one.is_undone for one in outcomes),

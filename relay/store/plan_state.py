@@ -29,20 +29,20 @@ from relay.store.history import (
 from relay.store.plan_versions import (
     EditKind,
     PlanEdit,
+    find_attempt_phase,
     find_claims,
     find_edit,
-    find_leg_phase,
     find_phases,
     find_questions,
     holds_another_plan,
     parse_at,
 )
 from relay.store.refs import LEGS, has_kept_refs
-from relay.store.resume import Facts, Kept, LegFacts, ResumePoint, find_resume_point
+from relay.store.resume import AttemptFacts, Facts, Kept, ResumePoint, find_resume_point
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText
-    from relay.store.legs import OpenLeg
+    from relay.store.attempts import OpenAttempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class PlanState:
     edit: PlanEdit
     """The plan, and what a run does about its file."""
     kept: Kept
-    """What relay keeps for the branch. Another plan's leg blocks the run if it holds work; else a run closes it."""
+    """What relay keeps for the branch. Another plan's attempt blocks the run if it holds work; else a run closes it."""
     point: ResumePoint | None = None
     """None if a run would be refused, or cannot be foreseen: `obstacle`, `kept`, `edit` or `running` says why."""
-    facts: LegFacts | None = None
-    """The open leg's facts, on which `point` rests."""
+    facts: AttemptFacts | None = None
+    """The open attempt's facts, on which `point` rests."""
     obstacle: str = ""
     """The git operation that must be ended first, and how."""
     running: str = ""
@@ -88,16 +88,22 @@ class PlanState:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a run puts its next session on the open leg."""
-        point, leg = self.point, self.facts
-        return bool(point and leg and not self.kept.leg_commit and leg.phase_id and point.phase_id == leg.phase_id)
+        """Whether a run puts its next session on the open attempt."""
+        point, attempt = self.point, self.facts
+        return bool(
+            point
+            and attempt
+            and not self.kept.attempt_commit
+            and attempt.phase_id
+            and point.phase_id == attempt.phase_id
+        )
 
 
 def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> PlanState:
     """Read the state of the plan from git and the work tree.
 
     Args:
-        is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg uses the
+        is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open attempt uses the
             private index, which belongs to the lock's holder; without it, the lock is taken here if it is free.
 
     Raises:
@@ -105,7 +111,7 @@ def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> PlanState
     """
     kept = _read_kept(repo, source, is_locked=is_locked)
     with ExitStack() as stack:
-        if not is_locked and (kept.leg or kept.foreign):
+        if not is_locked and (kept.attempt or kept.foreign):
             from relay.git.notes import lock_worktree
 
             try:
@@ -120,13 +126,13 @@ def ask(source: PlanSource, repo: Repo, *, is_locked: bool = False) -> PlanState
 def find_done(source: PlanSource, repo: Repo) -> Plan | None:
     """Return the plan if `ask` finds it done and nothing left to do; the caller holds the work tree's lock.
 
-    With an open leg the answer is None: the work tree is not compared with it.
+    With an open attempt the answer is None: the work tree is not compared with it.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
     kept = _read_kept(repo, source, is_locked=True)
-    if kept.leg is not None or kept.move is not None:
+    if kept.attempt is not None or kept.move is not None:
         return None
     found = _answer(source, repo, kept)
     return found.plan if found.plan.done and found.point and found.edit.kind is EditKind.NONE else None
@@ -143,18 +149,18 @@ def _read_kept(repo: Repo, source: PlanSource, *, is_locked: bool) -> Kept:
 def _answer(source: PlanSource, repo: Repo, kept: Kept) -> PlanState:
     edit = _read_edit(source, repo, kept)
     if edit.plan.done and edit.kind is EditKind.NONE:
-        kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's leg
+        kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's attempt
     refused = PlanState(edit=edit, kept=kept, obstacle=_find_obstacle(repo))
-    if refused.obstacle or (edit.kind is EditKind.REFUSED and not kept.leg_commit):
+    if refused.obstacle or (edit.kind is EditKind.REFUSED and not kept.attempt_commit):
         return refused
     if kept.foreign is not None and _has_work(repo, kept.foreign, source.plan_name):
         return refused
-    facts = Facts(plan=edit.plan, head=None, boot_id="", leg=None)
-    if kept.leg is not None:
+    facts = Facts(plan=edit.plan, head=None, boot_id="", attempt=None)
+    if kept.attempt is not None:
         from relay.store.branches import read_facts
 
         facts = read_facts(repo, edit, kept, source.plan_name)
-    return replace(refused, facts=facts.leg, point=_put_first(find_resume_point(facts), kept.move))
+    return replace(refused, facts=facts.attempt, point=_put_first(find_resume_point(facts), kept.move))
 
 
 def _read_edit(source: PlanSource, repo: Repo, kept: Kept) -> PlanEdit:
@@ -164,7 +170,9 @@ def _read_edit(source: PlanSource, repo: Repo, kept: Kept) -> PlanEdit:
 
         if (text := find_projected(repo, source.plan_name, kept.unfinished, shown)) is not None:
             return PlanEdit(kind=EditKind.NONE, plan=parse_at(text, source.plan_name))
-    ticked = kept.leg_commit.items if kept.leg_commit is not None and kept.leg_commit is kept.unfinished else ()
+    ticked = (
+        kept.attempt_commit.items if kept.attempt_commit is not None and kept.attempt_commit is kept.unfinished else ()
+    )
     return find_edit(repo, source.plan_name, shown, ticked=ticked)
 
 
@@ -173,17 +181,17 @@ def _find_obstacle(repo: Repo) -> str:
 
     if (words := check_state(repo)) or repo.branch:
         return words or ""
-    legs = [parse_ref_part(ref.removeprefix(LEGS)) for ref in repo.list_refs(LEGS)]
-    back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in legs[:1])
+    attempts = [parse_ref_part(ref.removeprefix(LEGS)) for ref in repo.list_refs(LEGS)]
+    back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
     return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
 
-def _has_work(repo: Repo, leg: "OpenLeg", plan_name: str) -> bool:
-    """Return whether anything was done in a leg."""
+def _has_work(repo: Repo, attempt: "OpenAttempt", plan_name: str) -> bool:
+    """Return whether anything was done in an attempt."""
     from relay.store.environment import find_owned_paths
     from relay.store.snapshot import write_snapshot_tree
 
-    return leg.last_wip is not None or bool(find_owned_paths(repo, plan_name, leg, write_snapshot_tree(repo)))
+    return attempt.last_wip is not None or bool(find_owned_paths(repo, plan_name, attempt, write_snapshot_tree(repo)))
 
 
 def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
@@ -209,11 +217,11 @@ def find_obstacle(plan_state: PlanState, plan_name: str) -> RelayError | None:
         return None if stands else find_disorder(plan_state.plan, plan_name)
     if plan_state.edit.violations:
         return make_refusal(plan_name, plan_state.edit.violations)
-    if (leg := plan_state.kept.foreign) is None:
+    if (attempt := plan_state.kept.foreign) is None:
         return None
     return RepoError(
-        f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
-        hint=("`", Command(words=("run",), plan_path=leg.plan_path), "` goes on with it"),
+        f"phase {attempt.phase_id} of {attempt.plan_path} is open and has uncommitted work",
+        hint=("`", Command(words=("run",), plan_path=attempt.plan_path), "` goes on with it"),
     )
 
 
@@ -244,23 +252,23 @@ _BRANCHES = "refs/heads/"
 
 
 def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
-    """Return a sentence for each open leg that a run would take along, or whose branch is gone, with how to give it up.
+    """Return a sentence for each open attempt that a run would take along, or whose branch is gone, and how to end it.
 
     Args:
         here: HEAD's branch; None when HEAD is detached.
     """
-    legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
-    if not legs:
+    attempts = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
+    if not attempts:
         return ()
     from relay.store.branches import find_along
 
     branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)}
-    along = {leg.branch: leg.phase_id for leg in find_along(repo)}
-    gone = [(branch, ref) for branch, ref in legs.items() if branch not in {*branches, *along, here}]
+    along = {attempt.branch: attempt.phase_id for attempt in find_along(repo)}
+    gone = [(branch, ref) for branch, ref in attempts.items() if branch not in {*branches, *along, here}]
     then = f"relay run goes on with it here, on {here}, if the files here have its work; else it stays open there"
     return (
         *(f"phase {phase_id} is open on {branch}: {then}" for branch, phase_id in along.items()),
-        *(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone),
+        *(_describe(branch, ref, here, is_free=here not in attempts) for branch, ref in gone),
     )
 
 
@@ -275,7 +283,7 @@ def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCost:
-    """The cost of the current plan, without the open leg of HEAD's branch."""
+    """The cost of the current plan, without the open attempt of HEAD's branch."""
 
     commits: tuple[RelayCommit, ...]
     """The plan's commits on this branch, newest first."""
@@ -310,13 +318,13 @@ class PhaseSummary:
 
     phase_id: str
     spent: Spent
-    """Cost of its commits, and of its open leg."""
+    """Cost of its commits, and of its open attempt."""
     commits: tuple[str, ...]
     """Commit ids, oldest first, without commits that a revert has undone; their cost is spent all the same."""
     claimed: tuple[str, ...] = ()
-    """Items that the open leg claims and no commit has."""
+    """Items that the open attempt claims and no commit has."""
     is_open: bool = False
-    """Whether it has an open leg."""
+    """Whether it has an open attempt."""
     doubts: tuple[str, ...] = ()
     """The ``Relay-Doubt`` sentences of its commits."""
 
@@ -364,46 +372,50 @@ def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
     branch = repo.branch
     plan_state = ask(source, repo)
     kept = plan_state.kept
-    leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
+    attempt = None if kept.attempt_commit else kept.attempt  # a commit records what its attempt has spent
     cost = read_plan_cost(repo, source.plan_name)
     return PlanSummary(
         plan_name=source.plan_name,
         branch=branch,
         plan_state=plan_state,
-        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, leg)),
-        spent=cost.spent + leg.spend if leg else cost.spent,
+        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, attempt)),
+        spent=cost.spent + attempt.spend if attempt else cost.spent,
         rewound=cost.rewound,
-        questions=find_questions(repo, leg, source.plan_name, plan_state.plan),
+        questions=find_questions(repo, attempt, source.plan_name, plan_state.plan),
         orphans=describe_orphans(repo, branch),
     )
 
 
 def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
     """Return the questions that sessions left for the user; none if the plan cannot be read."""
-    from relay.store.legs import read_leg
+    from relay.store.attempts import read_attempt
 
     try:
-        return find_questions(repo, read_leg(repo), source.plan_name, source.load())
+        return find_questions(repo, read_attempt(repo), source.plan_name, source.load())
     except PlanError:  # the next command says what is wrong with it
         return ()
 
 
 def _summarize_phases(
-    source: PlanSource, repo: Repo, plan_state: PlanState, commits: tuple[RelayCommit, ...], leg: "OpenLeg | None"
+    source: PlanSource,
+    repo: Repo,
+    plan_state: PlanState,
+    commits: tuple[RelayCommit, ...],
+    attempt: "OpenAttempt | None",
 ) -> Iterator[PhaseSummary]:
     """Yield the state of each phase, whatever its number was when the work was done."""
     plan, plan_path = plan_state.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
     gone = read_undone(repo, commits)
-    open_id = find_leg_phase(repo, leg, plan) if leg else ""
+    open_id = find_attempt_phase(repo, attempt, plan) if attempt else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
         spent, is_open = add_spent(own), phase.id == open_id
         yield PhaseSummary(
             phase_id=phase.id,
-            spent=spent + leg.spend if leg is not None and is_open else spent,
+            spent=spent + attempt.spend if attempt is not None and is_open else spent,
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
-            claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
+            claimed=find_claims(repo, attempt, plan_path, plan) if attempt is not None and is_open else (),
             is_open=is_open,
             doubts=_find_open_doubts(repo, plan_path, own, gone),
         )

@@ -21,8 +21,8 @@ from relay.store.history import find_text, walk_changes
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
+    from relay.store.attempts import OpenAttempt
     from relay.store.history import RelayCommit
-    from relay.store.legs import OpenLeg
 
 
 def find_phases(
@@ -47,7 +47,7 @@ def find_phases(
         repo, repo.head() or "", names, order="--topo-order", last=oldest.commit, below=oldest.parents
     )
     for text in changes:
-        if text.get(trailers.PLAN) and text.get(trailers.STATUS) in trailers.LEG_STATUSES:
+        if text.get(trailers.PLAN) and text.get(trailers.STATUS) in trailers.ATTEMPT_STATUSES:
             found[text.commit] = way.find(text.get(trailers.PHASE))
         elif text.commit != oldest.commit and text.parents and (earlier := _find_plan(repo, text.parents[0], names)):
             way.go_back(earlier)
@@ -80,41 +80,45 @@ def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None
     return None if text is None else find_plan_in(text)
 
 
-def find_leg_phase(repo: "Repo", leg: "OpenLeg", plan: Plan) -> str:
-    """Return the present id of the phase that an open leg works on; empty if it is gone."""
-    text = find_text(repo, leg.base_head, leg.plan_path)
+def find_attempt_phase(repo: "Repo", attempt: "OpenAttempt", plan: Plan) -> str:
+    """Return the present id of the phase that an open attempt works on; empty if it is gone."""
+    text = find_text(repo, attempt.base_head, attempt.plan_path)
     before = None if text in {None, plan.text} else find_plan_in(text or "")
-    if before is None or before.find_phase(leg.phase_id) is None:
-        return leg.phase_id if plan.find_phase(leg.phase_id) else ""
-    return find_lineage(before, plan).phases.get(leg.phase_id, "")
+    if before is None or before.find_phase(attempt.phase_id) is None:
+        return attempt.phase_id if plan.find_phase(attempt.phase_id) else ""
+    return find_lineage(before, plan).phases.get(attempt.phase_id, "")
 
 
-def find_claims(repo: "Repo", leg: "OpenLeg", plan_path: str, plan: Plan) -> tuple[str, ...]:
-    """Return the items that the open leg claims, by their present ids: those that are unchanged and open."""
-    saved = _find_plan(repo, leg.last_wip.commit, (leg.plan_path, plan_path)) if leg.items and leg.last_wip else None
-    phase = plan.find_phase(find_leg_phase(repo, leg, plan))
+def find_claims(repo: "Repo", attempt: "OpenAttempt", plan_path: str, plan: Plan) -> tuple[str, ...]:
+    """Return the items that the open attempt claims, by their present ids: those that are unchanged and open."""
+    saved = (
+        _find_plan(repo, attempt.last_wip.commit, (attempt.plan_path, plan_path))
+        if attempt.items and attempt.last_wip
+        else None
+    )
+    phase = plan.find_phase(find_attempt_phase(repo, attempt, plan))
     if saved is None or phase is None:
         return ()
     heirs = find_lineage(saved, plan).items
-    claimed = {heirs.get(item) for item in find_ticks_of_leg(repo, leg, saved)}
+    claimed = {heirs.get(item) for item in find_ticks_of_attempt(repo, attempt, saved)}
     return tuple(item.id for item in phase.open_items if item.id in claimed)
 
 
-def find_ticks_of_leg(repo: "Repo", leg: "OpenLeg", saved: Plan) -> frozenset[str]:
-    """Return the items that are ticked in a leg's snapshot and were not at its start, by the snapshot's ids.
+def find_ticks_of_attempt(repo: "Repo", attempt: "OpenAttempt", saved: Plan) -> frozenset[str]:
+    """Return the items that are ticked in an attempt's snapshot and were not at its start, by the snapshot's ids.
 
     The boxes count, not the ids that the snapshot lists.
     """
-    start = _find_plan(repo, leg.base_head, (leg.plan_path,)) if leg.base_head else None
+    start = _find_plan(repo, attempt.base_head, (attempt.plan_path,)) if attempt.base_head else None
     heirs = find_lineage(start, saved).items if start else {}
     return saved.done_ids - {heirs[item] for item in (start.done_ids if start else ()) if item in heirs}
 
 
-def find_questions(repo: "Repo", leg: "OpenLeg | None", plan_path: str, plan: Plan) -> tuple[str, ...]:
-    """Return the questions that sessions left for the user, in the plan's notes and in the open leg's new notes."""
+def find_questions(repo: "Repo", attempt: "OpenAttempt | None", plan_path: str, plan: Plan) -> tuple[str, ...]:
+    """Return the questions that sessions left for the user, in the plan's notes and in the open attempt's new notes."""
     asked = [question.text for question in list_questions(plan)]
-    if leg is not None and leg.last_wip is not None and leg.plan_path == plan_path:
-        start, saved = (_find_plan(repo, at, (plan_path,)) for at in (leg.base_head or "", leg.last_wip.commit))
+    if attempt is not None and attempt.last_wip is not None and attempt.plan_path == plan_path:
+        start, saved = (_find_plan(repo, at, (plan_path,)) for at in (attempt.base_head or "", attempt.last_wip.commit))
         known = list_questions(start) if start else ()
         asked += [question.text for question in (list_questions(saved) if saved else ()) if question not in known]
     return tuple(dict.fromkeys(asked))

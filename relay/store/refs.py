@@ -10,7 +10,7 @@ from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs, render_re
 from relay.git.repository import Repo
 
 LEGS = "refs/relay/leg/"
-"""The open leg of each branch."""
+"""The open attempt of each branch."""
 PLANS = "refs/relay/plan/"
 """The written plan of each branch that no commit has yet."""
 SPENT = "refs/relay/spent/"
@@ -23,7 +23,7 @@ SEEN_CLAIMS = "refs/relay/remote/"
 
 
 def has_kept_refs(repo: Repo) -> bool:
-    """Return whether there is a leg, a written plan, a rewound past, a cost, a job's branch or an interrupted move."""
+    """Return whether there is an attempt, a written plan, a rewound past, a cost, a job's branch or an open move."""
     if (repo.relay_dir / "pending").exists():
         return True
     # Look at those of every branch: their cost may belong to this plan.
@@ -61,8 +61,8 @@ def get_branch(repo: Repo) -> str:
     return branch
 
 
-def find_leg_ref(branch: str) -> str:
-    """Return the full name of the ref that holds a branch's open leg."""
+def find_attempt_ref(branch: str) -> str:
+    """Return the full name of the ref that holds a branch's open attempt."""
     return f"{LEGS}{render_ref_part(branch)}"
 
 

@@ -14,20 +14,20 @@ from relay.plan.model import Plan
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText
+    from relay.store.attempts import OpenAttempt
     from relay.store.history import RelayCommit
-    from relay.store.legs import OpenLeg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """What relay keeps for the branch, and what a killed run left unfinished."""
 
-    leg: "OpenLeg | None" = None
-    """The open leg of the plan that is asked about; or of any plan if its commit is on the branch."""
-    foreign: "OpenLeg | None" = None
-    """The open leg of another plan, whose commit is not on the branch."""
-    leg_commit: "RelayCommit | None" = None
-    """The commit of `leg`, if it is on the branch: only the steps after a commit are missing."""
+    attempt: "OpenAttempt | None" = None
+    """The open attempt of the plan that is asked about; or of any plan if its commit is on the branch."""
+    foreign: "OpenAttempt | None" = None
+    """The open attempt of another plan, whose commit is not on the branch."""
+    attempt_commit: "RelayCommit | None" = None
+    """The commit of `attempt`, if it is on the branch: only the steps after a commit are missing."""
     move: "CommitText | None" = None
     """Commits of others that the files do not follow yet; they are at its parent."""
     unfinished: "CommitText | RelayCommit | None" = None
@@ -38,45 +38,45 @@ class ResumeCase(StrEnum):
     """The line of the table of resume cases that applies."""
 
     NOTHING_OPEN = "nothing open"
-    """No leg is open: the next open phase begins."""
+    """No attempt is open: the next open phase begins."""
     UNTOUCHED = "untouched"
-    """A leg was opened and nothing was changed in it."""
-    MID_LEG = "mid-leg"
-    """A leg was opened and left work behind."""
+    """An attempt was opened and nothing was changed in it."""
+    MID_LEG = "mid-attempt"
+    """An attempt was opened and left work behind."""
     POWER_LOSS = "power loss"
     """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
     AFTER_COMMIT = "after the commit point"
-    """The leg's commit is on the branch; only the cleanup after it is missing."""
+    """The attempt's commit is on the branch; only the cleanup after it is missing."""
     MOVED_ON = "moved on"
-    """The branch is, or will be, somewhere else than where the leg began.
+    """The branch is, or will be, somewhere else than where the attempt began.
 
     By a commit, a reset, a rebase, or an edit of the plan, which relay commits.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegFacts:
-    """The facts from the open leg's ref and its snapshots."""
+class AttemptFacts:
+    """The facts from the open attempt's ref and its snapshots."""
 
     session_id: str
     phase_id: str
     """Its present id, wherever it was moved to; empty if it is gone."""
     base_head: str | None
-    """HEAD when the leg began; None on an unborn branch."""
+    """HEAD when the attempt began; None on an unborn branch."""
     boot_id: str
     elsewhere: bool
     """It worked in another clone or work tree: this one has none of its uncommitted work."""
     claims: tuple[str, ...]
     handed_over: bool
-    """Its newest snapshot carries a baton (the handoff note): the session ended in order."""
+    """Its newest snapshot carries a handoff note: the session ended in order."""
     touched: bool
-    """The work tree, or its newest snapshot, differs from the leg's start."""
+    """The work tree, or its newest snapshot, differs from the attempt's start."""
     saved: bool
     """The work tree is as in the newest snapshot."""
     committed: bool = False
     """The commit of its session is on the branch, also below later commits."""
     began_as: str = ""
-    """The phase's id when the leg began, where that may differ."""
+    """The phase's id when the attempt began, where that may differ."""
     proposed: bool = False
     """Its newest snapshot is a finished phase that lacks only the commit."""
     faults: int = 0
@@ -84,7 +84,7 @@ class LegFacts:
     merges: str = ""
     """The phase's own commit, if it is done and only merged onto what others landed; else empty."""
     discarded: tuple[str, ...] = ()
-    """Files of its newest snapshot that the user undid: they are as before the leg, or gone."""
+    """Files of its newest snapshot that the user undid: they are as before the attempt, or gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Facts:
     """The plan that a run follows."""
     head: str | None
     boot_id: str
-    leg: LegFacts | None
+    attempt: AttemptFacts | None
     is_edited: bool = False
     """The user edited the plan's file, and a run commits that first, which moves the branch."""
 
@@ -115,101 +115,107 @@ class ResumePoint:
 
 def find_resume_point(facts: Facts) -> ResumePoint:
     """Return the case that the facts select, and what follows from it."""
-    if facts.leg is None:
+    if facts.attempt is None:
         return _begin(facts, ResumeCase.NOTHING_OPEN, "")
-    if facts.head != facts.leg.base_head or facts.is_edited:
-        return _after_head_moved(facts, facts.leg)
-    if not facts.leg.touched:
+    if facts.head != facts.attempt.base_head or facts.is_edited:
+        return _after_head_moved(facts, facts.attempt)
+    if not facts.attempt.touched:
         return _go_on(
-            facts.leg,
+            facts.attempt,
             ResumeCase.UNTOUCHED,
-            f"Session {facts.leg.session_id} was opened and left nothing.",
+            f"Session {facts.attempt.session_id} was opened and left nothing.",
             "opens it again",
         )
     # A session that ended in order synced its files: later differences are the user's.
-    may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
-    if not facts.leg.saved and facts.leg.merges and facts.leg.elsewhere:
+    may_be_lost = facts.attempt.boot_id != facts.boot_id and not facts.attempt.handed_over
+    if not facts.attempt.saved and facts.attempt.merges and facts.attempt.elsewhere:
         return _go_on(
-            facts.leg,
+            facts.attempt,
             ResumeCase.POWER_LOSS,
-            f"Phase {facts.leg.phase_id} is done ({facts.leg.merges[:10]}), and others have landed meanwhile; both are "
-            "merged.",
+            f"Phase {facts.attempt.phase_id} is done ({facts.attempt.merges[:10]}), and others have landed meanwhile; "
+            "both are merged.",
             "puts the merge into the work tree, then commits it or starts a session that repairs it",
         )
-    if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
+    if not facts.attempt.saved and (facts.attempt.elsewhere or may_be_lost):
         return _go_on(
-            facts.leg,
+            facts.attempt,
             ResumeCase.POWER_LOSS,
-            f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
-            "here is not its last checkpoint, and files that were not synced may be empty.",
+            f"Session {facts.attempt.session_id} worked before this machine was started, or in another work tree; what "
+            "is here is not its last checkpoint, and files that were not synced may be empty.",
             "keeps what it finds under refs/relay/, restores the last checkpoint, then starts a fresh session",
         )
-    return _resume_work(facts.leg)
+    return _resume_work(facts.attempt)
 
 
-def _resume_work(leg: LegFacts) -> ResumePoint:
-    claims = _describe_claims(leg)
-    if leg.merges:
-        why = f"Phase {leg.phase_id} is done ({leg.merges[:10]}) and merged with what others have landed."
-        return _go_on(leg, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
-    if leg.handed_over and leg.saved and leg.faults:
-        why = f"A review of phase {leg.phase_id} confirmed {count(leg.faults, 'fault')}.{claims}"
-        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
-    if leg.handed_over and leg.saved and leg.proposed:
-        why = f"The work on phase {leg.phase_id} is finished and not committed.{claims}"
+def _resume_work(attempt: AttemptFacts) -> ResumePoint:
+    claims = _describe_claims(attempt)
+    if attempt.merges:
+        why = f"Phase {attempt.phase_id} is done ({attempt.merges[:10]}) and merged with what others have landed."
+        return _go_on(attempt, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
+    if attempt.handed_over and attempt.saved and attempt.faults:
+        why = f"A review of phase {attempt.phase_id} confirmed {count(attempt.faults, 'fault')}.{claims}"
+        return _go_on(attempt, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
+    if attempt.handed_over and attempt.saved and attempt.proposed:
+        why = f"The work on phase {attempt.phase_id} is finished and not committed.{claims}"
         return _go_on(
-            leg, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
+            attempt, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
         )
-    if leg.handed_over and leg.saved:
-        why = f"Session {leg.session_id} handed over, with a note; the phase is not finished.{claims}"
-        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its note")
-    if leg.handed_over:
+    if attempt.handed_over and attempt.saved:
+        why = f"Session {attempt.session_id} handed over, with a note; the phase is not finished.{claims}"
+        return _go_on(attempt, ResumeCase.MID_LEG, why, "starts a fresh session from its note")
+    if attempt.handed_over:
         words = "handed over, with a note, and files were changed since; the phase is not finished"
-        why = f"Session {leg.session_id} {words}.{claims}"
+        why = f"Session {attempt.session_id} {words}.{claims}"
         then = "saves what is there under refs/relay/ and starts a fresh session from its note"
-        return _go_on(leg, ResumeCase.MID_LEG, why, then)
-    why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
-    return _go_on(leg, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+        return _go_on(attempt, ResumeCase.MID_LEG, why, then)
+    why = f"Session {attempt.session_id} was interrupted while it worked.{claims}"
+    return _go_on(
+        attempt, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session"
+    )
 
 
-def _describe_claims(leg: LegFacts) -> str:
+def _describe_claims(attempt: AttemptFacts) -> str:
     """Return a sentence on the claims; they do not count any more when work was removed from the work tree."""
-    if not leg.claims:
+    if not attempt.claims:
         return ""
-    if leg.discarded:
-        words = f"Not claimed any more: {', '.join(leg.claims)}, since work was taken out of the work tree"
-        return f" {words}: {list_paths(leg.discarded)}."
-    return f" Claimed but not committed: {', '.join(leg.claims)}."
+    if attempt.discarded:
+        words = f"Not claimed any more: {', '.join(attempt.claims)}, since work was taken out of the work tree"
+        return f" {words}: {list_paths(attempt.discarded)}."
+    return f" Claimed but not committed: {', '.join(attempt.claims)}."
 
 
-def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
-    if leg.committed:
-        why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
+def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:
+    if attempt.committed:
+        why = f"The commit of session {attempt.session_id} is on the branch; relay was stopped right after it."
         return _begin(facts, ResumeCase.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     moved = "the plan was edited since it began"
-    if facts.head != leg.base_head:
-        ends = f"{(leg.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
+    if facts.head != attempt.base_head:
+        ends = f"{(attempt.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
         moved = f"the branch has moved since it began ({ends})"
-    why = f"Phase {_name_phase(leg)} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
-    phase = facts.plan.find_phase(leg.phase_id)
+    why = f"Phase {_name_phase(attempt)} is open, and {moved}.{_describe_claims(attempt) if attempt.discarded else ''}"
+    phase = facts.plan.find_phase(attempt.phase_id)
     waits = facts.plan.find_waits()[phase.id] if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:
-        return _go_on(leg, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
+        return _go_on(attempt, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
     if waits:
         why = f"{why} It comes after {', '.join(waits)}, which is not done."
     then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
     return _begin(facts, ResumeCase.MOVED_ON, why, then)
 
 
-def _name_phase(leg: LegFacts) -> str:
-    """Return the phase's name; it may have another number, or none, since its leg began."""
-    if leg.began_as in {"", leg.phase_id}:
-        return leg.phase_id
-    return f"{leg.began_as}, {f'now {leg.phase_id}' if leg.phase_id else 'which is not in the plan any more'},"
+def _name_phase(attempt: AttemptFacts) -> str:
+    """Return the phase's name; it may have another number, or none, since its attempt began."""
+    if attempt.began_as in {"", attempt.phase_id}:
+        return attempt.phase_id
+    return (
+        f"{attempt.began_as}, {f'now {attempt.phase_id}' if attempt.phase_id else 'which is not in the plan any more'},"
+    )
 
 
-def _go_on(leg: LegFacts, case: ResumeCase, why: str, then: str) -> ResumePoint:
-    return ResumePoint(case=case, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
+def _go_on(attempt: AttemptFacts, case: ResumeCase, why: str, then: str) -> ResumePoint:
+    return ResumePoint(
+        case=case, phase_id=attempt.phase_id, why=why, then=f"goes on with phase {attempt.phase_id}: {then}"
+    )
 
 
 def _begin(facts: Facts, case: ResumeCase, why: str, first: str = "") -> ResumePoint:

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from relay.base.tree import Look, find_stat, read_file, take_look
+from relay.base.tree import FileState, find_stat, read_file, take_look
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
@@ -95,7 +95,7 @@ class TreeSnapshot:
     """Blob ids of those bytes; empty if the snapshot was read back."""
     number: int = field(default=0, compare=False)
     """Among this process's snapshots, from 1; 0 if it was read back."""
-    seen: Mapping[str, Look] = field(default_factory=dict, compare=False)
+    seen: Mapping[str, FileState] = field(default_factory=dict, compare=False)
     """Size and times of each path that differed from HEAD; empty if it was read back."""
 
 
@@ -243,7 +243,7 @@ class _Changes:
     """``(path, mode)`` of regular files to hash."""
     links: list[str] = field(default_factory=list)
     dropped: list[Skipped] = field(default_factory=list)
-    seen: dict[str, Look] = field(default_factory=dict)
+    seen: dict[str, FileState] = field(default_factory=dict)
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -282,7 +282,7 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
     return changes
 
 
-def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str, Look]:
+def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str, FileState]:
     """Return size and times of each path of a status, without submodules and directories with too many files."""
     entries = (e for e in status.entries if e.mode != GITLINK and not (e.untracked and _is_below(e.path, crowded)))
     return {entry.path: take_look(repo.root, entry.path) for entry in entries}

@@ -4,13 +4,13 @@
 commits' trailers                     cost of the sessions behind a commit: on the branch, on jobs' branches that
                                       have not landed, and in commits that `relay rewind` left
                                       (``refs/relay/rewound/``)
-``refs/relay/leg/``, ``…/wip/``       an open leg and its checkpoints (`relay.store.legs`)
+``refs/relay/leg/``, ``…/wip/``       an open attempt and its checkpoints (`relay.store.attempts`)
 ``refs/relay/plan/<branch>``          a written plan that no commit has yet; the ``planned`` commit takes it over
-``refs/relay/spent/<branch>/<n>``     a leg that was closed without a commit: its phase was finished by hand, or is gone
-``.git/relay/spent/<session>``        an open session, request by request (`relay.store.legs`)
+``refs/relay/spent/<branch>/<n>``     an attempt closed without a commit: its phase was finished by hand, or is gone
+``.git/relay/spent/<session>``        an open session, request by request (`relay.store.attempts`)
 ===================================== ============================================================================
 
-`relay.store.plan_state.read_plan_cost` adds them up and counts each session once, so a leg whose commit arrives later
+`relay.store.plan_state.read_plan_cost` adds them up and counts each session once: an attempt whose commit arrives later
 is not counted twice. The refs travel with a fetch and survive the loss of ``.git/relay``. The file of a session is
 written with each request, without the git processes that moving a ref takes. The planning record is there from the
 moment a planning session begins: a kill loses none of its cost.
@@ -31,13 +31,13 @@ from relay.git.trees import FILE, find_tree
 from relay.plan.lineage import has_heirs
 from relay.session.usage import Spent
 from relay.store import trailers
+from relay.store.attempts import OpenAttempt, close_attempt, drop_spent, find_spent, read_attempt
 from relay.store.history import (
     RelayCommit,
     add_spent,
     find_origin,
     find_text,
 )
-from relay.store.legs import OpenLeg, close_leg, drop_spent, find_spent, read_leg
 from relay.store.refs import LEGS, PLANS, SPENT, get_branch, next_ref
 from relay.store.trailers import BASE
 
@@ -45,7 +45,7 @@ from relay.store.trailers import BASE
 def read_uncommitted(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> Iterator[Spent]:
-    """Yield the cost of legs that are open elsewhere or were given up, and of a plan that is not committed.
+    """Yield the cost of attempts that are open elsewhere or were given up, and of a plan that is not committed.
 
     Args:
         own: The plan's commits on the branch, from `relay.store.history.read_plan_commits`.
@@ -116,22 +116,22 @@ def parse_planning(text: CommitText) -> PlanningRecord:
 
 _ID = re.compile(r"[0-9a-f]{40,64}")
 _Entry = tuple[str, str, str, Spent]
-"""Session, plan, the commit where its leg began, and its cost."""
+"""Session, plan, the commit where its attempt began, and its cost."""
 
 
 def _read_unrecorded(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> tuple[Spent, ...]:
-    """Return the cost of the plan's sessions that is neither in a commit nor in the open leg of HEAD's branch."""
+    """Return the cost of the plan's sessions that is neither in a commit nor in the open attempt of HEAD's branch."""
     listed = repo.list_refs(LEGS, SPENT)
-    here = read_leg(repo)
+    here = read_attempt(repo)
     if not listed or (here is not None and len(listed) == 1):
         return ()
     origin = find_origin(repo, plan_path, own)
     names = {plan_path, *(commit.plan for commit in (*own, *others))}
     seen = {commit.session for commit in (*own, *others)} | ({here.session_id} if here else set())
     found: list[Spent] = []
-    for session, plan, base, spent in (*read_kept_spent(repo), *_read_legs(repo)):
+    for session, plan, base, spent in (*read_kept_spent(repo), *_read_attempts(repo)):
         if session not in seen and plan in names and _is_of_plan(repo, origin, plan_path, base):
             found.append(spent)
             seen.add(session)
@@ -148,28 +148,28 @@ def read_kept_spent(repo: Repo, place: str = SPENT) -> Iterator[_Entry]:
 
 
 def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent:
-    """Return the cost of a branch's sessions, by its commits and its open leg.
+    """Return the cost of a branch's sessions, by its commits and its open attempt.
 
-    The leg of a run that was killed right after its commit is in that commit already.
+    The attempt of a run that was killed right after its commit is in that commit already.
     """
-    made, leg = tuple(commits), read_leg(repo, branch)
-    is_made = leg is None or any(leg.session_id == commit.session for commit in made)
-    return add_spent(made) + (Spent() if leg is None or is_made else leg.spend)
+    made, attempt = tuple(commits), read_attempt(repo, branch)
+    is_made = attempt is None or any(attempt.session_id == commit.session for commit in made)
+    return add_spent(made) + (Spent() if attempt is None or is_made else attempt.spend)
 
 
 def read_given_up(repo: Repo, branch: str) -> Spent:
-    """Return the cost of a branch's sessions whose legs were given up."""
+    """Return the cost of a branch's sessions whose attempts were given up."""
     return sum((spent for _, _, _, spent in read_kept_spent(repo, f"{SPENT}{render_ref_part(branch)}/")), start=Spent())
 
 
-def _read_legs(repo: Repo) -> Iterator[_Entry]:
+def _read_attempts(repo: Repo) -> Iterator[_Entry]:
     for name in repo.list_refs(LEGS):
-        if (leg := read_leg(repo, parse_ref_part(name.removeprefix(LEGS)))) is not None:
-            yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
+        if (attempt := read_attempt(repo, parse_ref_part(name.removeprefix(LEGS)))) is not None:
+            yield attempt.session_id, attempt.plan_path, attempt.base_head or "", attempt.spend
 
 
 def _is_of_plan(repo: Repo, origin: str, plan_path: str, base: str) -> bool:
-    """Return whether a leg that began at `base` worked on the plan that `origin` brought, or rewrote."""
+    """Return whether an attempt that began at `base` worked on the plan that `origin` brought, or rewrote."""
     if not (origin and _ID.fullmatch(base)):
         return False
     if objects.is_ancestor(repo, origin, base):
@@ -248,13 +248,18 @@ class Whose:
     """The commit where it began; None on an unborn branch."""
 
 
-def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
-    """Close a leg that no commit will come from; its snapshots stay, and so does its cost."""
-    # Keep the cost before the leg is dropped; a run that was killed in between does not keep it twice.
-    if leg.spend != Spent() and all(entry[0] != leg.session_id for entry in read_kept_spent(repo)):
-        own = Whose(plan_path=leg.plan_path, phase_id=leg.phase_id, session_id=leg.session_id, base=leg.base_head)
-        keep_spent(repo, next_ref(repo, "spent", leg.branch), own, leg.spend)
-    close_leg(repo, leg)
+def give_up_attempt(repo: Repo, attempt: OpenAttempt) -> None:
+    """Close an attempt that no commit will come from; its snapshots stay, and so does its cost."""
+    # Keep the cost before the attempt is dropped; a run that was killed in between does not keep it twice.
+    if attempt.spend != Spent() and all(entry[0] != attempt.session_id for entry in read_kept_spent(repo)):
+        own = Whose(
+            plan_path=attempt.plan_path,
+            phase_id=attempt.phase_id,
+            session_id=attempt.session_id,
+            base=attempt.base_head,
+        )
+        keep_spent(repo, next_ref(repo, "spent", attempt.branch), own, attempt.spend)
+    close_attempt(repo, attempt)
 
 
 @contextmanager

@@ -288,7 +288,7 @@ def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
 
 
 def find_persons(paths: Iterable[str]) -> frozenset[str]:
-    """Return those of a leg's new paths that only a person writes: relay never commits them.
+    """Return those of an attempt's new paths that only a person writes: relay never commits them.
 
     `find_strange` tells whether a person made them; nothing is committed beside a file that no person made.
     """

@@ -10,12 +10,12 @@ from relay.session.usage import Spent, Usage
 PREFIX = "Relay-"
 """Begins every key; nobody but relay writes a trailer with it."""
 
-# Keys of commits on the branch, and where they apply of legs and snapshots.
+# Keys of commits on the branch, and where they apply of attempts and snapshots.
 PLAN = "Relay-Plan"
 PHASE = "Relay-Phase"
 STATUS = "Relay-Status"
-LEG_STATUSES = frozenset({"done", "handoff"})
-"""Statuses of a commit that a leg made."""
+ATTEMPT_STATUSES = frozenset({"done", "handoff"})
+"""Statuses of a commit that an attempt made."""
 ITEMS = "Relay-Items"
 AMENDED = "Relay-Amended"
 """Phases that sessions changed beyond their boxes."""
@@ -49,7 +49,7 @@ METERING = "Relay-Metering"
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
 
-# Keys of an open leg.
+# Keys of an open attempt.
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"
 PLACE = "Relay-Place"
@@ -63,14 +63,14 @@ BASELINE = "Relay-Baseline"
 CLAIMED = "Relay-Claimed"
 """The number of claimed items when a session began."""
 LEFTOVER = "Relay-Leftover"
-"""A path that the baseline gate changed; neither the user's nor the leg's."""
+"""A path that the baseline gate changed; neither the user's nor the attempt's."""
 TRIAL = "Relay-Trial"
 """The reset line that a trial gave the phase; also in hand-off commits."""
 SAID = "Relay-Said"
 """A text from the user during the phase, as JSON; also in hand-off commits."""
 
 UNCHECKED = "Relay-Unchecked"
-"""The commit that a landing leg merges, if it was not made and checked in this work tree."""
+"""The commit that a landing attempt merges, if it was not made and checked in this work tree."""
 REVIEWED = "Relay-Reviewed"
 """A review of the phase: its number, the reviewed tree, findings and confirmed ones."""
 FINDING = "Relay-Finding"
@@ -79,11 +79,11 @@ EVIDENCE = "Relay-Evidence"
 """A session's evidence for an item that is not committed yet: the item's text and the evidence, as JSON."""
 EVIDENCE_CHARS = 300
 CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS, RUNG})
-"""Trailers that every further snapshot and session of a leg keeps."""
+"""Trailers that every further snapshot and session of an attempt keeps."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
-"""Trailers of a leg that stay as they were when another session takes it up."""
+"""Trailers of an attempt that stay as they were when another session takes it up."""
 
-# Keys of a leg's snapshots.
+# Keys of an attempt's snapshots.
 SKIPPED = "Relay-Skipped"
 REPLACED = "Relay-Replaced"
 ENDED = "Relay-Ended"
@@ -204,7 +204,7 @@ def render_repair(session: str, number: int) -> tuple[tuple[str, str], ...]:
 
 
 def count_repairs(found: Iterable[tuple[str, str]]) -> int:
-    """Return how many repairs the snapshots of a leg note, all sessions together."""
+    """Return how many repairs the snapshots of an attempt note, all sessions together."""
     most: dict[str, int] = {}
     for session, _, number in (value.partition(" ") for key, value in found if key == REPAIRS):
         most[session] = max(most.get(session, 0), int(number) if _COUNT.fullmatch(number) else 0)

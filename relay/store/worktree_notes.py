@@ -129,7 +129,7 @@ _PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class UserWords:
     """A text from a person."""
 
     name: str
@@ -154,7 +154,7 @@ def leave_words(repo: Repo, text: str, *, phase_id: str = "") -> None:
         replace_with_file(folder, name, data)
 
 
-def read_words(repo: Repo, phase_id: str) -> tuple[Said, ...]:
+def read_words(repo: Repo, phase_id: str) -> tuple[UserWords, ...]:
     """Return the texts for a session of this phase, in the order they came; unreadable ones are skipped."""
     try:
         with open_folder(repo.git_dir, _FOLDER) as folder:
@@ -166,13 +166,13 @@ def read_words(repo: Repo, phase_id: str) -> tuple[Said, ...]:
     return tuple(said for said in found if said and said.phase_id in {"", phase_id})
 
 
-def _read(folder: int, name: str) -> Said | None:
+def _read(folder: int, name: str) -> UserWords | None:
     import json
 
     try:
         with os.fdopen(open_regular(name, folder), "rb") as stream:
             body = json.loads(stream.read(_MAX_BYTES))
-        return Said(name=name, text=str(body["text"])[:MAX_CHARS], phase_id=str(body["phase"]))
+        return UserWords(name=name, text=str(body["text"])[:MAX_CHARS], phase_id=str(body["phase"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

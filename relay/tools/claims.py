@@ -1,6 +1,6 @@
 """The tools by which the model reports on its work: `tick`, `record`, `amend`, `hand_off`, `defer`, `block`.
 
-They write `LegNotes`. These are claims and no facts: relay checks before it ticks an item.
+They write `AttemptNotes`. These are claims and no facts: relay checks before it ticks an item.
 """
 
 import os
@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from relay.base.errors import PlanError
-from relay.base.tree import Look
+from relay.base.tree import FileState
 from relay.base.values import dataclass
 from relay.base.words import list_some, name_item, render_output, shorten
 from relay.ledger.belief import ClaimStatus, judge
@@ -23,7 +23,7 @@ from relay.session.events import QuestionAsked
 from relay.session.values import CLAIM_LINKS
 from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, locate, open_regular, require_readable
 
-Keep = Callable[[str], bool]
+KeepReplaced = Callable[[str], bool]
 """Called before a tool replaces the file at a path; saves content that nothing else keeps. Returns whether the file
 differs from relay's last look at it."""
 LookFirst = Callable[[], Callable[[], object]]
@@ -70,19 +70,19 @@ class Findings:
 
 
 @dataclass(slots=True, kw_only=True)
-class LegNotes:
+class AttemptNotes:
     """The claims of a session, which the loop reads at its end. Mutable: the tools fill it."""
 
     plan: Plan
     """The plan with the session's amendments and without its ticks; new items can be ticked at once."""
     phase: Phase
-    """The phase of this leg in `plan`; only its items can be ticked."""
+    """The phase of this attempt in `plan`; only its items can be ticked."""
     ledger: Ledger = field(default_factory=Ledger)
     """The ledger with the session's records."""
     find_beside: Callable[[], Collection[str]] = frozenset
     """Returns the phases in other work trees, which do not see amendments."""
     claims: dict[str, str] = field(default_factory=dict)
-    """Item id to evidence, in order. The caller puts in the claims of earlier legs first."""
+    """Item id to evidence, in order. The caller puts in the claims of earlier attempts first."""
     records: list[Record] = field(default_factory=list)
     questions: list[QuestionAsked] = field(default_factory=list)
     """Questions left to the user; each stands in the plan's notes."""
@@ -91,7 +91,7 @@ class LegNotes:
     """The commit's subject that came with a tick; empty without one."""
     blocked: str | None = None
     """The reason given to `block`; None if it was not called."""
-    seen: dict[str, Look] = field(default_factory=dict)
+    seen: dict[str, FileState] = field(default_factory=dict)
     """State of each file when the model last saw a part of it, or wrote it."""
     touched_paths: dict[str, None] = field(default_factory=dict)
     """Files changed by edit and write, in order; changes by commands are not known here."""
@@ -124,7 +124,7 @@ _KNOWN = "It stands in the plan already; nothing changed."
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
-def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note the claim that an open item of the phase is finished; the answer names the item.
 
     The last item's tick with the commit's subject ends the turn.
@@ -159,7 +159,7 @@ def _find_item(phase: Phase, asked: str) -> Item | None:
     return found[0] if len(found) == 1 else None
 
 
-def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
+def _say_unknown_item(notes: AttemptNotes, item_id: str) -> str:
     own = f"Open items of phase {notes.phase.id}: {', '.join(notes.open_ids()) or 'none'}."
     owner = next((phase for phase in notes.plan.phases if any(item.id == item_id for item in phase.items)), None)
     if owner is None:
@@ -167,7 +167,7 @@ def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
     return f"{item_id} belongs to phase {owner.id}, not to yours. {own}"
 
 
-def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note a finding; its sources must exist, so that later sessions can check them for changes."""
     links = _require_links(notes, given)
     is_bare = links["confirms"] or (len(links["contradicts"]) > 1 and not given["claim"].strip())
@@ -189,7 +189,7 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     return ToolAnswer(text="Recorded.")
 
 
-def _require_links(notes: LegNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _require_links(notes: AttemptNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the claims that a record names, by field."""
     links = {name: tuple(dict.fromkeys(_ID.findall(given.get(name, "")))) for name in CLAIM_LINKS}
     named = [one for ids in links.values() for one in ids]
@@ -230,7 +230,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         return found
 
 
-def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note new items or a note for an open phase."""
     why, change = _get_text(given, "why"), _get_text(given, "change")
     phase = notes.plan.find_phase(given["phase"].strip())
@@ -254,7 +254,7 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     return ToolAnswer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
-def _grow(notes: LegNotes, phase_id: str, grow: Callable[[Plan], Plan]) -> bool:
+def _grow(notes: AttemptNotes, phase_id: str, grow: Callable[[Plan], Plan]) -> bool:
     """Let the plan grow, if that adds an item or a note that its phase does not have yet; return whether it did."""
     try:
         plan = grow(notes.plan)
@@ -281,7 +281,7 @@ def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
     return tuple(items), rest
 
 
-def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_defer(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note a question for the user and the session's assumption; the session goes on."""
     question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
     phase_id = notes.phase.id
@@ -291,8 +291,8 @@ def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     return ToolAnswer(text="The user will read it in the plan. Go on with what you assume.")
 
 
-def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """End the session; its message goes into the baton (the handoff note)."""
+def run_hand_off(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+    """End the session; its message goes into the handoff note."""
     notes.hand_off = HandOff(
         next_step=_get_text(given, "next_step"),
         learned=_get_entries(given, "learned"),
@@ -301,7 +301,7 @@ def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     return ToolAnswer(text="Handed off.", ends_session=True)
 
 
-def run_block(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_block(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """End the session because only the user can go on."""
     notes.blocked = _get_text(given, "reason")
     return ToolAnswer(text="Blocked; the user is asked.", ends_session=True)

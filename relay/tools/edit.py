@@ -17,7 +17,7 @@ from typing import Any
 
 from relay.base.tree import make_look, replace_with_file, take_look
 from relay.base.walk import Location, enter_all
-from relay.tools.claims import Keep, LegNotes
+from relay.tools.claims import AttemptNotes, KeepReplaced
 from relay.tools.workspace import (
     RefusedError,
     ToolAnswer,
@@ -103,7 +103,7 @@ _COMPARED_LINES = 2_000
 _COMPARED_CHARS = 120
 
 
-def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
+def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolAnswer:
     """Replace the only occurrence of `old`."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
@@ -131,7 +131,7 @@ def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[s
     return ToolAnswer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
 
 
-def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
+def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolAnswer:
     """Write `content` to a file, unless somebody else saved a version there that the model has not seen."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
@@ -183,12 +183,12 @@ def _count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def _is_unseen(notes: LegNotes, keep: Keep, place: Location) -> bool:
+def _is_unseen(notes: AttemptNotes, keep: KeepReplaced, place: Location) -> bool:
     """Keep the present content; return whether somebody else saved it and the model has not seen it since."""
     return place.status is not None and keep(place.path) and notes.seen.get(place.path) != make_look(place.status)
 
 
-def _note_change(workspace: Workspace, notes: LegNotes, path: str, *, seen: bool = True) -> None:
+def _note_change(workspace: Workspace, notes: AttemptNotes, path: str, *, seen: bool = True) -> None:
     if seen:
         notes.seen[path] = take_look(workspace.root, path)
     notes.touched_paths.setdefault(path)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from relay.base.secrecy import is_covered
-from relay.base.tree import Look, make_look
+from relay.base.tree import FileState, make_look
 from relay.base.values import dataclass
 from relay.base.words import render_output
 from relay.sandbox.command import CommandResult
@@ -32,7 +32,7 @@ from relay.sandbox.policy import MIB
 from relay.session.pictures import MAX_PICTURE_BYTES, MAX_SIDE_PIXELS, read_picture
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown
-from relay.tools.claims import LegNotes
+from relay.tools.claims import AttemptNotes
 from relay.tools.workspace import (
     RefusedError,
     ToolAnswer,
@@ -83,7 +83,7 @@ class _Window:
     """Some shown bytes were not UTF-8."""
 
 
-def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, Any]) -> ToolAnswer:
+def run_read(workspace: Workspace, notes: AttemptNotes | None, given: Mapping[str, Any]) -> ToolAnswer:
     """Show a file from line `offset` on."""
     with locate(workspace.root, given["path"], follow=True) as place:
         require_readable(workspace, place.path)
@@ -122,7 +122,7 @@ class WholeFile:
     path: str
     """Without links."""
     text: str
-    look: Look
+    look: FileState
 
 
 def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | None:

@@ -11,7 +11,7 @@ relay checks a call's input against the part of JSON Schema that its specs use: 
 and list properties, ``minimum``, ``enum``, ``required`` and no others. A library for the whole standard would cost
 start-up time.
 
-relay writes some texts of the model (ticks, records, amendments, batons, plans) into a commit message, the plan, the
+relay writes some texts of the model (ticks, records, amendments, notes, plans) into a commit message, the plan, the
 ledger or the next session's first message. A call with a secret in such a text is refused, so that the session can word
 it differently.
 """
@@ -28,7 +28,7 @@ from relay.sandbox.policy import Level
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims
-from relay.tools.claims import Keep, LegNotes, LookFirst
+from relay.tools.claims import AttemptNotes, KeepReplaced, LookFirst
 from relay.tools.edit import run_edit, run_write
 from relay.tools.search import MAX_READ_LINES, run_list, run_read, run_search
 from relay.tools.shell import DEFAULT_TIMEOUT_S, Background, run_bash
@@ -104,7 +104,7 @@ TICK = _spec(
 )
 RECORD = _spec(
     "record",
-    "Keep a finding or decision for later sessions. "
+    "KeepReplaced a finding or decision for later sessions. "
     "The last four are claim ids; confirms: stale, true with these sources.",
     {
         "claim": _TEXT,
@@ -313,8 +313,8 @@ OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
 
 def build_runner_tools(
     workspace: Workspace,
-    notes: LegNotes,
-    keep: Keep = lambda _: False,
+    notes: AttemptNotes,
+    keep: KeepReplaced = lambda _: False,
     look: LookFirst = lambda: lambda: None,
     *own: OwnTool,
 ) -> Toolbox:
@@ -361,7 +361,7 @@ def _say_timeouts(workspace: Workspace, known: tuple[ToolSpec, ...]) -> tuple[To
     return say_timeouts(known, default_s=min(DEFAULT_TIMEOUT_S, most_s), most_s=most_s)
 
 
-def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _Handler]:
+def _build_lookups(workspace: Workspace, notes: AttemptNotes | None) -> dict[str, _Handler]:
     return {
         "read": _take_input(partial(run_read, workspace, notes)),
         "search": _take_input(partial(run_search, workspace)),
@@ -377,7 +377,7 @@ def _run(
     workspace: Workspace,
     known: tuple[ToolSpec, ...],
     handlers: Mapping[str, _Handler],
-    notes: LegNotes | None,
+    notes: AttemptNotes | None,
     call: ToolCall,
 ) -> ToolResult:
     call = replace(call, name=_find_name(known, call.name))

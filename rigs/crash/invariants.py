@@ -177,5 +177,5 @@ def _check_leftovers(root: Path, environ: dict[str, str]) -> list[str]:
     if (folder / "relay/intent").exists():
         wrong.append("an intent is left")
     if git(root, "for-each-ref", "refs/relay/leg", environ=environ):
-        wrong.append("a leg is open")
+        wrong.append("an attempt is open")
     return wrong

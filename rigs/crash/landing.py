@@ -215,8 +215,8 @@ class LandingRig:
         wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("*.lock")]
         wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("relay/pending")]
         wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("relay/intent")]
-        legs = self.git(top, "for-each-ref", "refs/relay/leg")
-        return [*wrong, *([f"open: {legs}"] if legs else [])]
+        attempts = self.git(top, "for-each-ref", "refs/relay/leg")
+        return [*wrong, *([f"open: {attempts}"] if attempts else [])]
 
     def make_chain(self, seed: int) -> tuple[Fault, ...]:
         """Return two or three kills in a row: the later ones fall into recoveries."""

@@ -17,7 +17,15 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.gateway import MAX_BODY_BYTES, HeldRequest, Memory, Passed, Rejected, Route, open_gateway
+from relay.runners.agents.gateway import (
+    MAX_BODY_BYTES,
+    HeldRequest,
+    Memory,
+    Passed,
+    RejectedRequest,
+    Route,
+    open_gateway,
+)
 from relay.runners.messages.connection import FaultKind
 from relay.runners.messages.credentials import BearerToken, CredentialError
 from relay.runners.messages.endpoint import FRAMES, GEMINI, OPENAI, Way, find_own_secrets, open_client
@@ -320,7 +328,7 @@ def test_a_request_that_is_refused_is_never_sent(tmp_path):
 def test_only_models_are_in_reach(tmp_path, method, target, body, status):
     with gateway(SAY, tmp_path) as (server, told, path):
         assert ask(path, body, method=method, target=target)[0] == status
-        assert [type(told.get()) for _ in range(told.qsize())] == [Rejected] * (status == 400)
+        assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
         assert len(server.requests) == (status == 200)
 
 
@@ -548,7 +556,7 @@ def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path, target, chang
         found, _, said = ask(path, b"" if method == "GET" else {**BODY, **change}, target=target, method=method)
         assert (found, seen) == (status, [])
         assert words in said.decode()
-        assert [type(told.get()) for _ in range(told.qsize())] == [Rejected] * (status == 400)
+        assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
 
 
 def test_a_cloud_gets_the_request_in_its_form_and_the_agents_betas(tmp_path):

@@ -9,7 +9,7 @@ from relay.base.hints import AT_ROOT
 from relay.cli.sessions import make_end_event
 from relay.run.loop import run
 from relay.run.selection import Selection
-from relay.session.events import LegEnded, LegStarted, ReviewFinished
+from relay.session.events import ReviewFinished, SessionEnded, SessionStarted
 from relay.session.usage import Usage
 from tests.agents.test_session import count_usage, sum_usage
 from tests.sessions.test_skeleton import Review
@@ -72,11 +72,13 @@ def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.runner for leg in stage.seen(LegStarted)] == ["api", "fake", "other"]
+    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["api", "fake", "other"]
     messages = [stage.git("log", "-1", "--format=%B", f"HEAD~{back}") for back in (2, 1, 0)]
     assert ["Relay-Agent:" in message for message in messages] == [False, True, True]
     assert "Relay-Agent: other 9.9\n" in messages[2]
-    assert [commit.spent.usage for commit in stage.commits()[::-1]] == [leg.usage for leg in stage.seen(LegEnded)]
+    assert [commit.spent.usage for commit in stage.commits()[::-1]] == [
+        attempt.usage for attempt in stage.seen(SessionEnded)
+    ]
     total = sum((commit.spent.usage for commit in stage.commits()), start=Usage())
     assert sum_usage(total) == count_usage(stage)
     assert stage.server.errors == []
@@ -89,7 +91,7 @@ def test_what_is_typed_for_a_run_counts_more_than_a_phase(stage, agent, kinds):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.runner for leg in stage.seen(LegStarted)] == ["fake"]
+    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["fake"]
 
 
 def test_a_name_that_nobody_has_stops_the_run_before_anything_is_asked(stage, agent, kinds):
@@ -110,7 +112,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
         stage.edit("Runner: fake", "Runner: nobody")
         with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
             play(ctx)
-    assert [leg.runner for leg in stage.seen(LegStarted)] == ["api"]
+    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["api"]
 
 
 def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):

@@ -21,10 +21,10 @@ from relay.runners.messages.answers import parse_api_usage
 from relay.runners.registry import make_kind
 from relay.session.events import (
     GaugeCrossed,
-    LegEnded,
     Noticed,
     ResponseReceived,
     RetryScheduled,
+    SessionEnded,
     TextShown,
     ToolFinished,
 )
@@ -77,8 +77,8 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    [leg] = stage.seen(LegEnded)
-    assert sum_usage(leg.usage) == count_usage(stage)
+    [attempt] = stage.seen(SessionEnded)
+    assert sum_usage(attempt.usage) == count_usage(stage)
     assert len(stage.server.requests) == 5
     message = stage.git("log", "-1", "--format=%B")
     assert message.startswith("say hello\n")
@@ -168,7 +168,7 @@ def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent
     with agent("run", script, *lies) as ctx:
         play(ctx)
 
-    ended = stage.seen(LegEnded)[0]
+    ended = stage.seen(SessionEnded)[0]
     assert (ended.end, ended.result) != ("finished", "done")
     assert ended.end == end, ended.detail
     assert words in ended.detail
@@ -191,7 +191,7 @@ def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     assert ended.exit_code == ExitCode.DONE, ended
     assert len(stage.waits) == 2
     assert len(stage.seen(RetryScheduled)) == 2
-    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+    assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
 def test_an_answer_that_broke_off_counts_as_the_most_that_it_can_be(stage, agent):
@@ -233,7 +233,7 @@ def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.result for leg in stage.seen(LegEnded)] == ["handoff", "done"]
+    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["handoff", "done"]
     assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
     assert stage.server.errors == []
 
@@ -252,7 +252,7 @@ sessions:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.result for leg in stage.seen(LegEnded)] == ["done"]
+    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["done"]
     assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["consolidate"]
     assert stage.server.errors == []
 
@@ -262,7 +262,7 @@ def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
     with agent("run", script, reset_at="25000") as ctx:
         play(ctx)
 
-    first = stage.seen(LegEnded)[0]
+    first = stage.seen(SessionEnded)[0]
     assert (first.end, first.result) == ("hard_line", "handoff")
     assert stage.server.unplayed[0].endswith("was not played") or stage.server.unplayed
 
@@ -272,7 +272,7 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [leg.end for leg in stage.seen(LegEnded)] == ["budget"]
+    assert [attempt.end for attempt in stage.seen(SessionEnded)] == ["budget"]
     assert not stage.seen(ResponseReceived)
     assert [request for request in stage.server.requests if request.usage] == []
 
@@ -285,7 +285,7 @@ def test_under_a_small_cap_answers_are_shorter_and_the_phase_is_done(stage, agen
     assert ended.exit_code == ExitCode.DONE, ended
     asked = [request.body["max_tokens"] for request in stage.server.requests if request.usage and request.body]
     assert (asked[0], asked) == (8_000, sorted(asked, reverse=True))
-    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+    assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
 def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_does(stage, agent):
@@ -293,10 +293,10 @@ def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_doe
     with agent("run", script, "greedy", max_cost_usd=0.3) as ctx:
         ended = play(ctx)
 
-    [leg] = stage.seen(LegEnded)
-    assert leg.end == "budget"
-    assert leg.detail.startswith("an answer was cut at ")
-    assert "tokens, the most that the caps leave: the next request may cost 2." in leg.detail
+    [attempt] = stage.seen(SessionEnded)
+    assert attempt.end == "budget"
+    assert attempt.detail.startswith("an answer was cut at ")
+    assert "tokens, the most that the caps leave: the next request may cost 2." in attempt.detail
     assert float(ended.next_command.removeprefix("relay run --phase 1 --max-cost ")) > 2.56
 
 
@@ -304,9 +304,9 @@ def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, age
     with agent("run", HELLO, "dies", max_cost_usd=0.05) as ctx:
         ended = play(ctx)
 
-    [leg] = stage.seen(LegEnded)
-    assert (leg.end, stage.seen(ResponseReceived)) == ("budget", [])
-    assert leg.detail.startswith("the next request may cost 0.")
+    [attempt] = stage.seen(SessionEnded)
+    assert (attempt.end, stage.seen(ResponseReceived)) == ("budget", [])
+    assert attempt.detail.startswith("the next request may cost 0.")
     assert ended.next_command.startswith("relay run --phase 1 --max-cost 0.1")
 
 
@@ -319,9 +319,9 @@ def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, ag
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    [leg] = stage.seen(LegEnded)
-    assert (leg.end, leg.result) == ("agent_failed", "failed")
-    assert words in leg.detail
+    [attempt] = stage.seen(SessionEnded)
+    assert (attempt.end, attempt.result) == ("agent_failed", "failed")
+    assert words in attempt.detail
 
 
 def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, agent):
@@ -355,8 +355,8 @@ def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_p
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.INTERRUPTED
-    [leg] = stage.seen(LegEnded)
-    assert leg.end == "interrupted"
+    [attempt] = stage.seen(SessionEnded)
+    assert attempt.end == "interrupted"
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
 
@@ -378,8 +378,8 @@ def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage,
         person.join()
 
     assert ended.exit_code == ExitCode.INTERRUPTED
-    [leg] = stage.seen(LegEnded)
-    assert (leg.end, leg.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
+    [attempt] = stage.seen(SessionEnded)
+    assert (attempt.end, attempt.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
     assert any("Fake has 1 s to finish its step" in notice.text for notice in stage.seen(Noticed))
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
 

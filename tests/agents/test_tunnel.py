@@ -10,7 +10,7 @@ from relay.config.agents import AgentSettings
 from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.profiles import PROFILES, adapt_profile
 from relay.runners.registry import make_kind
-from relay.session.events import GaugeCrossed, HostAsked, LegEnded, Noticed
+from relay.session.events import GaugeCrossed, HostAsked, Noticed, SessionEnded
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile
 from tests.agents.test_session import HELLO, count_usage, play, sum_usage
@@ -41,8 +41,8 @@ def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
     assert "Relay-Agent: fake 9.9\nRelay-Metering: agent\n" in message
     assert "Relay-Usage: input=30 output=20 cache_read=1000 cache_write=200" in message
     assert "Relay-Cost: ~" in message
-    [leg] = stage.seen(LegEnded)
-    assert leg.estimated
+    [attempt] = stage.seen(SessionEnded)
+    assert attempt.estimated
     assert [request for request in stage.server.requests if request.usage] == []
     [said] = [notice.text for notice in stage.seen(Noticed) if "login" in notice.text]
     assert "reaches vendor.invalid and nothing else" in said
@@ -55,7 +55,7 @@ def test_one_that_tells_nothing_is_counted_by_nothing_and_marked(stage, tunnel):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert stage.seen(LegEnded)[0].estimated
+    assert stage.seen(SessionEnded)[0].estimated
 
 
 def check_reach(stage):
@@ -78,12 +78,12 @@ def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):
 
 
 def test_at_the_hard_line_it_is_ended_with_its_work_kept(stage, tunnel):
-    with tunnel("big", "patient", reset_at="21000", max_legs=1) as ctx:
+    with tunnel("big", "patient", reset_at="21000", max_sessions=1) as ctx:
         play(ctx)
 
-    leg = stage.seen(LegEnded)[0]
-    assert (leg.end, leg.result, leg.estimated) == ("hard_line", "handoff", True)
-    assert leg.usage.prompt_tokens == 90_000
+    attempt = stage.seen(SessionEnded)[0]
+    assert (attempt.end, attempt.result, attempt.estimated) == ("hard_line", "handoff", True)
+    assert attempt.usage.prompt_tokens == 90_000
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
@@ -92,7 +92,7 @@ def test_a_cap_is_looked_at_after_what_it_told(stage, tunnel):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [leg.end for leg in stage.seen(LegEnded)] == ["budget"]
+    assert [attempt.end for attempt in stage.seen(SessionEnded)] == ["budget"]
 
 
 def test_without_a_login_nothing_is_started(tunnel, tmp_path):
@@ -109,7 +109,7 @@ def test_a_login_through_the_gateway_is_counted_to_the_token(stage, tunnel):
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert "Relay-Metering: gateway\n" in stage.git("log", "-1", "--format=%B")
-    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+    assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
     asked = [request.headers for request in stage.server.requests if request.usage]
     assert ["authorization" in headers for headers in asked] == [False, False, False]
     assert all("x-api-key" in headers for headers in asked)

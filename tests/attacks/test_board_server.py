@@ -12,10 +12,10 @@ import pytest
 
 from relay.cli.views.server import MOST_CONNECTIONS, ServedView, serve_board
 from relay.session.events import (
-    LegStarted,
     Noticed,
     PlanShown,
     RunStarted,
+    SessionStarted,
     ShownItem,
     ShownPhase,
     TextShown,
@@ -36,7 +36,7 @@ def make_view():
     )  # fmt: skip
     items = [ShownItem(id="1.1", text=HOSTILE, state="open")]
     view.observe(PlanShown(phases=(ShownPhase(id="1", title=HOSTILE, items=items),)))
-    view.observe(LegStarted(session_id="s", phase_id="1", title=HOSTILE, leg=1, reason=HOSTILE))
+    view.observe(SessionStarted(session_id="s", phase_id="1", title=HOSTILE, number=1, reason=HOSTILE))
     view.observe(TextShown(text=HOSTILE))
     view.observe(ToolStarted(call_id="c", name=HOSTILE, summary=HOSTILE))
     view.observe(Noticed(text=HOSTILE))

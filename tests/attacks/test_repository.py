@@ -243,7 +243,7 @@ def token() -> str:
 
 
 def test_a_secret_is_neither_committed_nor_written_down(arena, leaks):
-    """The commit stops with file and line, the session repairs it, and no log, baton or message holds the secret."""
+    """The commit stops with file and line, the session repairs it, and no log, note or message holds the secret."""
     secret, key = token(), leaks[-1]
     turns = [
         {"text": f"The token is {secret} and the key {key}", "tools": [

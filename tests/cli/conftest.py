@@ -110,7 +110,7 @@ def doctor(relay: Callable[..., Ran]) -> Callable[..., Ran]:
 
 @pytest.fixture(scope="session")
 def recorded() -> tuple[tuple[float, Event], ...]:
-    """A recorded run: one phase in two legs, a retry, a broken cache, a put-back plan, unknown costs."""
+    """A recorded run: one phase in two sessions, a retry, a broken cache, a put-back plan, unknown costs."""
     lines = (Path(__file__).parent / "recorded.jsonl").read_text(encoding="utf-8").splitlines()
     records = tuple(parse_record(line) for line in lines)
     return tuple((record.at, record.event) for record in records if record is not None)

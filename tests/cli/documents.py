@@ -83,7 +83,7 @@ class CurrentWork(TypedDict):
     run: str
     phase: str | None
     session: str | None
-    leg: int | None
+    number: int | None
     fill_tokens: int | None
     """Size of its context, as of the last answer."""
     soft_tokens: int | None

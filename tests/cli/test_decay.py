@@ -77,7 +77,11 @@ def test_each_figure_is_the_one_by_hand(project):
     results = [later - before for before, later in zip(contexts, prompts[1:], strict=False)]
     assert len(sent) == len(TURNS)
 
-    [found] = [leg for run in json.loads(project.relay("report", "--json").stdout)["runs"] for leg in run["legs"][1:2]]
+    [found] = [
+        session
+        for run in json.loads(project.relay("report", "--json").stdout)["runs"]
+        for session in run["sessions"][1:2]
+    ]
     decay = found["decay"]
     history = contexts[-1] - prompts[0]
     assert decay["history_tokens"] == history
@@ -174,7 +178,8 @@ def test_a_note_too_large_for_its_layer_says_so_and_loses_its_middle(project):
     assert "finding 10:" not in first
     assert "finding 19:" in first
     [layers] = [
-        leg["layers"] for leg in json.loads(project.relay("report", "--run", "--json").stdout)["runs"][0]["legs"]
+        session["layers"]
+        for session in json.loads(project.relay("report", "--run", "--json").stdout)["runs"][0]["sessions"]
     ]
     [note] = [layer for layer in layers if layer["name"] == "handoff note"]
     assert (note["most_tokens"], note["cut_tokens"] > 0) == (5_000, True)

@@ -103,7 +103,7 @@ sessions:
 
 def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, play, project, git):
     """Another run would meet the same again; an edit of the plan is another beginning."""
-    ran = play(HANDS_OVER, "--max-legs", "1")
+    ran = play(HANDS_OVER, "--max-sessions", "1")
     assert ran.out.splitlines()[-1] == "next: relay plan --split 1"
     told = relay("status").out
     assert "\nnext   relay plan --split 1\n       without that, relay run goes on with phase 1: " in told

@@ -65,7 +65,7 @@ def test_what_is_printed_can_be_searched_for():
     with pytest.raises(RelayError) as key:
         get_key_name({})
     with pytest.raises(RelayError) as setting:
-        load_settings(flags={}, environ={}, plan_settings={"max_leg": 3}, repo_root=None, user_dir=None)
+        load_settings(flags={}, environ={}, plan_settings={"max_session": 3}, repo_root=None, user_dir=None)
     unknown = setting.value.message.partition(": ")[2]
     price, _, _ = str(Budget(run_cap_usd=20).check(None, 1)).partition(";")
     printed = [EXAMPLE, price, str(check_command("true")), phase.value.message, key.value.message, unknown]

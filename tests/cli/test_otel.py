@@ -37,13 +37,13 @@ from relay.session.events import (
     Committed,
     ContextMeasured,
     Event,
-    LegEnded,
-    LegStarted,
     Noticed,
     RequestStarted,
     ResponseReceived,
     RunEnded,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     TextShown,
     ToolFinished,
 )
@@ -61,7 +61,7 @@ RUN = RunStarted(
     run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=None,
     rehearsed=False,
 )  # fmt: skip
-LEG = LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="")
+LEG = SessionStarted(session_id="s", phase_id="1", title="t", number=1, reason="")
 
 
 def answer(turn):
@@ -74,7 +74,7 @@ def answer(turn):
 
 def ended():
     """The end of its session."""
-    return LegEnded(
+    return SessionEnded(
         session_id="s", phase_id="1", end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(), cost_usd=None
     )
 
@@ -153,13 +153,13 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and metrics\n")
     assert {headers["x-team"] for _, headers, _ in collector.seen} == {"a b"}
     (run,) = [span for span in spans if "parentSpanId" not in span]
-    legs = [span for span in spans if span["name"] == "invoke_agent relay"]
+    sessions = [span for span in spans if span["name"] == "invoke_agent relay"]
     answers = [span for span in spans if span["name"].startswith("chat ")]
     tools = [span for span in spans if span["name"].startswith("execute_tool ")]
     gates = [span for span in spans if span["name"] == "relay.gate"]
     assert read_said(run)[otel.WORKFLOW] == "relay run"
-    assert {leg["parentSpanId"] for leg in legs} == {run["spanId"]}
-    assert {span["parentSpanId"] for span in (*answers, *tools)} <= {leg["spanId"] for leg in legs}
+    assert {session["parentSpanId"] for session in sessions} == {run["spanId"]}
+    assert {span["parentSpanId"] for span in (*answers, *tools)} <= {session["spanId"] for session in sessions}
     assert len(answers) == sum(isinstance(event, ResponseReceived) for _, event in recorded)
     assert tools
     assert gates
@@ -388,7 +388,7 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
     assert {point.sum for point in points} == {0.0}
     other = Metrics()
     happened: list[Event] = [
-        LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="", runner="codex"),
+        SessionStarted(session_id="s", phase_id="1", title="t", number=1, reason="", runner="codex"),
         ResponseReceived(
             turn=1,
             model="m",
@@ -414,13 +414,13 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
 def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     """Also a session that was cut off by the next; what is unknown is left out and never 0."""
     scope = Scope(run_id="r", session_id="s", phase_id="1", turn=1)
-    legs = [LegStarted(session_id=name, phase_id="1", title="t", leg=1, reason="") for name in ("s", "t")]
+    sessions = [SessionStarted(session_id=name, phase_id="1", title="t", number=1, reason="") for name in ("s", "t")]
     spans = Spans(Resource.get_empty())
     measured = ContextMeasured(
         turn=1, turns_left=None, growth_tokens=12.5, history_tokens=0, history_share=0.0, distance_tokens=None,
         superseded_tokens=7, unused_tokens=0, turns_to_go=None, go_on_usd=None, hand_over_usd=None,
     )  # fmt: skip
-    happened: list[Event] = [RUN, legs[0], measured, legs[1], RequestStarted(turn=1)]
+    happened: list[Event] = [RUN, sessions[0], measured, sessions[1], RequestStarted(turn=1)]
     found = [
         span
         for at, event in enumerate(happened)
@@ -439,7 +439,9 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
 
 @given(
     st.lists(
-        st.one_of(*(any_event(kind) for kind in (RunStarted, LegStarted, ResponseReceived, ContextMeasured, RunEnded))),
+        st.one_of(
+            *(any_event(kind) for kind in (RunStarted, SessionStarted, ResponseReceived, ContextMeasured, RunEnded))
+        ),
         max_size=8,
     )
 )

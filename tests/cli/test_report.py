@@ -81,7 +81,7 @@ def test_a_report_is_the_server_s_own_log_to_the_token(built):
     assert truth.prompt_tokens > 5_000 * PHASES
     assert sum(totals["sources"].values()) == truth.prompt_tokens
     assert totals["turns"] == len([r for r in built.server.requests if r.usage is not None]) == 7 * PHASES
-    for parts in (found["phases"], found["runs"][0]["legs"]):
+    for parts in (found["phases"], found["runs"][0]["sessions"]):
         assert len(parts) == PHASES
         assert sum(part["totals"]["prompt_tokens"] for part in parts) == truth.prompt_tokens
         assert sum(part["totals"]["spent"]["usage"]["output_tokens"] for part in parts) == truth.output_tokens

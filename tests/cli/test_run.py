@@ -107,12 +107,12 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, endpoint, git):
     for line in (
         "rehearsed: a script plays the model",
         "plan: 0 of 2 phases done, 0 of 2 boxes ticked",
-        "phase 1 leg 1 — Hello (session XXXXXXXX)",
+        "phase 1 session 1 — Hello (session XXXXXXXX)",
         "model: I write it.\\u202e",
         "tick 1.1",
         "claimed 1.1 Say hello — hello.txt",
         "commit XXXXXXXX done — relay: phase 1 — Hello (items 1.1)",
-        "phase 2 leg 1 — World (session XXXXXXXX)",
+        "phase 2 session 1 — World (session XXXXXXXX)",
         "commit XXXXXXXX done — relay: phase 2 — World (items 2.1)",
         "plan: 2 of 2 phases done, 2 of 2 boxes ticked",
     ):
@@ -243,7 +243,7 @@ def test_without_a_key_nothing_starts(relay, git):
         2,
         [
             (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
-            (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
+            (["run", "--max-sessions", "0"], "--max-sessions: max_sessions: found"),
             (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
             (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
             (["plan"], "choose one: relay plan"),
@@ -398,10 +398,10 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
     """The lock's holder is named; nothing is guessed about the resume point."""
     from relay.git.notes import lock_worktree
     from relay.git.repository import open_repo
-    from relay.store.legs import LegStart, open_leg
+    from relay.store.attempts import AttemptStart, open_attempt
 
     repo = open_repo(planned, environ)
-    open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
+    open_attempt(repo, AttemptStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
     ran = relay("status", "--why")
     assert ran.out.splitlines()[-2].startswith("found  ")
     assert "phase 1" in ran.out.splitlines()[-1]
@@ -540,8 +540,8 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     from relay.git.notes import lock_worktree
     from relay.git.repository import open_repo
     from relay.session.usage import Spent
+    from relay.store.attempts import AttemptStart, open_attempt
     from relay.store.checkpoints import WipRecord, save_wip
-    from relay.store.legs import LegStart, open_leg
 
     (planned / "docs").mkdir()
     (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))
@@ -550,8 +550,8 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     git("commit", "-qm", "three plans")
     repo = open_repo(planned, environ)
     with lock_worktree(repo):
-        leg = open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
-        save_wip(repo, leg, WipRecord(spend=Spent()))
+        session = open_attempt(repo, AttemptStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
+        save_wip(repo, session, WipRecord(spend=Spent()))
     refs = git("for-each-ref")
 
     ran = relay("run", "--plan", "done.md", cwd=planned / "docs")
@@ -606,7 +606,7 @@ def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, gi
     command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next"]
     done = subprocess.run(command, cwd=planned, env=plain, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"phase 1 - Hello" in done.stdout or b"phase 1 leg 1 - Hello" in done.stdout
+    assert b"phase 1 - Hello" in done.stdout or b"phase 1 session 1 - Hello" in done.stdout
     assert "relay: phase 1 — Hello" in git("log", "--format=%s%n%gs", "-g", "main")
 
 

@@ -112,7 +112,7 @@ def test_a_history_without_a_phase_and_an_unknown_commit_are_said(stage):
 
 
 def make_commit(commit, status, phase="1", session="", **found):
-    names = {"repairs": trailers.REPAIRS, "model": trailers.MODEL, "leg": trailers.LEG}
+    names = {"repairs": trailers.REPAIRS, "model": trailers.MODEL, "number": trailers.LEG}
     return RelayCommit(
         commit=commit,
         tree="",
@@ -136,8 +136,8 @@ def make_commit(commit, status, phase="1", session="", **found):
 
 def test_a_phase_is_the_sum_of_its_sessions_and_what_an_older_relay_did_not_say_is_unknown():
     commits = (
-        make_commit("handed", "handoff", model="a", repairs="2", leg="1"),
-        make_commit("done", "done", model="b, a", repairs="1", leg="3"),
+        make_commit("handed", "handoff", model="a", repairs="2", number="1"),
+        make_commit("done", "done", model="b, a", repairs="1", number="3"),
         make_commit("old", "done", phase="2"),
         make_commit("picked", "done", phase="2", session="old"),
         make_commit("open", "handoff", phase="3", repairs="1"),
@@ -149,9 +149,9 @@ def test_a_phase_is_the_sum_of_its_sessions_and_what_an_older_relay_did_not_say_
 
 def test_a_new_plan_in_the_same_file_does_not_inherit_an_open_phase():
     commits = (
-        make_commit("left", "handoff", repairs="5", leg="1"),
+        make_commit("left", "handoff", repairs="5", number="1"),
         make_commit("plan", "planned", phase=""),
-        make_commit("new", "done", repairs="0", leg="1"),
+        make_commit("new", "done", repairs="0", number="1"),
     )
     (one,) = list_outcomes(commits[::-1], ())
     assert (one.repairs, one.sessions) == (0, 1)
@@ -159,7 +159,7 @@ def test_a_new_plan_in_the_same_file_does_not_inherit_an_open_phase():
 
 @pytest.mark.parametrize("value", ["", "x", "²", "-1", "9" * 99])
 def test_trailers_that_are_not_relays_break_nothing(value):
-    (one,) = list_outcomes([make_commit("a", "done", repairs=value, leg=value)], ())
+    (one,) = list_outcomes([make_commit("a", "done", repairs=value, number=value)], ())
     assert one.sessions == 1
     assert trailers.count_repairs([(trailers.REPAIRS, f"s {value}")]) == 0
 

@@ -3,7 +3,7 @@
 import json
 
 from relay.base.errors import ExitCode
-from relay.session.events import LegStarted, ResponseReceived
+from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import assign_line
 
 PHASES = 6
@@ -29,7 +29,7 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
     head = stage.commit()
     script = json.dumps({"sessions": [{"turns": make_phase(n)} for n in range(1, PHASES + 1)]})
     assert stage.run(script, trial={"reset_at": LINES}, unchecked=True).exit_code == ExitCode.DONE
-    given = [event.trial for event in stage.seen(LegStarted)]
+    given = [event.trial for event in stage.seen(SessionStarted)]
     assert given == [assign_line(LINES, f"Part {n}\nWrite part {n} — p{n}.txt", head) for n in range(1, PHASES + 1)]
     softs = [event.soft_tokens for event in stage.seen(ResponseReceived) if event.turn == 1]
     assert [soft == 60_000 for soft in softs] == [line == "60k" for line in given]
@@ -43,7 +43,7 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
     assert {arm["reset_at"]: arm["phases"] for arm in found["trial"]["arms"]} == {
         line: given.count(line) for line in set(given)
     }
-    assert {band["band"]: band["legs"] for band in found["rates"]}["orient"] == PHASES
+    assert {band["band"]: band["sessions"] for band in found["rates"]}["orient"] == PHASES
 
 
 def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its_text(stage):
@@ -58,7 +58,7 @@ def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its
     script = json.dumps({"sessions": [{"turns": parted}, {"turns": last}]})
     assert stage.run(script, trial={"reset_at": LINES}, unchecked=True).exit_code == ExitCode.DONE
     assert [commit.status for commit in stage.commits()] == ["done", "handoff"]
-    assert [event.trial for event in stage.seen(LegStarted)] == [given, given]
+    assert [event.trial for event in stage.seen(SessionStarted)] == [given, given]
     (arm,) = json.loads(stage.relay("tune", "--json").stdout)["trial"]["arms"]
     assert (arm["reset_at"], arm["phases"]) == (given, 1)
 

@@ -60,7 +60,7 @@ def test_plain_lines_of_a_run(recorded):
         "rehearsed: a script plays the model",
         "plan: 1 of 3 phases done, 2 of 8 boxes ticked",
         "warning: AGENTS.md: 1,204 bytes were cut, the budget is 32 KiB",
-        "phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56)",
+        "phase 2 session 1 — Issuance endpoint (session ab12cd34ef56)",
         "why: phase 2 is the first open phase and nothing is in the way",
         "baseline gate of phase 2 runs: pytest -q tests/test_keys.py",
         "baseline gate of phase 2 is red after 1.4 s — pytest -q tests/test_keys.py: exit 4, no tests ran",
@@ -71,7 +71,7 @@ def test_plain_lines_of_a_run(recorded):
         "retry 1 in 4.0 s — HTTP 529 overloaded_error: Overloaded (request req_01)",
         "cache miss (messages changed): 9,800 of 44,000 tokens read",
         "soft line crossed: 102,430 of 100,000 tokens; relay asks the session to hand over",
-        "phase 2 leg ended: handoff — the soft line was crossed (241,400 tokens in, 4,530 out, $0.52)",
+        "phase 2 session ended: handoff — the soft line was crossed (241,400 tokens in, 4,530 out, $0.52)",
         "commit 3f9c2ab7 handoff — relay: phase 2 — Issuance endpoint (items 2.1 2.2)",
         "plan put back after bash changed it — 1 line changed",
         "turn 1: context 14,500 of 100,000 tokens (14%, Orient), cost unknown, 4.2 s",
@@ -214,9 +214,9 @@ def test_a_transfer_is_the_present_activity_until_it_ends(recorded):
 @pytest.mark.parametrize(
     ("reason", "shown"), [("Phase 2 is next.", False), ("It was interrupted. Phase 2 is next.", True)]
 )
-def test_why_a_leg_starts_is_left_out_where_the_line_above_says_it(reason, shown):
-    leg = events.LegStarted(session_id="s", phase_id="2", title="t", leg=1, reason=reason)
-    lines = [line.text for line in Narrator().tell(leg)]
+def test_why_a_session_starts_is_left_out_where_the_line_above_says_it(reason, shown):
+    session = events.SessionStarted(session_id="s", phase_id="2", title="t", number=1, reason=reason)
+    lines = [line.text for line in Narrator().tell(session)]
     assert [f"why: {reason}"] * shown == lines[1:]
 
 
@@ -327,8 +327,8 @@ def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height)
 
     board = make_board(recorded, 1)
     board.apply(big_plan(), 0)
-    leg = events.LegStarted(session_id="s", phase_id="20", title="t", leg=1, reason="")
-    board.apply(leg, 0)
+    session = events.SessionStarted(session_id="s", phase_id="20", title="t", number=1, reason="")
+    board.apply(session, 0)
     board.apply(TextShown(text=HOSTILE + "日本語" * 200), 0)
     frame = [line.plain for line in draw(board, now=65, width=width, height=height)]
     assert len(frame) <= height
@@ -461,10 +461,10 @@ def test_a_service_that_gives_a_terminal_gets_plain_lines(environ):
 def test_session_ends_have_words():
     """Each way in which a session can end is told with its result."""
     for end in SessionEnd:
-        event = events.LegEnded(
+        event = events.SessionEnded(
             session_id="s", phase_id="1", end=end, result="failed", detail=end, usage=Usage(), cost_usd=None
         )
-        assert Narrator().tell(event)[0].text == (f"phase 1 leg ended: failed — {end} (it spent nothing)")
+        assert Narrator().tell(event)[0].text == (f"phase 1 session ended: failed — {end} (it spent nothing)")
 
 
 def test_what_an_agent_does_by_itself_is_told_as_that():

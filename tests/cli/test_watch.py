@@ -22,7 +22,7 @@ from relay.git.repository import open_repo
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs, open_log
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
-from relay.store.legs import LegStart, open_leg
+from relay.store.attempts import AttemptStart, open_attempt
 from tests.cli.documents import read_document
 from tests.effort import take_each
 
@@ -134,7 +134,9 @@ def test_ctrl_c_leaves_the_run_alone(program, project, environ):
     with lock_worktree(open_repo(project, environ)):
         watching = subprocess.Popen([*program, "watch"], cwd=project, env=environ, stdout=subprocess.PIPE)
         assert watching.stdout is not None
-        while not watching.stdout.readline().endswith(b"leg 2 \xe2\x80\x94 Issuance endpoint (session cd34ef56ab12)\n"):
+        while not watching.stdout.readline().endswith(
+            b"session 2 \xe2\x80\x94 Issuance endpoint (session cd34ef56ab12)\n"
+        ):
             pass
         watching.send_signal(signal.SIGINT)
         watching.communicate()
@@ -175,11 +177,11 @@ def test_what_is_no_log_is_not_read(relay, project, make):
 
 
 def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
-    """From the end of its log: leg, gauge, activity; the whole of a large log is not read."""
+    """From the end of its log: session, gauge, activity; the whole of a large log is not read."""
     (project / "PLAN.md").write_text(PLAN)
     commit()
     repo = open_repo(project, environ)
-    open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
+    open_attempt(repo, AttemptStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
     lines = LOG.splitlines()
     upto = [i for i, line in enumerate(lines) if b'"ToolStarted"' in line][4]
     with write_log(project, b"").open("wb") as file:
@@ -191,16 +193,16 @@ def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
         ran = relay("status")
         body = read_document("relay status", relay("status", "--json").out)
     said = ran.out.splitlines()
-    assert said[-4] == "now    phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56, run r-20261121-022614)"
+    assert said[-4] == "now    phase 2 session 1 — Issuance endpoint (session ab12cd34ef56, run r-20261121-022614)"
     assert said[-3] == "       context 58k of 100k tokens, 58%, Execute; stops at 110k"
     assert said[-2].startswith("       tick: 2.1 tests/test_keys.py::test_issue passes, ")
     assert said[-1] == "next   relay watch shows it live"
-    assert (body["at_work"]["phase"], body["at_work"]["fill_tokens"], body["at_work"]["leg"]) == ("2", 58220, 1)
+    assert (body["at_work"]["phase"], body["at_work"]["fill_tokens"], body["at_work"]["session"]) == ("2", 58220, 1)
 
 
 @given(st.integers(0, len(LOG.splitlines())))
 def test_the_end_of_a_log_tells_the_same_as_all_of_it(tmp_path_factory, upto):
-    """Leg, last answer and activity are those of the whole log's board; none once the run has ended."""
+    """Attempt, last answer and activity are those of the whole log's board; none once the run has ended."""
     from relay.cli.views.board import Board
 
     root = tmp_path_factory.mktemp("log")
@@ -213,9 +215,9 @@ def test_the_end_of_a_log_tells_the_same_as_all_of_it(tmp_path_factory, upto):
     if work is None:
         assert board.ended or not board.responses
         return
-    told = (work.board.leg, work.board.response, work.board.activity)
-    if board.leg is not None:
-        assert told == (board.leg, board.response, board.activity)
+    told = (work.board.session, work.board.response, work.board.activity)
+    if board.session is not None:
+        assert told == (board.session, board.response, board.activity)
     assert all(tell_work(work, now=0.0))
 
 

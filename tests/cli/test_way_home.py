@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.errors import ExitCode
-from relay.git.forge import Remark, Said
+from relay.git.forge import Comment, ReviewRemark
 from relay.plan.excerpt import cut_excerpts
 from relay.plan.parse import parse_plan
 from relay.run.follow import append_remarks, choose_remarks, find_new
@@ -403,10 +403,10 @@ def test_odd_answers_and_very_long_ones_are_a_phase_that_a_session_is_shown_whol
 @given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=80), length=st.sampled_from([0, 300, 1_500, 1_000_000]))
 def test_one_phase_takes_at_least_one_remark_and_no_more_than_its_session_is_shown(sizes, length):
     said = [
-        tuple(Said(key=f"comment {n}-{m}", by="a" * 99, text="x" * length) for m in range(size))
+        tuple(Comment(key=f"comment {n}-{m}", by="a" * 99, text="x" * length) for m in range(size))
         for n, size in enumerate(sizes)
     ]
-    remarks = [Remark(is_check=False, said=one) for one in said if one]
+    remarks = [ReviewRemark(is_check=False, said=one) for one in said if one]
     taken = choose_remarks(remarks)
     assert taken == remarks[: len(taken)]
     assert bool(taken) == bool(remarks)
@@ -419,7 +419,7 @@ def test_one_phase_takes_at_least_one_remark_and_no_more_than_its_session_is_sho
 def test_no_words_of_others_become_anything_but_words_of_one_phase(texts, known):
     plan = parse_plan(PLAN)
     remarks = [
-        Remark(is_check=False, said=(Said(key=f"comment {n}", by=by, text=text),), path=path, line=n)
+        ReviewRemark(is_check=False, said=(Comment(key=f"comment {n}", by=by, text=text),), path=path, line=n)
         for n, (by, text, path) in enumerate(texts, 1)
     ]
     paths = {"hello.txt": 1} if known else {}

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from relay.ledger.model import Ledger
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.run.attempt.start import begin_phase
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.step import commit_phase
-from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
 from relay.store.environment import watch_sessions
 
@@ -31,7 +31,7 @@ def commit_claims(
     assert handover is not None
     candidate = Candidate(
         phase=head.phases[0],
-        leg=handover.leg,
+        attempt=handover.attempt,
         number=1,
         pending=PendingPlan(head=head, plan=claim(head), ledger=Ledger()),
         evidence={},
@@ -40,7 +40,7 @@ def commit_claims(
         baseline=handover.baseline,
         subject="",
         status="done",
-        baton="",
+        handoff_note="",
     )
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
         stage.write("hello.txt", "hello\n")

@@ -322,7 +322,7 @@ test "$(git symbolic-ref --short HEAD)" != main || { echo "don't commit to branc
 """
 
 
-def list_legs(stage):
+def list_attempts(stage):
     return stage.git("for-each-ref", "--format=%(refname)", "refs/relay/leg").split()
 
 
@@ -334,7 +334,7 @@ def test_a_branch_that_a_hook_forbids_costs_nothing(begun):
         RepoError, match=r"forbids commits on this branch and agrees on another one: don't commit to br"
     ):
         begun.play(runner, sandbox="auto")
-    assert (runner.specs, list_legs(begun)) == ([], [])
+    assert (runner.specs, list_attempts(begun)) == ([], [])
     tried = begun.relay("gate", "--hooks").stdout
     assert "sandbox: it forbids commits on this branch and agrees on another one: relay run --branch goes on" in tried
 
@@ -357,7 +357,7 @@ def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
     ended = begun.play(runner, phase="1", all_=False, sandbox="auto")
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --branch")
     assert "; relay run --branch goes on in a branch of the plan's own, with all open work; hooks = " in ended.reason
-    assert list_legs(begun) == ["refs/relay/leg/main"]
+    assert list_attempts(begun) == ["refs/relay/leg/main"]
 
     if switch == "relay":
         begin_branch(open_repo(begun.root), "relay/greetings")
@@ -371,7 +371,7 @@ def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
     assert ended.exit_code == ExitCode.DONE, ended
     assert begun.git("log", "-1", "--format=%(trailers:key=Relay-Phase,valueonly)").strip() == "1"
     assert begun.git("show", "HEAD:hello.txt") == "hello\n"
-    assert list_legs(begun) == []
+    assert list_attempts(begun) == []
     assert begun.git("log", "-1", "--format=%s", "main") == "start\n"
 
 
@@ -381,7 +381,7 @@ def test_a_phase_whose_work_is_not_here_stays_on_its_branch(begun):
     begun.git("checkout", "-q", "hello.txt")
     begun.git("switch", "-qc", "other")
     begun.play(ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]]))
-    assert list_legs(begun) == ["refs/relay/leg/main", "refs/relay/leg/other"]
+    assert list_attempts(begun) == ["refs/relay/leg/main", "refs/relay/leg/other"]
 
 
 DCO = 'grep -q "^Signed-off-by: A Person <a@example.org>$" "$1" || { echo "Signed-off-by missing" >&2; exit 1; }\n'

@@ -3,7 +3,7 @@
 import subprocess
 
 from relay.base.errors import ExitCode
-from relay.session.events import LegStarted
+from relay.session.events import SessionStarted
 from relay.session.values import SessionEnd, SessionOutcome
 from tests.scripted import ScriptedRunner
 
@@ -29,7 +29,7 @@ def commit_at_gate(stage, path, content):
 
 
 def count_sessions(stage):
-    return len(stage.seen(LegStarted))
+    return len(stage.seen(SessionStarted))
 
 
 def test_an_unrelated_commit_meanwhile_costs_no_session(stage):

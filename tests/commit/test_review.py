@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode, RelayError
-from relay.session.events import GateFinished, GateStarted, LegEnded, LegStarted, Noticed, ReviewFinished
+from relay.session.events import GateFinished, GateStarted, Noticed, ReviewFinished, SessionEnded, SessionStarted
 from relay.store.trailers import REVIEW
 from tests.resume.test_spend import count_billed, read_recorded
 
@@ -95,9 +95,15 @@ def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
     assert greeting.commits()[0].subject == "Say hello safely"
     assert get_review(greeting).startswith("rounds=2 found=2 confirmed=1 open=0 ")
     assert [(event.round, event.confirmed) for event in greeting.seen(ReviewFinished)] == [(1, 1), (2, 0)]
-    assert [leg.title for leg in greeting.seen(LegStarted)] == ["Hello", "review", "refutation", "Hello", "review"]
-    assert [leg.result for leg in greeting.seen(LegEnded)] == ["review", "done", "done", "review", "done"]
-    assert greeting.seen(LegStarted)[3].reason == (
+    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == [
+        "Hello",
+        "review",
+        "refutation",
+        "Hello",
+        "review",
+    ]
+    assert [attempt.result for attempt in greeting.seen(SessionEnded)] == ["review", "done", "done", "review", "done"]
+    assert greeting.seen(SessionStarted)[3].reason == (
         "A review of phase 1 confirmed 1 fault. Claimed but not committed: 1.1."
     )
     assert "- [x] 1.1 Say hello — hello.txt\n  evidence: grep finds it" in greeting.commits()[0].body
@@ -167,20 +173,20 @@ def test_a_killed_review_is_held_again_and_what_it_cost_is_counted(greeting):
     """A review that has come to an end is not paid for twice."""
     greeting.run("sessions:" + WORK + "  - {turns: [{text: x, fault: {kind: status, status: 401}}]}\n", review="phase")
     assert greeting.commits() == ()
-    assert [leg.title for leg in greeting.seen(LegStarted)] == ["Hello", "review"]
+    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["Hello", "review"]
     greeting.calm()
 
     ended = greeting.run("sessions:\n" + report(FINDING) + judge((False, "no")), review="phase")
 
     assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
-    assert [leg.title for leg in greeting.seen(LegStarted)] == ["review", "refutation"]
+    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["review", "refutation"]
     (commit,) = greeting.commits()
     assert commit.usage.output_tokens > 0
     assert ended.spent_usd == pytest.approx(commit.cost_usd, abs=1e-6)
 
 
 def test_what_a_review_cost_that_was_cut_off_is_counted(greeting):
-    """Its session is over, and that of the author, which has spent less until then, is the leg's again."""
+    """Its session is over, and that of the author, which has spent less until then, is the attempt's again."""
     refused = {
         "turns": [{"tools": [{"name": "read", "input": {"path": "hello.txt"}}]}, {"text": "x", "fault": UNKNOWN}]
     }
@@ -246,7 +252,7 @@ def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
         models + "sessions:" + WORK, review="phase", review_model="dear", review_max_cost_usd=1e6, prices=prices
     )
 
-    assert (ended.exit_code, [leg.title for leg in greeting.seen(LegStarted)]) == (
+    assert (ended.exit_code, [attempt.title for attempt in greeting.seen(SessionStarted)]) == (
         ExitCode.STOPPED,
         ["Hello", "review"],
     )
@@ -258,7 +264,7 @@ def test_a_reviewer_that_there_is_not_costs_no_session(greeting):
     with pytest.raises(RelayError, match="no-such-model"):
         greeting.run("sessions:" + WORK, review="phase", review_model="no-such-model")
 
-    assert greeting.seen(LegStarted) == []
+    assert greeting.seen(SessionStarted) == []
 
 
 def test_a_plan_is_reviewed_with_its_last_phase(stage):
@@ -297,6 +303,6 @@ sessions:
     )
 
     assert greeting.server.errors == []
-    assert [leg.title for leg in greeting.seen(LegStarted)] == ["Hello", "Hello", "review"]
+    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["Hello", "Hello", "review"]
     assert get_review(greeting).startswith("rounds=1 found=0 ")
     assert sum(1 for gate in greeting.seen(GateFinished) if gate.passed) >= 1

@@ -1,10 +1,10 @@
-"""At the hard line relay stops at the tool boundary and writes the baton from its own log; too big is said early."""
+"""At the hard line relay stops at the tool boundary and writes the note from its own log; too big is said early."""
 
 import json
 import re
 
 from relay.base.errors import ExitCode
-from relay.session.events import GaugeCrossed, LegEnded, LegStarted
+from relay.session.events import GaugeCrossed, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
 
 BIG = "".join(f"{n:04d} something that a session reads and the next one must not be charged with\n" for n in range(380))
@@ -39,7 +39,7 @@ def list_openings(stage):
     return [messages for messages in bodies if len(messages) == 1]
 
 
-def test_the_baton_of_a_session_that_did_not_hand_off(stage):
+def test_the_handoff_note_of_a_session_that_did_not_hand_off(stage):
     """Done, open, decisions with reasons, dead ends, files: relay knows them without having asked."""
     stage.write("big.txt", BIG)
     stage.commit()
@@ -48,21 +48,21 @@ def test_the_baton_of_a_session_that_did_not_hand_off(stage):
     ended = stage.run(make_script(FIRST, SECOND), reset_at="12k")
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
+    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
     assert stage.seen(GaugeCrossed)[-1].line == "hard"
     ((opening,),) = list_openings(stage)[1:]
     text = opening["content"][0]["text"]
-    known, _, baton = text.partition("# From the session before you")
+    known, _, handoff_note = text.partition("# From the session before you")
     claim = re.search(r"- (c\w+) decision: One line each — the plan says twice", known)
     assert claim, known
-    assert "One line each" not in baton  # said once: the baton names the claim
-    assert "written by relay from its own log" in baton
+    assert "One line each" not in handoff_note  # said once: the handoff note names the claim
+    assert "written by relay from its own log" in handoff_note
     for words in ("2.1: ", "cat world.txt", "- 2.2", f"- {claim[1]}", "- world.txt"):
-        assert words in baton, words
-    assert "exit 3" in baton
+        assert words in handoff_note, words
+    assert "exit 3" in handoff_note
 
 
-def test_the_next_session_starts_from_plan_and_baton_and_nothing_else(stage):
+def test_the_next_session_starts_from_plan_and_handoff_note_and_nothing_else(stage):
     """None of what was read before is in the fresh context, and its fill begins small."""
     stage.write("big.txt", BIG)
     stage.commit()
@@ -87,7 +87,7 @@ def test_three_sessions_without_a_tick_are_too_big(stage):
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 1")
     assert "3 sessions in a row handed over without ticking anything" in ended.reason
-    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2, 3]
+    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2, 3]
     assert stage.commits() == ()
 
 
@@ -96,7 +96,7 @@ def test_a_phase_has_a_limited_number_of_sessions(stage):
     hand_off = call("hand_off", next_step="go on", learned=[], dead_ends=[])
     stage.run(make_script(HELLO), all_=False)
 
-    ended = stage.run(make_script([call("tick", item="2.1", evidence="x"), hand_off], [hand_off]), max_legs=2)
+    ended = stage.run(make_script([call("tick", item="2.1", evidence="x"), hand_off], [hand_off]), max_sessions=2)
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 2")
     assert "2 sessions and still not done" in ended.reason

@@ -8,7 +8,7 @@ import pytest
 from relay.base.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
 from relay.runners.messages.answers import parse_api_usage
-from relay.session.events import LegEnded, LegStarted, ResponseReceived, RunStarted
+from relay.session.events import ResponseReceived, RunStarted, SessionEnded, SessionStarted
 from relay.session.prices import Budget, cost_usd, list_prices
 from relay.session.spend import Meter
 from relay.session.usage import Spent
@@ -58,7 +58,7 @@ def test_a_run_never_costs_more_than_its_cap(stage, cap):
     assert 0 < spent(stage) <= cap
     assert cap < spent(stage) + 0.05 + ROOM * 20e-6  # and it is not given up long before
     assert ended.spent_usd == pytest.approx(spent(stage))
-    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.BUDGET]
+    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.BUDGET]
     assert ended.next_command == f"relay run --max-cost {2 * cap:g}"
 
 
@@ -122,7 +122,7 @@ def test_twenty_dollars_are_the_default(stage):
 
 
 def test_what_was_spent_survives_a_restart(stage):
-    """What no commit records yet is in the open leg; the next run counts on from there, to the cent."""
+    """What no commit records yet is in the open attempt; the next run counts on from there, to the cent."""
     first = stage.run(make_long(), max_cost_usd=0.08, max_output_tokens=ROOM)
     assert stage.commits() == ()
 
@@ -140,7 +140,7 @@ def test_what_was_spent_survives_a_restart(stage):
 def test_a_request_is_not_sent_whose_cost_cannot_be_written_down(stage):
     """A full disk: a kill would lose what it cost."""
     book = Book(open_repo(stage.root), Meter(Budget(run_cap_usd=None), price=None, before=Spent()))
-    book.observe(LegStarted(session_id="s1", phase_id="1", title="", leg=1, reason=""))
+    book.observe(SessionStarted(session_id="s1", phase_id="1", title="", number=1, reason=""))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -186,13 +186,13 @@ def test_the_cap_of_a_phase_counts_all_its_sessions(stage):
     stage.run(make_script([*work, write("world.txt", "world\n"), tick("2.1"), HAND_OFF], WORLD[:1]), phase="2")
     assert [c.status for c in stage.commits()] == ["handoff", "done"]
     handed = stage.commits()[0].cost_usd
-    open_leg = stage.seen(LegEnded)[-1].cost_usd
+    open_attempt = stage.seen(SessionEnded)[-1].cost_usd
 
-    ended = stage.run(make_script(HELLO), phase="2", max_phase_cost_usd=handed + open_leg + 0.08)
+    ended = stage.run(make_script(HELLO), phase="2", max_phase_cost_usd=handed + open_attempt + 0.08)
 
     assert "of the phase's cap of" in ended.reason
     assert stage.seen(ResponseReceived) == []
-    stage.run(make_script(WORLD), phase="2", max_phase_cost_usd=handed + open_leg + 0.9)
+    stage.run(make_script(WORLD), phase="2", max_phase_cost_usd=handed + open_attempt + 0.9)
     assert stage.seen(ResponseReceived)
 
 
@@ -274,7 +274,7 @@ def test_a_retry_is_a_request_too(stage):
 
 
 def test_repositories_are_left_as_they_are_when_the_money_ends(stage):
-    """Work is kept in the tree and in the open leg, nothing is committed."""
+    """Work is kept in the tree and in the open attempt, nothing is committed."""
     stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)
 
     assert (stage.root / "file0.txt").exists()

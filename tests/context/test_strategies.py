@@ -15,11 +15,11 @@ from relay.session.events import (
     CacheBroken,
     Committed,
     GaugeCrossed,
-    LegEnded,
-    LegStarted,
     Noticed,
     ResponseReceived,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
 )
 from tests.effort import take_turns
 from tests.message_rules import check_messages
@@ -177,7 +177,7 @@ def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_o
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "3 of 3 phases")
     assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
     assert [c.items for c in letters.seen(Committed)] == [("1.1",), ("2.1",), ("3.1",)]
-    assert [leg.leg for leg in letters.seen(LegStarted)] == [1, 1, 1]
+    assert [attempt.number for attempt in letters.seen(SessionStarted)] == [1, 1, 1]
     assert letters.server.errors == []
     assert [r.status for r in letters.server.requests if r.status != 200] == []
     assert [check_messages(r.body["messages"]) for r in list_requests(letters)] == [()] * len(list_requests(letters))
@@ -195,14 +195,14 @@ def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
 
 
 def test_a_full_window_ends_a_continuous_session_in_a_fresh_one(letters):
-    """`none` has no line but the window; there it hands over, with a baton, to a new conversation."""
+    """`none` has no line but the window; there it hands over, with a handoff note, to a new conversation."""
     sessions = [play(1, reads=24), {**play(1, reads=0), "name": "again"}, play(2), play(3)]
     model = {"id": "claude-opus-5-5", "window": 40_000, "max_tokens": 8_000}
 
     ended = letters.run(make_script(*sessions, model=model), context="none")
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [e.result for e in letters.seen(LegEnded)][:2] == ["handoff", "done"]
+    assert [e.result for e in letters.seen(SessionEnded)][:2] == ["handoff", "done"]
     assert count_conversations(letters) == 2
 
 

@@ -55,7 +55,7 @@ def make_script(*, whole: bool) -> str:
     return json.dumps({"sessions": sessions})
 
 
-class BetweenLegs(RuleBasedStateMachine):
+class BetweenSessions(RuleBasedStateMachine):
     """A repository, a user with two hands, and relay in between."""
 
     def __init__(self):
@@ -192,5 +192,5 @@ class BetweenLegs(RuleBasedStateMachine):
             self.git("stash", "pop", "-q")
 
 
-TestBetweenLegs = BetweenLegs.TestCase
-TestBetweenLegs.settings = settings(max_examples=10, stateful_step_count=10, deadline=None)
+TestBetweenSessions = BetweenSessions.TestCase
+TestBetweenSessions.settings = settings(max_examples=10, stateful_step_count=10, deadline=None)

@@ -90,7 +90,7 @@ def test_a_call_fails(rig, part, error, mode):
 
 @pytest.mark.parametrize("mode", "ab")
 def test_killed_at_the_commit_point_of_the_plan_alone(rig, mode):
-    """No leg is open then that would say what is left to be done: a note does, and the index follows."""
+    """No attempt is open then that would say what is left to be done: a note does, and the index follows."""
     at = rig.reference.find_call("rename", "refs/heads/main.lock")
     trial = rig.try_faults([Fault(at=at, mode=mode)])
     assert not trial.wrong, trial

@@ -22,9 +22,9 @@ from relay.session.events import (
     Event,
     GateFinished,
     GaugeCrossed,
-    LegEnded,
-    LegStarted,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     ToolFinished,
 )
 from relay.session.values import SessionEnd
@@ -165,7 +165,7 @@ def test_the_plan_is_the_one_that_was_submitted_with_every_box_ticked(played: Pl
     """Boxes are ticked and nothing else is changed; the first plan, with its mistake, was refused."""
     plan = (played.root / "PLAN.md").read_text()
     assert parse_plan(plan).done
-    assert plan.replace("- [x]", "- [ ]") == (get_shipped("examples") / "PLAN.md").read_text()
+    assert plan.replace("- [x]", "- [ ]") == (get_shipped("examples") / "files/plan.md").read_text()
     planning = played.read_events()[0]
     submitted = [e.is_error for e in planning if isinstance(e, ToolFinished) and e.name == "submit_plan"]
     assert submitted == [True, False]
@@ -175,28 +175,28 @@ def test_a_red_gate_of_phase_1_was_repaired_by_the_same_session(played: Played) 
     events = played.read_events()[1]
     gates = [e.passed for e in events if isinstance(e, GateFinished) and e.phase_id == "1" and not e.baseline]
     assert gates == [False, True]
-    assert len([e for e in events if isinstance(e, LegStarted) and e.phase_id == "1"]) == 1
+    assert len([e for e in events if isinstance(e, SessionStarted) and e.phase_id == "1"]) == 1
 
 
 def test_phase_2_was_handed_to_a_second_session_at_the_line(played: Played) -> None:
     events = played.read_events()[1]
     crossed = [(e.line, e.line_tokens) for e in events if isinstance(e, GaugeCrossed)]
     assert crossed == [("consolidate", 65_000), ("soft", 100_000)]
-    ends = [(e.end, e.result) for e in events if isinstance(e, LegEnded) and e.phase_id == "2"]
+    ends = [(e.end, e.result) for e in events if isinstance(e, SessionEnded) and e.phase_id == "2"]
     assert ends == [(SessionEnd.ENDED_BY_TOOL, "handoff"), (SessionEnd.FINISHED, "done")]
 
 
 def test_phase_3_was_interrupted_and_resumed(played: Played) -> None:
-    """The second command died in mid-leg without a last word; the third went on with the same phase and finished it."""
+    """The second command died without a last word; the third went on with the same phase and finished it."""
     planning, killed, resumed = played.read_events()
     assert [e.command for run in (planning, killed, resumed) for e in run if isinstance(e, RunStarted)] == [
         "plan",
         "run",
         "run",
     ]
-    assert [e.phase_id for e in killed if isinstance(e, LegStarted)] == ["1", "2", "2", "3"]
-    assert [e.phase_id for e in killed if isinstance(e, LegEnded)] == ["1", "2", "2"]
-    assert [e.phase_id for e in resumed if isinstance(e, LegStarted)] == ["3"]
+    assert [e.phase_id for e in killed if isinstance(e, SessionStarted)] == ["1", "2", "2", "3"]
+    assert [e.phase_id for e in killed if isinstance(e, SessionEnded)] == ["1", "2", "2"]
+    assert [e.phase_id for e in resumed if isinstance(e, SessionStarted)] == ["3"]
     assert [(e.phase_id, e.status) for e in resumed if isinstance(e, Committed)] == [("3", "done")]
 
 
@@ -210,7 +210,7 @@ def test_what_was_built_works(played: Played, clone: Callable[[], Path]) -> None
 
 
 def test_nothing_is_left_behind(played: Played) -> None:
-    """No open leg, no lock, no damage, nothing uncommitted, no process that still works there."""
+    """No open attempt, no lock, no damage, nothing uncommitted, no process that still works there."""
     assert played.git("for-each-ref", "refs/relay/leg", "refs/relay/plan") == ""
     assert played.git("fsck", "--strict", "--no-dangling") == ""
     assert played.git("status", "--porcelain") == ""
@@ -269,7 +269,7 @@ def test_who_has_no_identity_gets_one_in_the_demos_repository_only(tmp_path: Pat
     """The first commit is made without asking, and the user's own configuration is not touched."""
     run_demo(keep=tmp_path / "demo", say=lambda _: None, environ=failing)
     assert run_git(tmp_path / "demo", "log", "--format=%an <%ae>") == "relay demo <demo@localhost.invalid>"
-    assert [path.name for path in (tmp_path / "home").iterdir()] == [".cache"]  # the sandbox has proven itself
+    assert not (tmp_path / "home").exists() or not [*(tmp_path / "home").iterdir()]
 
 
 def test_without_git_the_demo_says_so(tmp_path: Path) -> None:

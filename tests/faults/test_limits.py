@@ -14,11 +14,11 @@ from relay.base.errors import ExitCode, RunnerError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
+from relay.session.events import Noticed, ResponseReceived, RetryScheduled, SessionEnded, SessionStarted, TextShown
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
+from relay.store.attempts import find_repeated_error, read_attempt, render_end, render_wait
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import find_repeated_error, read_leg, render_end, render_wait
 from relay.store.trailers import WAIT_UNTIL
 from tests.cli.documents import read_document
 
@@ -63,10 +63,10 @@ def stage(stage):
     return stage
 
 
-def find_leg(stage):
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    return leg
+def find_attempt(stage):
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    return attempt
 
 
 def sum_usage(events):
@@ -77,11 +77,11 @@ def sum_usage(events):
 
 
 def save_limit(stage, until, model="claude-opus-5-5"):
-    """Leave a leg behind whose session met a limit."""
+    """Leave an attempt behind whose session met a limit."""
     stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
-    leg = find_leg(stage)
+    attempt = find_attempt(stage)
     kept = (*render_end(SessionEnd.LIMIT, item="", error=""), *render_wait(until, model))
-    save_wip(open_repo(stage.root), leg, WipRecord(spend=leg.spend, baton="b", trailers=kept))
+    save_wip(open_repo(stage.root), attempt, WipRecord(spend=attempt.spend, handoff_note="b", trailers=kept))
 
 
 def wait_with(stage, act):
@@ -98,7 +98,7 @@ def test_a_limit_is_kept_in_git_and_the_next_run_says_until_when(stage):
     assert "It resets at" in ended.reason
     assert "in 9 h 59 min" in ended.reason or "in 10 h 0 min" in ended.reason
     assert ended.next_command == "relay run"
-    moment, model = dict(find_leg(stage).wip_trailers)[WAIT_UNTIL].split()
+    moment, model = dict(find_attempt(stage).wip_trailers)[WAIT_UNTIL].split()
     assert model == "claude-opus-5-5"
     assert moment.endswith("Z")
 
@@ -123,7 +123,7 @@ def test_a_run_waits_for_a_limit_that_resets_soon(stage):
     assert 540 < retry.wait_s <= 600
     assert "usage limit of the last session resets at" in retry.reason
     assert stage.git("show", "HEAD:log.txt") == "once\n"
-    assert [leg.leg for leg in stage.seen(LegStarted)] == [1]  # a limit is not a leg of the phase
+    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1]  # a limit is not an attempt of the phase
 
 
 def ask_status(stage, *flags):
@@ -183,7 +183,7 @@ def test_a_wait_can_be_interrupted(stage):
 def test_a_long_wait_is_in_git_before_it_begins(stage):
     """A run that is killed while it waits must not ask again at once."""
     found = []
-    wait_with(stage, lambda: found.append(dict(find_leg(stage).wip_trailers).get(WAIT_UNTIL)))
+    wait_with(stage, lambda: found.append(dict(find_attempt(stage).wip_trailers).get(WAIT_UNTIL)))
 
     fault = {"kind": "rate_limit", "retry_after": "900"}
     ended = stage.run(script([{**FINISH[0], "fault": fault}, *FINISH[1:]]))
@@ -196,13 +196,13 @@ def test_a_long_wait_is_in_git_before_it_begins(stage):
 def test_limits_do_not_use_a_phase_up(stage):
     """Sessions that met a limit say nothing about the size of the phase."""
     for _ in range(3):
-        stage.run(script([{"text": "no", "fault": FAR}]), max_legs=2, max_wait_s=0)
-        assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.LIMIT]
+        stage.run(script([{"text": "no", "fault": FAR}]), max_sessions=2, max_wait_s=0)
+        assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.LIMIT]
 
-    ended = stage.run(script([bash("echo once >> log.txt"), hand_off()], FINISH), max_legs=2, max_wait_s=0)
+    ended = stage.run(script([bash("echo once >> log.txt"), hand_off()], FINISH), max_sessions=2, max_wait_s=0)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2]
+    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2]
 
 
 STUCK = bash("echo 'no such table: keys, line '$RANDOM >&2; exit 3")
@@ -218,7 +218,7 @@ def test_three_sessions_that_end_at_the_same_item_with_the_same_error_stop_the_r
     assert "phase 1 is stuck: 3 sessions in a row ended with the same error at 1.1: bash: exit 3" in ended.reason
     assert "no such table: keys" in ended.reason
     assert ended.next_command.startswith("relay plan --revise")
-    assert len(stage.seen(LegStarted)) == 3
+    assert len(stage.seen(SessionStarted)) == 3
 
 
 def test_a_first_prompt_that_does_not_fit_is_the_users(stage):
@@ -230,7 +230,7 @@ def test_a_first_prompt_that_does_not_fit_is_the_users(stage):
     assert ended.exit_code == ExitCode.USER
     assert "the first prompt of a session has about" in ended.reason
     assert "too big" not in ended.reason
-    assert len(stage.seen(LegStarted)) == 1
+    assert len(stage.seen(SessionStarted)) == 1
 
 
 def test_the_same_error_is_counted_over_runs(stage):
@@ -254,16 +254,16 @@ def test_sessions_that_get_further_are_not_stuck(stage, second):
     stage.write("log.txt", "once\n")
     stage.commit("log")
     first = [tick("1.2"), STUCK, hand_off()]
-    stage.run(script(first, second, [tick("1.3"), STUCK, {"text": "Enough."}, {"text": "Enough."}]), max_legs=3)
+    stage.run(script(first, second, [tick("1.3"), STUCK, {"text": "Enough."}, {"text": "Enough."}]), max_sessions=3)
 
-    assert find_repeated_error(open_repo(stage.root), find_leg(stage))[0] == 1
+    assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
 
 
 def test_an_endpoint_in_trouble_does_not_hide_that_a_phase_is_stuck(stage):
     """A session that ended by a limit is neither the same error nor another."""
     stage.run(script([tick("1.2"), STUCK, hand_off()], [{"text": "no", "fault": FAR}]), max_wait_s=0)
 
-    assert find_repeated_error(open_repo(stage.root), find_leg(stage))[0] == 1
+    assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
 
 
 def test_a_red_gate_three_times_over_is_stuck(stage):
@@ -284,7 +284,7 @@ def test_what_a_cut_answer_cost_survives_a_stop(stage):
 
     assert ended.exit_code == ExitCode.INTERRUPTED, ended
     assert [e.stop_reason for e in stage.seen(ResponseReceived)] == ["tool_use", "cut"]
-    assert find_leg(stage).spend.usage == sum_usage(stage.seen(ResponseReceived))
+    assert find_attempt(stage).spend.usage == sum_usage(stage.seen(ResponseReceived))
     stage.calm()
 
     again = stage.run(script(FINISH))
@@ -331,7 +331,7 @@ def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
     ],
 )
 def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
-    """No leg is open, no file was written, no event was told."""
+    """No attempt is open, no file was written, no event was told."""
     faults = [{"on": "models", "fault": {"kind": "status", "status": 401, "message": "invalid x-api-key"}}]
     before = stage.git("for-each-ref")
 
@@ -352,7 +352,7 @@ def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
     assert ended.exit_code == ExitCode.STOPPED
     assert "too big" in ended.reason
     assert ended.next_command == "relay plan --split 1"
-    assert len(stage.seen(LegStarted)) == 3
+    assert len(stage.seen(SessionStarted)) == 3
 
 
 def test_an_answer_that_is_always_cut_ends_the_session(stage):
@@ -367,4 +367,4 @@ def test_an_answer_that_is_always_cut_ends_the_session(stage):
     assert "cut at the model's output limit of 128,000 tokens" in ended.reason
     assert [e.text for e in stage.seen(Noticed) if "asked again" in e.text]
     assert not (stage.root / "log.txt").exists()
-    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.TRUNCATED]
+    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.TRUNCATED]

@@ -20,11 +20,11 @@ from relay.git.repository import open_repo
 from relay.rehearsal.turns import FaultName
 from relay.run.planning.planner import PlanTask
 from relay.runners.messages.answers import parse_api_usage
-from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
+from relay.session.events import Noticed, ResponseReceived, RetryScheduled, SessionEnded, ToolFinished
 from relay.session.prices import cost_usd, list_prices
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.store.legs import read_leg
+from relay.store.attempts import read_attempt
 from relay.store.spend import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
@@ -383,7 +383,7 @@ def list_words(stage) -> str:
     """Everything that a person, or the model, was told."""
     told = [e.reason for e in stage.seen(RetryScheduled)]
     told += [e.text for e in stage.seen(Noticed)]
-    told += [e.detail for e in stage.seen(LegEnded)]
+    told += [e.detail for e in stage.seen(SessionEnded)]
     told += [json.dumps(body["messages"], ensure_ascii=False) for body in list_requests(stage)]
     return "\n".join(told)
 
@@ -528,7 +528,7 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
     assert ended.exit_code == (ExitCode.USER if case.at(position) is Then.USER else ExitCode.STOPPED), ended
     assert (ended.next_command == "relay doctor") == (case.at(position) is Then.USER)  # the same would be refused again
     assert case.words in ended.reason
-    assert [leg.end for leg in stage.seen(LegEnded)][-1] == case.end
+    assert [attempt.end for attempt in stage.seen(SessionEnded)][-1] == case.end
     assert find_loose_head(stage.root / ".git") == base
     assert (stage.root / "PLAN.md").read_text() == PLAN
     if position is Position.PLANNING:
@@ -539,11 +539,11 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
     lines = (stage.root / "log.txt").read_text().split() if (stage.root / "log.txt").exists() else []
     done = {Position.FIRST: [], Position.MID: ["once"]}.get(position, ["once", "twice"])
     assert lines == done
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    assert leg.spend.usage == sum_usage(stage)
-    assert leg.baton
-    assert (WAIT_UNTIL in dict(leg.wip_trailers)) == (case.end is SessionEnd.LIMIT)
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    assert attempt.spend.usage == sum_usage(stage)
+    assert attempt.handoff_note
+    assert (WAIT_UNTIL in dict(attempt.wip_trailers)) == (case.end is SessionEnd.LIMIT)
 
 
 def test_every_kind_of_fault_is_in_the_table():

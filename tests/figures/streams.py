@@ -8,13 +8,13 @@ from relay.session.events import (
     Committed,
     Event,
     GateFinished,
-    LegEnded,
-    LegStarted,
     PlanShown,
     RequestStarted,
     ResponseReceived,
     RunEnded,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     ToolFinished,
     ToolStarted,
 )
@@ -67,10 +67,10 @@ def plan(**phases: dict[str, str]) -> PlanShown:
     )
 
 
-def leg(session_id: str = "s1", phase_id: str = "1", **given: Any) -> LegStarted:
+def session(session_id: str = "s1", phase_id: str = "1", **given: Any) -> SessionStarted:
     """Begin a session."""
-    return LegStarted(**{
-        "session_id": session_id, "phase_id": phase_id, "title": f"Phase {phase_id}", "leg": 1, "reason": "first",
+    return SessionStarted(**{
+        "session_id": session_id, "phase_id": phase_id, "title": f"Phase {phase_id}", "number": 1, "reason": "first",
         **given,
     })  # fmt: skip
 
@@ -131,9 +131,9 @@ def commit(phase_id: str = "1", items: tuple[str, ...] = ("1.1",), **given: Any)
     })  # fmt: skip
 
 
-def over(session_id: str = "s1", phase_id: str = "1", result: str = "done") -> LegEnded:
+def over(session_id: str = "s1", phase_id: str = "1", result: str = "done") -> SessionEnded:
     """End a session."""
-    return LegEnded(
+    return SessionEnded(
         session_id=session_id, phase_id=phase_id, end=SessionEnd.FINISHED, result=result, detail="", usage=Usage(),
         cost_usd=None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from relay.insight.figures.comparing import OUTCOMES, TrialResult, compare_arms
 from relay.insight.figures.statistics import find_bootstrapped, find_mean_difference
-from relay.insight.report.experiment import Setting, make_experiment_page
+from relay.insight.report.experiment import ExperimentSetting, make_experiment_page
 from tests.figures.test_coverage import cost, count, is_red
 
 ARMS = ("reset", "none")
@@ -52,7 +52,7 @@ def test_a_large_difference_is_shown_and_a_doubtful_one_says_what_it_would_take(
 )
 def test_what_never_differed_is_said_so(repeats: int, words: str) -> None:
     results = [make(arm, n, hidden_passed=18, hidden_total=20) for n in range(1, repeats + 1) for arm in ARMS]
-    setting = Setting(id="x", facts=(), arms=ARMS, repeats=repeats, cap_usd=1.0, lost_usd=0.0, contexts={})
+    setting = ExperimentSetting(id="x", facts=(), arms=ARMS, repeats=repeats, cap_usd=1.0, lost_usd=0.0, contexts={})
     page = make_experiment_page(setting, compare_arms(results, ARMS))
     said = next(line for line in page.answers[1].lines if line.startswith("held-out"))
     begin = f"held-out checks passed, of 20: none never differed from reset in {repeats} repeats"

@@ -10,7 +10,7 @@ from relay.insight.figures.fold import fold_records
 from relay.insight.figures.statistics import find_mean_difference
 from relay.insight.figures.tuning import judge_trial
 from relay.session.events import Event
-from tests.figures.streams import call, commit, end, gate, leg, log, over, start, turn
+from tests.figures.streams import call, commit, end, gate, log, over, session, start, turn
 
 DRAWS = 1_000
 
@@ -63,7 +63,12 @@ def make_phase(dice: Random, n: int) -> tuple[Event, ...]:
         for event in call("read", f"f{dice.randrange(6)}.py", 300, lines=(1, 9), call_id=f"{n}.{k}")
     ]
     repair = (gate(name, passed=False), *turn(3, 9_000, cost_usd=0.2)) if dice.random() < 0.3 else ()
-    work = (leg(name, name, trial=line), *turn(1, 2_000, cost_usd=dice.lognormvariate(0, 0.8)), *reads, *turn(2, 5_000))
+    work = (
+        session(name, name, trial=line),
+        *turn(1, 2_000, cost_usd=dice.lognormvariate(0, 0.8)),
+        *reads,
+        *turn(2, 5_000),
+    )
     if dice.random() < 0.1:
         return *work, over(name, name, "blocked"), end(exit_code=4), start(f"r{n}")
     return *work, *repair, gate(name, passed=True), commit(name, (f"{n}.1",)), over(name, name)

@@ -12,12 +12,12 @@ from relay.insight.figures.tallies import MOST_PARTS
 from relay.insight.figures.tuning import measure_use
 from relay.session.events import Event, PlanShown
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
-from tests.figures.streams import MODEL, call, leg, log, over, parts, plan, start, turn
+from tests.figures.streams import MODEL, call, log, over, parts, plan, session, start, turn
 
 
 def measure(*events: Event, **begun: Any) -> Decay:
     """Return the state of the one session of these events."""
-    (only,) = fold_records(log([start(), leg(**begun), *events, over()])).legs
+    (only,) = fold_records(log([start(), session(**begun), *events, over()])).sessions
     return only.decay
 
 
@@ -63,7 +63,9 @@ def test_a_result_counts_as_unused_one_answer_after_the_model_saw_it() -> None:
     """While the session works nobody knows yet whether the newest will be used."""
     fold = Fold()
     seen = []
-    for record in log([start(), leg(), *turn(1, 1_000), *call("bash", "a", 3_000), *turn(2, 4_000), *turn(3, 4_010)]):
+    for record in log(
+        [start(), session(), *turn(1, 1_000), *call("bash", "a", 3_000), *turn(2, 4_000), *turn(3, 4_010)]
+    ):
         fold.take(record)
         seen.append(fold.decay.unused_tokens if fold.decay else None)
     assert seen == [None, 0, 0, 0, 0, 0, 0, 0, 0, 3_000]
@@ -123,7 +125,7 @@ def show(**states: str) -> PlanShown:
 
 def fold_phase(*events: Event) -> Decay:
     fold = Fold()
-    for record in log([start(), show(i1="done"), leg(), *events]):
+    for record in log([start(), show(i1="done"), session(), *events]):
         fold.take(record)
     assert fold.decay is not None
     return fold.decay
@@ -150,15 +152,15 @@ def test_the_rest_of_a_phase_is_unknown_until_an_item_is_claimed_somewhere() -> 
     done = fold_phase(*turn(1, 4_000), *turn(2, 5_000), show(i1="done", i2="claimed", i3="claimed", i4="claimed"))
     assert (done.turns_to_go, done.go_on_usd) == (0, None)
     before = (*turn(1, 10), *turn(2, 20), *turn(3, 30), show(i1="done", i2="claimed", i3="claimed"), over("s1"))
-    later = fold_phase(*before, leg("s2"), *turn(1, 4_000), *turn(2, 5_000))
+    later = fold_phase(*before, session("s2"), *turn(1, 4_000), *turn(2, 5_000))
     assert later.turns_to_go == 2  # three turns for two items there, one item here
-    unpriced = fold_phase(*before, leg("s2"), *turn(1, 4_000), *turn(2, 5_000, model="qwen3-coder"))
+    unpriced = fold_phase(*before, session("s2"), *turn(1, 4_000), *turn(2, 5_000, model="qwen3-coder"))
     assert (unpriced.turns_to_go, unpriced.go_on_usd, unpriced.hand_over_usd) == (2, None, None)
 
 
 def test_a_price_of_the_user_s_counts() -> None:
     fold = Fold(lambda model, _: None if model == MODEL else pytest.fail("another model"))
-    for record in log([start(), show(), leg(), *turn(1, 4_000), *turn(2, 5_000), show(i1="claimed")]):
+    for record in log([start(), show(), session(), *turn(1, 4_000), *turn(2, 5_000), show(i1="claimed")]):
         fold.take(record)
     assert fold.decay
     assert (fold.decay.turns_to_go, fold.decay.go_on_usd) == (6, None)
@@ -168,7 +170,15 @@ def test_tune_adds_up_what_was_used() -> None:
     def read(path: str, **more: Any) -> tuple[Event, ...]:
         return (*turn(1, 1_000), *call("read", path, 100, lines=(1, 9)), *turn(2, 1_100), *call("edit", "x", 5, **more))
 
-    events = [start(), leg("s1"), *read("a.py", uses=("a.py",)), over("s1"), leg("s2"), *read("b.py"), over("s2")]
+    events = [
+        start(),
+        session("s1"),
+        *read("a.py", uses=("a.py",)),
+        over("s1"),
+        session("s2"),
+        *read("b.py"),
+        over("s2"),
+    ]
     files, history = measure_use([fold_records(log(events))])
     assert (files.kind, files.shown, files.used, files.tokens) == ("file", 2, 1, 200)
     assert files.rate

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.fold import MOST_FINDINGS, MOST_LEGS, MOST_PHASES, Fold, fold_records, render_document
-from relay.insight.figures.legs import MOST_OPEN_CALLS
+from relay.insight.figures.sessions import MOST_OPEN_CALLS
 from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_PATHS, MOST_TOOLS, add_totals
-from relay.insight.figures.values import LEG_POINTS, RUN_POINTS, Figures, LegFigures, Totals, find_break_even
+from relay.insight.figures.values import RUN_POINTS, SESSION_POINTS, Figures, SessionFigures, Totals, find_break_even
 from relay.session.events import (
     CacheBroken,
     ChangedFile,
@@ -34,16 +34,16 @@ from relay.session.gauge import Band
 from relay.session.usage import Usage
 from tests.any_event import any_event
 from tests.figures import streams
-from tests.figures.streams import call, commit, end, gate, leg, log, over, parts, plan, start, turn
+from tests.figures.streams import call, commit, end, gate, log, over, parts, plan, session, start, turn
 
 
 def fold(*events: Event) -> Figures:
     return fold_records(log(events))
 
 
-def fold_leg(*events: Event) -> LegFigures:
+def fold_session(*events: Event) -> SessionFigures:
     """Return the one session of these events."""
-    (only,) = fold(start(), leg(), *events, over(), end()).legs
+    (only,) = fold(start(), session(), *events, over(), end()).sessions
     return only
 
 
@@ -58,14 +58,14 @@ def test_no_events_are_no_figures() -> None:
 
 def test_a_session_tells_where_its_tokens_went() -> None:
     """The first prompt by its parts, later ones by what was added: tool results, answers, and what is not explained."""
-    begun = leg(prompt=parts(system=1_000, tools=500, plan=500))
+    begun = session(prompt=parts(system=1_000, tools=500, plan=500))
     one = fold(
         start(), begun,
         *turn(1, 4_000, 200, thinking=50), *call("read", "a.py", 1_000, lines=(1, 9)),
         *turn(2, 5_400, 100), *call("bash", "make", 100),
         *turn(3, 8_000, 100),
         over(), end(),
-    ).legs[0]  # fmt: skip
+    ).sessions[0]  # fmt: skip
     # 4,000 counted for an estimated 2,000: twice as much is believed, so each part is doubled.
     # Turn 2: 4,200 were there, 1,200 more came: the file. Turn 3: 5,500 + 2,500, of which the tool can have made 200.
     assert dict(one.held) == {
@@ -93,7 +93,9 @@ def test_a_session_tells_where_its_tokens_went() -> None:
 def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int, growth: float, left: int) -> None:
     """ContextSpectre's vectors, with the prefix left out; past the line none are left."""
     steps = (last - first) // turns
-    one = fold_leg(*(event for n in range(turns) for event in turn(n + 1, first + n * steps, steps, soft_tokens=soft)))
+    one = fold_session(
+        *(event for n in range(turns) for event in turn(n + 1, first + n * steps, steps, soft_tokens=soft))
+    )
     assert one.decay.growth_tokens == pytest.approx(growth)
     assert one.decay.turns_left == left
 
@@ -106,7 +108,7 @@ def test_an_explorer_stands_apart_and_is_compared_with_reading_the_same() -> Non
         if isinstance(event, ResponseReceived)
     ]
     failed = [*beside, *call("explore", "why?", 10, is_error=True), *call("explore", "its requests are lost", 10)]
-    one = fold_leg(
+    one = fold_session(
         *turn(1, 4_000, 10), *beside, *call("explore", "where?", 100), *failed, *turn(2, 4_110, 10), *turn(3, 4_130, 10)
     )
     assert (one.totals.explored, one.totals.explored_tokens) == (2, 2 * 14_300)
@@ -137,13 +139,13 @@ def test_reviews_are_evidence_each_with_its_findings_up_to_a_number() -> None:
 
 
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
-    assert fold_leg(*turn(1, 4_000, 10)).decay.turns_left is None
-    assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).decay.turns_left is None
-    assert fold_leg().decay.turns_left is None
+    assert fold_session(*turn(1, 4_000, 10)).decay.turns_left is None
+    assert fold_session(*turn(1, 4_000), *turn(2, 3_000)).decay.turns_left is None
+    assert fold_session().decay.turns_left is None
 
 
 def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> None:
-    one = fold_leg(
+    one = fold_session(
         *turn(1, 1_000), *call("read", "a.py", 100, lines=(1, 50)),
         *turn(2, 1_100), *call("read", "a.py", 100, lines=(51, 90), content="second page"),
         *turn(3, 1_200), *call("read", "a.py", 100, lines=(1, 50)),
@@ -158,7 +160,7 @@ def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> No
 
 
 def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
-    one = fold_leg(
+    one = fold_session(
         *turn(1, 1_000), *call("read", "a.py", 100, lines=(1, 50)),
         *turn(2, 1_100), *call("read", "a.py", 200, lines=(1, 60), content="longer"),
         *turn(3, 1_300),
@@ -168,18 +170,22 @@ def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
 
 def test_a_failed_call_is_noise_once_it_is_made_again() -> None:
     failed = call("bash", "make", 300, is_error=True)
-    one = fold_leg(*turn(1, 1_000), *failed, *turn(2, 1_300), *call("bash", "make", 10, content="ok"), *turn(3, 1_310))
+    one = fold_session(
+        *turn(1, 1_000), *failed, *turn(2, 1_300), *call("bash", "make", 10, content="ok"), *turn(3, 1_310)
+    )
     assert (one.decay.superseded_tokens, one.totals.errors, one.totals.calls) == (300, 1, 2)
 
 
 def test_the_same_call_with_the_same_answer_is_a_duplicate_of_its_tool() -> None:
     ls = call("bash", "ls", 50)
-    one = fold_leg(*turn(1, 1_000), *ls, *turn(2, 1_050), *ls, *turn(3, 1_100), *call("bash", "ls", 50, content="y"))
+    one = fold_session(
+        *turn(1, 1_000), *ls, *turn(2, 1_050), *ls, *turn(3, 1_100), *call("bash", "ls", 50, content="y")
+    )
     assert [(tool.calls, tool.duplicates, tool.duplicate_tokens) for tool in one.tools] == [(3, 1, 50)]
 
 
 def test_thinking_that_the_endpoint_takes_out_is_not_charged_to_a_tool() -> None:
-    one = fold_leg(*turn(1, 1_000, 5_000, thinking=4_000), *call("read", "a", 100, lines=(1, 2)), *turn(2, 2_100))
+    one = fold_session(*turn(1, 1_000, 5_000, thinking=4_000), *call("read", "a", 100, lines=(1, 2)), *turn(2, 2_100))
     held = dict(one.held)
     assert "thinking" not in held or held["thinking"] < 60
     assert 50 <= held["tool read"] <= 100
@@ -188,18 +194,18 @@ def test_thinking_that_the_endpoint_takes_out_is_not_charged_to_a_tool() -> None
 
 def test_what_an_agent_asks_beside_the_conversation_is_paid_for_and_no_turn_of_it() -> None:
     """A title of 900 tokens is no compaction of 30,000."""
-    one = fold_leg(*turn(1, 30_000), turn(0, 900)[1], *turn(2, 31_000))
+    one = fold_session(*turn(1, 30_000), turn(0, 900)[1], *turn(2, 31_000))
     assert [point.turn for point in one.series] == [1, 2]
     assert one.compactions == ()
     assert one.totals.spent.usage.input_tokens == 61_900
-    unknown = fold_leg(*turn(1, 30_000), turn(0, 900, usage=None)[1], *turn(2, 31_000))
+    unknown = fold_session(*turn(1, 30_000), turn(0, 900, usage=None)[1], *turn(2, 31_000))
     assert unknown.totals.spent.usage.input_tokens == 61_000
     assert [point.turn for point in unknown.series] == [1, 2]
 
 
 def test_a_compaction_is_seen_by_what_is_missing() -> None:
     """By the share of the context: in a small window too."""
-    one = fold_leg(
+    one = fold_session(
         *turn(1, 10_000), *call("read", "a.py", 30_000, lines=(1, 9)),
         *turn(2, 40_000), *call("read", "a.py", 30_000, lines=(1, 9)),
         *turn(3, 20_000), *turn(4, 20_000),
@@ -208,12 +214,12 @@ def test_a_compaction_is_seen_by_what_is_missing() -> None:
     assert (fall.turn, fall.before_tokens, fall.after_tokens) == (3, 40_000, 20_000)
     assert sum(tokens for _, tokens in fall.dropped) >= 20_000
     assert one.decay.superseded_tokens == 0
-    assert fold_leg(*turn(1, 10_000), *turn(2, 4_000)).compactions == ()
+    assert fold_session(*turn(1, 10_000), *turn(2, 4_000)).compactions == ()
 
 
 def test_responses_that_were_lost_are_billed_but_not_measured() -> None:
     lost = turn(2, 6_000, 1_000, stop_reason="lost", estimated=True)
-    one = fold_leg(*turn(1, 4_000, 100), *lost, *turn(2, 4_100, 100), *turn(3, 4_200, usage=None, cost_usd=None))
+    one = fold_session(*turn(1, 4_000, 100), *lost, *turn(2, 4_100, 100), *turn(3, 4_200, usage=None, cost_usd=None))
     assert one.totals.spent.usage.prompt_tokens == 4_000 + 6_000 + 4_100
     assert sum(tokens for _, tokens in one.totals.sources) == 14_100
     assert one.totals.spent.estimated
@@ -223,22 +229,22 @@ def test_responses_that_were_lost_are_billed_but_not_measured() -> None:
 
 
 def test_a_first_answer_that_is_lost_is_of_unknown_source() -> None:
-    one = fold_leg(*turn(1, 500, 10, stop_reason="cut"), *turn(1, 0, stop_reason="lost"))
+    one = fold_session(*turn(1, 500, 10, stop_reason="cut"), *turn(1, 0, stop_reason="lost"))
     assert one.totals.sources == (("other", 500),)
     assert one.held == ()
 
 
 def test_prices_that_nobody_knows_are_unknown() -> None:
-    one = fold_leg(*turn(1, 4_000, model="qwen3-coder"))
+    one = fold_session(*turn(1, 4_000, model="qwen3-coder"))
     assert (one.totals.carried_usd, one.totals.tax_usd, one.model) == (None, None, "qwen3-coder")
 
 
-def two_legs() -> tuple[Event, ...]:
+def two_sessions() -> tuple[Event, ...]:
     return (
-        start(), plan(p1={"1.1": "open a.py", "1.2": "open b.py"}, p2={"2.1": "open c.py"}), leg("s1"),
+        start(), plan(p1={"1.1": "open a.py", "1.2": "open b.py"}, p2={"2.1": "open c.py"}), session("s1"),
         *turn(1, 20_000, write=20_000), *call("read", "a.py", 40_000, lines=(1, 9)),
         *turn(2, 100_000), GaugeCrossed(line="soft", fill_tokens=100_000, line_tokens=80_000),
-        over("s1", "1", "handoff"), leg("s2", leg=2),
+        over("s1", "1", "handoff"), session("s2", number=2),
         *turn(1, 20_000, read=20_000), *call("read", "a.py", 15_000, lines=(1, 9)),
         *turn(2, 35_000), *call("edit", "a.py", 10, changed_paths=("a.py",)),
         *turn(3, 35_010), *call("edit", "b.py", 10, changed_paths=("b.py",)), *call("record", "x", 5),
@@ -250,7 +256,7 @@ def two_legs() -> tuple[Event, ...]:
             ),
         ),
         over("s2"),
-        leg("s3", "2"), *turn(1, 20_000), *call("edit", "a.py", 10, changed_paths=("a.py",)), *turn(2, 20_010),
+        session("s3", "2"), *turn(1, 20_000), *call("edit", "a.py", 10, changed_paths=("a.py",)), *turn(2, 20_010),
     )  # fmt: skip
 
 
@@ -259,7 +265,7 @@ def test_a_hand_off_costs_and_saves() -> None:
     assert find_break_even(100_000, 35_000) == pytest.approx(6.73, abs=0.01)
     assert find_break_even(50_000, 35_000) == pytest.approx(29.17, abs=0.01)
     assert find_break_even(35_000, 35_000) is None
-    first, second = fold(*two_legs(), over("s3", "2")).hand_offs
+    first, second = fold(*two_sessions(), over("s3", "2")).hand_offs
     assert (first.within_phase, first.context_tokens, first.prefix_tokens, first.orientation_tokens) == (
         True, 100_000, 20_000, 15_000,
     )  # fmt: skip
@@ -270,9 +276,9 @@ def test_a_hand_off_costs_and_saves() -> None:
 
 
 def test_phases_runs_and_what_proves_a_tick() -> None:
-    found = fold(*two_legs(), over("s3", "2"), end())
+    found = fold(*two_sessions(), over("s3", "2"), end())
     one, two = found.phases
-    assert (one.title, one.legs, one.is_done, one.work.hand_offs, two.is_done) == ("Phase p1", 2, True, 1, False)
+    assert (one.title, one.sessions, one.is_done, one.work.hand_offs, two.is_done) == ("Phase p1", 2, True, 1, False)
     assert (one.work.gates, one.work.red_gates, one.work.first_gate_red, one.work.repairs) == (2, 1, True, 1)
     assert (one.work.touched, one.work.strayed) == (("a.py", "b.py", "z"), ("z",))
     assert one.work.drift == pytest.approx(1 / 3)
@@ -298,20 +304,20 @@ def test_phases_runs_and_what_proves_a_tick() -> None:
 
 
 def test_a_baseline_takes_time_and_is_no_gate_of_the_work() -> None:
-    (one,) = fold(start(), plan(p1={"1.1": "open"}), gate(passed=False, baseline=True), leg(), over(), end()).phases
+    (one,) = fold(start(), plan(p1={"1.1": "open"}), gate(passed=False, baseline=True), session(), over(), end()).phases
     assert (one.work.gates, one.work.red_gates, one.totals.gates_s) == (0, 0, 3.0)
 
 
 def test_what_relay_says_in_a_session_has_a_source_of_its_own() -> None:
-    one = fold_leg(*turn(1, 1_000), RelaySpoke(size_bytes=400), *turn(2, 1_100))
+    one = fold_session(*turn(1, 1_000), RelaySpoke(size_bytes=400), *turn(2, 1_100))
     assert dict(one.totals.sources)["relay"] == 100
 
 
 def test_the_forecast_has_the_range_of_finished_phases() -> None:
     done = {"p1": {"1.1": "done"}, "p2": {"2.1": "done", "2.2": "done"}, "p3": {"3.1": "open"}}
     found = fold(
-        start(), leg("s1", "1"), *turn(1, 10, cost_usd=1.0), commit("1"), over("s1", "1"),
-        leg("s2", "2"), *turn(1, 10, cost_usd=8.0), commit("2", ("2.1", "2.2")), over("s2", "2"), plan(**done),
+        start(), session("s1", "1"), *turn(1, 10, cost_usd=1.0), commit("1"), over("s1", "1"),
+        session("s2", "2"), *turn(1, 10, cost_usd=8.0), commit("2", ("2.1", "2.2")), over("s2", "2"), plan(**done),
     ).forecast  # fmt: skip
     assert found
     assert found.usd == pytest.approx(3.0)
@@ -319,30 +325,31 @@ def test_the_forecast_has_the_range_of_finished_phases() -> None:
     nothing = fold(start(), plan(p1={"1.1": "open"})).forecast
     assert nothing
     assert (nothing.phases, nothing.items, nothing.usd) == (1, 1, None)
-    free = fold(start(), leg(), *turn(1, 9, cost_usd=None), commit(), over(), plan(p1={"1.1": "done"})).forecast
+    free = fold(start(), session(), *turn(1, 9, cost_usd=None), commit(), over(), plan(p1={"1.1": "done"})).forecast
     assert free
     assert (free.usd, free.low_usd) == (None, None)
 
 
 def test_a_session_that_works_is_in_the_figures() -> None:
     working = Fold()
-    for record in log(two_legs()):
+    for record in log(two_sessions()):
         working.take(record)
-    assert working.leg
-    assert (working.leg.session_id, working.leg.ended) == ("s3", None)
+    assert working.session
+    assert (working.session.session_id, working.session.ended) == ("s3", None)
     now = working.figures
-    assert [one.session_id for one in now.legs] == ["s1", "s2", "s3"]
+    assert [one.session_id for one in now.sessions] == ["s1", "s2", "s3"]
     assert now.totals.turns == sum(phase.totals.turns for phase in now.phases) == 8
     assert (now.runs[0].ended, now.runs[0].exit_code, now.runs[0].reason) == (None, None, "")
 
 
 def test_several_runs_are_one_after_the_other() -> None:
     found = fold(
-        start("r1"), leg("s1"), *turn(1, 100), start("r2"), Noticed(text="w", warning=True), Noticed(text="n"),
-        RetryScheduled(attempt=1, wait_s=4.0, reason=""), leg("s2"), RetryScheduled(attempt=1, wait_s=2.0, reason=""),
+        start("r1"), session("s1"), *turn(1, 100), start("r2"), Noticed(text="w", warning=True), Noticed(text="n"),
+        RetryScheduled(attempt=1, wait_s=4.0, reason=""), session("s2"),
+        RetryScheduled(attempt=1, wait_s=2.0, reason=""),
         CacheBroken(changed="system", expected_tokens=1, read_tokens=0), *turn(1, 100), over("s2"), end(exit_code=3),
     )  # fmt: skip
-    assert [(run.run_id, len(run.legs), run.exit_code, run.warnings) for run in found.runs] == [
+    assert [(run.run_id, len(run.sessions), run.exit_code, run.warnings) for run in found.runs] == [
         ("r1", 1, None, ()), ("r2", 1, 3, ("w",)),
     ]  # fmt: skip
     assert (found.runs[1].totals.retries, found.runs[1].totals.retries_s, found.totals.cache_breaks) == (2, 6.0, 1)
@@ -357,23 +364,25 @@ def test_a_log_whose_beginning_is_lost_is_counted_as_far_as_it_goes() -> None:
 
 
 def test_points_and_what_is_kept_have_bounds() -> None:
-    turns = (event for n in range(LEG_POINTS + 10) for event in turn(n + 1, n + 1))
-    one = fold_leg(*turns, *(event for n in range(MOST_TOOLS + 9) for event in call(f"t{n}", "x", 1)))
-    assert LEG_POINTS / 2 <= len(one.series) <= LEG_POINTS
-    assert one.series[-1].prompt_tokens == one.peak_tokens == LEG_POINTS + 10
+    turns = (event for n in range(SESSION_POINTS + 10) for event in turn(n + 1, n + 1))
+    one = fold_session(*turns, *(event for n in range(MOST_TOOLS + 9) for event in call(f"t{n}", "x", 1)))
+    assert SESSION_POINTS / 2 <= len(one.series) <= SESSION_POINTS
+    assert one.series[-1].prompt_tokens == one.peak_tokens == SESSION_POINTS + 10
     assert len(one.tools) == MOST_TOOLS + 1
-    many = fold_leg(*turn(1, 9), *(event for n in range(20) for event in call("t", f"{n}", n)), *turn(2, 199))
+    many = fold_session(*turn(1, 9), *(event for n in range(20) for event in call("t", f"{n}", n)), *turn(2, 199))
     assert [result.tokens for result in many.tools[0].costliest] == sorted(range(10, 20), reverse=True)[:COSTLIEST]
 
 
 def test_a_very_long_run_keeps_its_totals_and_its_latest_sessions() -> None:
-    legs = MOST_LEGS + 5
+    sessions = MOST_LEGS + 5
     points = RUN_POINTS // MOST_LEGS + 10
     body = tuple(event for n in range(points) for event in turn(n + 1, n + 1))
-    run = fold_records(log(event for n in range(legs) for event in (leg(f"s{n}"), *body, over(f"s{n}")))).runs[0]
-    assert (len(run.legs), run.legs_left_out, run.totals.turns) == (MOST_LEGS, 5, legs * points)
-    assert sum(len(one.series) for one in run.legs) <= RUN_POINTS
-    assert run.legs[0].session_id == "s5"
+    run = fold_records(log(event for n in range(sessions) for event in (session(f"s{n}"), *body, over(f"s{n}")))).runs[
+        0
+    ]
+    assert (len(run.sessions), run.sessions_left_out, run.totals.turns) == (MOST_LEGS, 5, sessions * points)
+    assert sum(len(one.series) for one in run.sessions) <= RUN_POINTS
+    assert run.sessions[0].session_id == "s5"
 
 
 def test_a_log_that_names_without_end_is_counted_under_what_there_is() -> None:
@@ -381,18 +390,18 @@ def test_a_log_that_names_without_end_is_counted_under_what_there_is() -> None:
     phases = tuple(ShownPhase(id=str(n), title="", items=[]) for n in range(MOST_PHASES + 5))
     many = tuple(f"{n}.py" for n in range(30_000))
     opened = (ToolStarted(call_id=str(n), name="t", summary="") for n in range(MOST_OPEN_CALLS + 5))
-    legs = (
+    sessions = (
         event
         for n in range(4)
         for event in (
-            leg(f"s{n}"), *opened, *call("edit", f"x{n}", 1, changed_paths=tuple(f"{n}/{path}" for path in many)),
+            session(f"s{n}"), *opened, *call("edit", f"x{n}", 1, changed_paths=tuple(f"{n}/{path}" for path in many)),
             *(event for m in range(MOST_OPEN_CALLS + 5) for event in call("bash", str(m), 1)), over(f"s{n}"),
         )
     )  # fmt: skip
     warnings = (Noticed(text=str(n % 150), warning=True) for n in range(300))
-    found = fold(start(), PlanShown(phases=phases), *legs, *warnings)
+    found = fold(start(), PlanShown(phases=phases), *sessions, *warnings)
     assert len(found.phases) == MOST_PHASES + 1
-    assert [leg.seen_paths for leg in found.legs] == [MOST_PATHS] * 4
+    assert [session.seen_paths for session in found.sessions] == [MOST_PATHS] * 4
     assert len(found.phases[1].work.touched) == MOST_PATHS
     assert len(found.runs[0].warnings) == KEPT_WARNINGS
     assert found.tools[0].duplicates == 0
@@ -400,37 +409,37 @@ def test_a_log_that_names_without_end_is_counted_under_what_there_is() -> None:
 
 def test_a_plan_of_which_a_log_has_the_changes_counts_as_a_whole_one() -> None:
     first, then = plan(p1={"1.1": "open"}, p2={"2.1": "open"}), plan(p1={"1.1": "done"}, p2={"2.1": "open"})
-    work = (leg(), *turn(1, 9, cost_usd=2.0), commit(), over())
+    work = (session(), *turn(1, 9, cost_usd=2.0), commit(), over())
     assert fold(start(), first, *work, then.since(first.phases)) == fold(start(), first, *work, then)
 
 
 def test_the_plan_s_own_files_are_nobodys_drift() -> None:
     ledger = call("edit", "PLAN.ledger.yaml", 1, changed_paths=("PLAN.ledger.yaml", "PLAN.md", "x.py"))
     of_plan = commit("", (), status="amended")
-    found = fold(start(), plan(p1={"1.1": "open x.py"}), leg(), *ledger, of_plan, over())
+    found = fold(start(), plan(p1={"1.1": "open x.py"}), session(), *ledger, of_plan, over())
     assert found.phases[0].work.touched == ("x.py",)
     assert (found.ticks, found.totals.commits) == ((), 0)
 
 
 def test_a_session_that_never_answered_has_no_hand_off() -> None:
-    assert fold(start(), leg("s1"), over("s1"), leg("s2"), *turn(1, 9), over("s2")).hand_offs == ()
-    assert fold(start(), leg("s1"), *turn(1, 9), over("s1"), leg("s2"), over("s2")).hand_offs == ()
+    assert fold(start(), session("s1"), over("s1"), session("s2"), *turn(1, 9), over("s2")).hand_offs == ()
+    assert fold(start(), session("s1"), *turn(1, 9), over("s1"), session("s2"), over("s2")).hand_offs == ()
 
 
 def test_figures_as_one_document() -> None:
     """What is derived stands beside what it is derived from; nothing that is unknown becomes 0."""
-    found = json.loads(json.dumps(render_document(fold(*two_legs(), over("s3", "2"), end()), skipped_lines=3)))
+    found = json.loads(json.dumps(render_document(fold(*two_sessions(), over("s3", "2"), end()), skipped_lines=3)))
     assert found["totals"]["decisions"] == 4
     assert found["totals"]["usd_per_decision"] == pytest.approx(0.02)
     assert found["phases"][0]["work"]["drift"] == pytest.approx(1 / 3)
-    assert sum(found["runs"][0]["legs"][0]["held"].values()) == 100_000
+    assert sum(found["runs"][0]["sessions"][0]["held"].values()) == 100_000
     assert found["log"]["skipped_lines"] == 3
     nothing = render_document(fold_records([]))
     assert (nothing["forecast"], nothing["totals"]["cache_hit"], nothing["runs"]) == (None, None, [])
 
 
 def test_bands_follow_the_soft_line() -> None:
-    one = fold_leg(*turn(1, 1_000), *turn(2, 39_999), *turn(3, 80_000), *turn(4, 9, fill_tokens=None))
+    one = fold_session(*turn(1, 1_000), *turn(2, 39_999), *turn(3, 80_000), *turn(4, 9, fill_tokens=None))
     assert [point.band for point in one.series] == [Band.ORIENT, Band.EXPLORE, Band.HAND_OFF, None]
 
 
@@ -445,13 +454,13 @@ def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
     assert found.totals.spent.usage == used
     assert found.totals.turns == len(answers)
     assert sum(tokens for _, tokens in found.totals.sources) == used.prompt_tokens
-    for one in found.legs:
+    for one in found.sessions:
         assert sum(tokens for _, tokens in one.totals.sources) == one.totals.spent.usage.prompt_tokens
         assert sum(tokens for _, tokens in one.held) == (one.last_tokens or 0)
         assert all(tokens >= 0 for _, tokens in one.held)
-        assert len(one.series) <= LEG_POINTS
+        assert len(one.series) <= SESSION_POINTS
     for run in found.runs:
-        inside = sum((one.totals.turns for one in run.legs), start=0)
+        inside = sum((one.totals.turns for one in run.sessions), start=0)
         assert inside <= run.totals.turns
     for phase in found.phases:
         assert set(phase.work.strayed) <= set(phase.work.touched)
@@ -463,27 +472,27 @@ def test_totals_of_parts_are_the_totals_of_the_whole(answers: list[tuple[int, in
     """Sessions add up to their phases, phases to the run, runs to all."""
     events: list[Event] = [start()]
     for n, (prompt, output, tokens) in enumerate(answers):
-        events += [leg(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
+        events += [session(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
         events += [*turn(2, prompt + output + tokens), over(f"s{n}", str(n % 3))]
     found = fold(*events)
-    summed = add_totals(*(one.totals for one in found.legs))
+    summed = add_totals(*(one.totals for one in found.sessions))
     assert summed.spent.usage == found.totals.spent.usage
     assert summed.sources == found.totals.sources
     assert add_totals(*(phase.totals for phase in found.phases)).sources == summed.sources
     assert sum(tool.result_tokens for tool in found.tools) == sum(
-        tokens for one in found.legs for tool in one.tools for tokens in [tool.result_tokens]
+        tokens for one in found.sessions for tool in one.tools for tokens in [tool.result_tokens]
     )
 
 
 def test_every_event_of_a_story_is_of_a_known_kind() -> None:
     """The helper of these tests makes what a run makes."""
-    made: tuple[Any, ...] = (streams.start(), *two_legs())
+    made: tuple[Any, ...] = (streams.start(), *two_sessions())
     assert {RunStarted, ToolFinished} <= {type(event) for event in made} <= set(get_args(Event))
 
 
 def test_sessions_that_are_over_leave_nothing_behind() -> None:
     """A log of a million events is read in memory that has a bound, although `relay report` puts collections off."""
-    records = list(log(two_legs()))
+    records = list(log(two_sessions()))
     gc.collect()
     gc.disable()
     try:

@@ -4,13 +4,13 @@ import pytest
 
 from relay.insight.figures.fold import fold_records
 from relay.session.layers import LAYERS, NOTE, PHASE, describe_note, sum_layers
-from tests.figures.streams import call, leg, log, over, parts, start, turn
+from tests.figures.streams import call, log, over, parts, session, start, turn
 
 
 def test_every_source_has_one_layer_and_an_unknown_one_counts_as_history() -> None:
     sources = [source for layer in LAYERS for source in layer.sources]
     assert len(sources) == len(set(sources))
-    found = sum_layers([("tool read", 5), ("tool bash", 6), ("tools", 7), ("from tomorrow", 8), ("baton", 9)])
+    found = sum_layers([("tool read", 5), ("tool bash", 6), ("tools", 7), ("from tomorrow", 8), ("handoff_note", 9)])
     assert {name: size for name, size in found.items() if size} == {
         "results": 11, "rules": 7, "history": 8, "handoff note": 9,
     }  # fmt: skip
@@ -28,7 +28,7 @@ def test_a_session_s_layers_add_up_to_its_context() -> None:
         {**part, "cut_tokens": 70, "most_tokens": 250} if part["source"] == "ledger" else part for part in prompt
     )
     steps = (*turn(1, 2_400, 500), *call("bash", "make", 3_000, cut_bytes=400), *turn(2, 5_900, 100))
-    (one,) = fold_records(log([start(), leg(prompt=prompt), *steps, over()])).legs
+    (one,) = fold_records(log([start(), session(prompt=prompt), *steps, over()])).sessions
     found = {layer.name: layer for layer in one.layers}
     assert {name: layer.tokens for name, layer in found.items()} == {
         "rules": 1_500, "plan": 400, "phase": 300, "handoff note": 0, "ledger": 200, "preload": 0, "results": 3_000,
@@ -37,10 +37,10 @@ def test_a_session_s_layers_add_up_to_its_context() -> None:
     assert sum(layer.share for layer in one.layers) == pytest.approx(1)
     assert (found["results"].share, found["results"].most_tokens) == (0.5, 24_000)
     assert (found["ledger"].most_tokens, found["ledger"].cut_tokens, found["results"].cut_tokens) == (250, 70, 100)
-    (none,) = fold_records(log([start(), leg(prompt=prompt), over()])).legs
+    (none,) = fold_records(log([start(), session(prompt=prompt), over()])).sessions
     assert none.layers == ()
     old = (*turn(1, 9), *call("bash", "x", 1, cut_bytes=None), *turn(2, 19))
-    (unknown,) = fold_records(log([start(), leg(), *old, over()])).legs
+    (unknown,) = fold_records(log([start(), session(), *old, over()])).sessions
     assert {layer.name: layer.cut_tokens for layer in unknown.layers}["results"] is None
 
 

@@ -12,7 +12,7 @@ from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, count_rungs, jud
 from relay.insight.figures.values import Figures
 from relay.session.events import Event, ShownClaim, TextShown
 from relay.session.gauge import assign_line, parse_reset_line
-from tests.figures.streams import call, commit, end, gate, leg, log, over, parts, start, turn
+from tests.figures.streams import call, commit, end, gate, log, over, parts, session, start, turn
 
 
 def test_a_rate_has_wilson_s_interval() -> None:
@@ -75,7 +75,7 @@ def work(n: int, *, late_errors: int) -> tuple[Event, ...]:
         for event in call("bash", f"x{m}", 5, is_error=m < late_errors, changed_paths=(f"{m}.py",))
     )
     return (
-        leg(f"s{n}", str(n)), *turn(1, 10_000), *early, *turn(2, 50_000), *late,
+        session(f"s{n}", str(n)), *turn(1, 10_000), *early, *turn(2, 50_000), *late,
         gate(str(n), passed=False), *turn(3, 70_000), gate(str(n), passed=True), over(f"s{n}", str(n)),
     )  # fmt: skip
 
@@ -93,19 +93,19 @@ def test_what_went_wrong_is_told_by_how_full_sessions_were() -> None:
     assert rates["execute"].errors.estimate == pytest.approx(0.6)
     assert rates["execute"].repairs
     assert rates["execute"].repairs.estimate == 1.0
-    assert (rates["execute"].legs, rates["explore"].legs, rates["hand-off"].legs) == (20, 0, 20)
+    assert (rates["execute"].sessions, rates["explore"].sessions, rates["hand-off"].sessions) == (20, 0, 20)
 
 
 def phase(n: int, line: str, usd: float, *, red: bool = False) -> tuple[Event, ...]:
     return (
-        leg(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=usd), gate(str(n), passed=not red),
+        session(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=usd), gate(str(n), passed=not red),
         *turn(2, 9_100, cost_usd=0.0), commit(str(n), (f"{n}.1",)), over(f"s{n}", str(n)),
     )  # fmt: skip
 
 
 def stopped(n: int, line: str, result: str, code: int = 4) -> tuple[Event, ...]:
     """A run that ends with a phase that nobody finishes."""
-    one = (leg(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=1.0), over(f"s{n}", str(n), result))
+    one = (session(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=1.0), over(f"s{n}", str(n), result))
     return start(f"r{n}"), *one, end(exit_code=code)
 
 
@@ -113,13 +113,13 @@ def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
     """Ten pairs: resets cost a dollar more each time, and nothing else differs."""
     dearer = [event for n in range(20) for event in phase(n, "60k" if n % 2 else "none", 2.0 + n % 2 + 0.01 * n)]
     several = (
-        leg("a", "99", trial="60k"),
+        session("a", "99", trial="60k"),
         over("a", "99"),
-        leg("b", "99", trial="none"),
+        session("b", "99", trial="none"),
         commit("99"),
         over("b", "99"),
     )
-    trial = judge_trial([fold(*dearer, *several), fold(leg("u"), commit(), over("u"))])
+    trial = judge_trial([fold(*dearer, *several), fold(session("u"), commit(), over("u"))])
     assert [(arm.reset_at, arm.phases) for arm in trial.arms] == [("none", 10), ("60k", 10)]
     by_outcome = {one.outcome: one for one in trial.differences}
     assert tuple(by_outcome) == tuple(OUTCOMES)
@@ -142,7 +142,7 @@ def reads_one(n: int) -> tuple[Event, ...]:
     """A session that is shown ten claims, and uses the first two in four ways."""
     claims = shown(c0="a.py b.py", c1="c.py", **{f"c{k}": "z.py" for k in range(2, 10)})
     return (
-        leg(f"s{n}", str(n), claims=claims, prompt=parts(system=400, ledger=600)),
+        session(f"s{n}", str(n), claims=claims, prompt=parts(system=400, ledger=600)),
         *turn(1, 1_000, 50),
         TextShown(text="c1 says so; c10 and (c11) are none"),
         *call("read", "a.py", 100, lines=(1, 9)),
@@ -167,11 +167,11 @@ def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
 def test_a_smaller_ledger_is_advised_only_where_enough_sessions_show_that_it_would_have_done() -> None:
     few = fold_records(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
     assert measure_ledger([few]).advised_tokens is None
-    last = (leg("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
+    last = (session("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
     used = fold_records(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
     both = measure_ledger([few, used])
     assert (both.sessions, both.needed_tokens, both.advised_tokens) == (5, 360, None)
-    assert measure_ledger([few, fold_records(log((start(), leg("u"), over("u"))))]).sessions == 4
+    assert measure_ledger([few, fold_records(log((start(), session("u"), over("u"))))]).sessions == 4
     idle = [fold_records(log((start(), *last, *turn(2, 950), over("t", "9")))) for _ in range(5)]
     assert (measure_ledger(idle).used, measure_ledger(idle).advised_tokens) == (0, 100)
 
@@ -202,18 +202,18 @@ def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None
     high, both = ("effort=high",), ("effort=high", "model=m")
     first = (
         start(),
-        *(leg("a", "1"), *turn(1, 900), over("a", "1", "failed")),
-        *(leg("b", "1", rungs=high), *turn(1, 900), over("b", "1", "failed")),
-        *(leg("c", "1", rungs=both), *turn(1, 900), commit("1"), over("c", "1")),
-        *(leg("d", "2", rungs=high), *turn(1, 900), *turn(2, 950), commit("2"), over("d", "2")),
+        *(session("a", "1"), *turn(1, 900), over("a", "1", "failed")),
+        *(session("b", "1", rungs=high), *turn(1, 900), over("b", "1", "failed")),
+        *(session("c", "1", rungs=both), *turn(1, 900), commit("1"), over("c", "1")),
+        *(session("d", "2", rungs=high), *turn(1, 900), *turn(2, 950), commit("2"), over("d", "2")),
     )
-    second = (start(), leg("e", "1", rungs=high), *turn(1, 900), over("e", "1", "failed"))
+    second = (start(), session("e", "1", rungs=high), *turn(1, 900), over("e", "1", "failed"))
     found = count_rungs([fold_records(log(first)), fold_records(log(second))])
     assert [(one.rung, one.phases, one.done, round(one.spent.cost_usd or 0, 2)) for one in found] == [
         ("effort=high", 3, 1, 0.04),
         ("model=m", 1, 1, 0.01),
     ]
-    assert count_rungs([fold_records(log((start(), leg("u"), over("u"))))]) == ()
+    assert count_rungs([fold_records(log((start(), session("u"), over("u"))))]) == ()
 
 
 def test_resets_that_prevent_red_gates_are_no_dead_weight() -> None:

@@ -5,8 +5,8 @@ import pytest
 from relay.fleet.jobs import find_job_cost, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
+from relay.store.attempts import AttemptStart, note_spent, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import LegStart, note_spent, open_leg
 
 
 def spend(usd, tokens=10):
@@ -22,8 +22,8 @@ def job(box):
 
 def test_what_was_noted_before_the_last_request_counts(job):
     """And nothing that an earlier run had spent."""
-    leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
-    save_wip(job.repo, leg, WipRecord(spend=spend(0.25)))
+    attempt = open_attempt(job.repo, AttemptStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
+    save_wip(job.repo, attempt, WipRecord(spend=spend(0.25)))
     account = open_account(job.repo, job, "")
     assert find_job_cost(account) == (0.0, 0)
     note_spent(job.repo, "aa", spend(1.0, 40), synced=True)
@@ -43,10 +43,10 @@ def test_what_it_committed_counts_but_not_what_it_landed(box, job):
 
 
 def test_a_run_that_was_killed_right_behind_its_commit_has_cost_that_commit(box, job):
-    """Its leg is still open."""
+    """Its attempt is still open."""
     account = open_account(job.repo, job, "")
-    leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
-    save_wip(job.repo, leg, WipRecord(spend=spend(0.5)))
+    attempt = open_attempt(job.repo, AttemptStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
+    save_wip(job.repo, attempt, WipRecord(spend=spend(0.5)))
     message = MESSAGE.format(usd=0.5) + "Relay-Session: aa\n"
     box.git("update-ref", "HEAD", box.text("commit-tree", "-p", "HEAD", "-m", message, "HEAD^{tree}"))
     usd, _ = find_job_cost(account)
@@ -54,9 +54,9 @@ def test_a_run_that_was_killed_right_behind_its_commit_has_cost_that_commit(box,
 
 
 def test_an_unknown_cost_stays_unknown(job):
-    leg = open_leg(job.repo, LegStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
+    attempt = open_attempt(job.repo, AttemptStart(session_id="aa", phase_id="1", plan_path="PLAN.md"))
     account = open_account(job.repo, job, "")
-    save_wip(job.repo, leg, WipRecord(spend=spend(None)))
+    save_wip(job.repo, attempt, WipRecord(spend=spend(None)))
     assert find_job_cost(account) == (None, 10)
 
 

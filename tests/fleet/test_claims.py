@@ -24,7 +24,7 @@ from relay.git.objects import write_commit
 from relay.git.remote import RefUpdate, Remote, RemoteError
 from relay.git.repository import open_repo
 from relay.git.trees import find_tree
-from relay.store.legs import find_spent
+from relay.store.attempts import find_spent
 
 PLAN = name_plan("main", "PLAN.md")
 

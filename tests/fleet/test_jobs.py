@@ -264,7 +264,7 @@ def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
     with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2)]}))) as server:
         first = start(wave, server, "--json")
         assert first.stdout
-        next(line for line in first.stdout if '"event":"LegStarted"' in line)
+        next(line for line in first.stdout if '"event":"SessionStarted"' in line)
         wave.git("switch", "-q", "-c", "other")
         out = first.communicate()[0]
         assert first.returncode == 1, out
@@ -285,7 +285,7 @@ def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
     with serve(parse_script(json.dumps({"sessions": [write_phase(1, wait), write_phase(2, wait)]}))) as server:
         parent = start(wave, server, "--json")
         assert parent.stdout
-        began = (line for line in parent.stdout if '"event":"LegStarted"' in line)
+        began = (line for line in parent.stdout if '"event":"SessionStarted"' in line)
         next(began), next(began)
         wave.git("switch", "-q", "-c", "other")
         first = find_relay(places[1])
@@ -325,7 +325,7 @@ def test_another_terminal_reaches_all_of_them(plan):
         assert first.stdout
         began = claimed = 0
         for line in first.stdout:
-            began += '"event":"LegStarted"' in line
+            began += '"event":"SessionStarted"' in line
             claimed += '"state":"claimed"' in line
             if began == 2 and claimed:
                 break

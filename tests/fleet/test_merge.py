@@ -9,9 +9,9 @@ from relay.ledger.model import parse_ledger
 from relay.plan.parse import parse_plan
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
+from relay.store.attempts import read_attempt
 from relay.store.branches import move_branch
 from relay.store.history import read_plan_commits
-from relay.store.legs import read_leg
 from relay.store.plan_state import read_plan_cost
 from relay.store.worktree_notes import note_checked
 from tests.conftest import Stage
@@ -97,7 +97,7 @@ def test_what_goes_together_is_merged_gated_and_landed_without_a_session(stage):
     assert spent.usage.output_tokens == 2 * find_commit(main, tip).usage.output_tokens
     assert prepare(job, find_landing(main, job)) == ()
     assert find_landing(main, job).case is LandingCase.MERGING
-    assert place.git("status", "--porcelain") == ""  # it is where the others are, with the merge in its leg
+    assert place.git("status", "--porcelain") == ""  # it is where the others are, with the merge in its attempt
     why = place.relay("status", "--why").stdout
     assert f"Phase 2 is done ({own[:10]}), and others have landed meanwhile" in " ".join(why.split())
     assert read_plan_cost(main, "PLAN.md").spent == spent
@@ -195,23 +195,23 @@ def apart(stage):
     return main, two, second
 
 
-def test_a_leg_whose_branch_did_not_move_is_taken_up_again(stage, apart):
+def test_a_attempt_whose_branch_did_not_move_is_taken_up_again(stage, apart):
     """And one that was made for an earlier tip is given up: its snapshots stay."""
     main, _, job = apart
     landing = find_landing(main, job)
     prepare(job, landing)
-    legs = stage.git("for-each-ref", "refs/relay/leg")
+    attempts = stage.git("for-each-ref", "refs/relay/leg")
     assert move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step") == ()
     assert find_landing(main, job) == landing
     prepare(job, landing)
-    assert stage.git("for-each-ref", "refs/relay/leg") == legs
+    assert stage.git("for-each-ref", "refs/relay/leg") == attempts
     move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step")
     stage.write("more.txt", "more")
     tip = stage.commit("the user's")
     prepare(job, find_landing(main, job))
-    leg = read_leg(job.repo)
-    assert leg is not None
-    assert (leg.base_head, leg.merges) == (tip, landing.own)
+    attempt = read_attempt(job.repo)
+    assert attempt is not None
+    assert (attempt.base_head, attempt.merges) == (tip, landing.own)
     assert len(stage.git("for-each-ref", "refs/relay/wip/relay-jobs%2Fmain%2F2").splitlines()) == 2
 
 

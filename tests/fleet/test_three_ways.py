@@ -175,7 +175,7 @@ def check_beside(hall, root, out):
     assert "phase 3 landed: " in out
     assert hall.ask(root, "status")["jobs"] == []
     watched = [json.loads(line) for line in hall.tell(root, "watch", "--json").splitlines()]
-    assert {line["phase_id"] for line in watched if line["event"] == "LegEnded"} == {"1", "2", "3"}
+    assert {line["phase_id"] for line in watched if line["event"] == "SessionEnded"} == {"1", "2", "3"}
     assert watched[-1]["event"] == "RunEnded"
     reported = hall.tell(root, "report", "--text")
     assert "Branch     main" in reported

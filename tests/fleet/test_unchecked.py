@@ -17,8 +17,8 @@ from relay.rehearsal.server import serve
 from relay.session.events import GateFinished, Noticed
 from relay.session.usage import Spent
 from relay.store import trailers
+from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import LegStart, open_leg
 from tests.effort import take_turns
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 from tests.fleet.test_work import RED, Field, field, go
@@ -93,10 +93,10 @@ def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
     if is_committed:
         mallory.push({"evil": "x"})
     said = ((trailers.BASELINE, render_baseline(GateResult(commands=(red,)))),)
-    leg = open_leg(repo, LegStart(session_id="00000001", phase_id="1", plan_path="PLAN.md", trailers=said))
+    attempt = open_attempt(repo, AttemptStart(session_id="00000001", phase_id="1", plan_path="PLAN.md", trailers=said))
     if not is_committed:
         (mallory.root / "evil").touch()
-        save_wip(repo, leg, WipRecord(spend=Spent()))
+        save_wip(repo, attempt, WipRecord(spend=Spent()))
     mallory.git("push", "-q", "origin", f"HEAD:refs/heads/{JOB}", "+refs/relay/*:refs/relay/*")
     with serve(parse_script("sessions:\n" + write_session("one", 1) + RED.removeprefix("sessions:\n"))) as server:
         end = go(field.task(field.clone("ann"), server, phase_id="1"))

@@ -36,8 +36,8 @@ from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent
+from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.legs import LegStart, open_leg
 from relay.store.plan_state import read_plan_cost
 from relay.store.spend import Whose, keep_spent
 from relay.store.worktree_notes import find_made_places
@@ -300,8 +300,8 @@ def test_a_worker_that_was_killed_behind_having_more_set_aside_goes_on_with_its_
         assert job is not None
         branch, start = "relay-jobs/main/1", task.main.head() or ""
         begin_shown(task.main, "PLAN.md", branch, "1", attempt=claim.attempt, start=start)
-        leg = open_leg(job.repo, LegStart(session_id="5e5510", phase_id="1", plan_path="PLAN.md"))
-        save_wip(job.repo, leg, WipRecord(spend=Spent(cost_usd=0.5)))
+        attempt = open_attempt(job.repo, AttemptStart(session_id="5e5510", phase_id="1", plan_path="PLAN.md"))
+        save_wip(job.repo, attempt, WipRecord(spend=Spent(cost_usd=0.5)))
         ended = registry.read().ended
         assert isinstance(registry.take(replace(BID, reserve_usd=2.0, instead=claim.commit, ended=ended)), PhaseClaim)
         end = work(task, told.append, Interrupts())
@@ -395,7 +395,7 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
             [sys.executable, "-P", "-m", "relay", "work", "--phase", "1"],
             cwd=root, env=field.environ(server), stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        wait_for(lambda: any("/leg/" in ref for ref in field.stage_refs(root)))
+        wait_for(lambda: any("/attempt/" in ref for ref in field.stage_refs(root)))
         before = field.registry(task).read().find("1")
         refused = go(task)
         assert refused.reason == "another relay is at work on phase 1 in this clone"

@@ -15,12 +15,12 @@ from relay.git.notes import lock_worktree, write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
+from relay.store.attempts import NOWHERE, AttemptStart, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.environment import find_changed, watch_sessions
-from relay.store.legs import NOWHERE, LegStart, open_leg, read_leg
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 
-START = LegStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
+START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 PLAN = """\
 # Two
 
@@ -373,18 +373,18 @@ def test_one_that_was_removed_in_part_goes_on_from_its_last_checkpoint(main):
     """What is left of it is no work of the phase: no checkpoint takes it, and missing files come back."""
     job = ensure(main, "1")
     (job.repo.root / "1.txt").write_text("a session's")
-    leg = save_wip(job.repo, open_leg(job.repo, START), WipRecord(spend=Spent(), items=()))
+    attempt = save_wip(job.repo, open_attempt(job.repo, START), WipRecord(spend=Spent(), items=()))
     for name in ("PLAN.md", "1.txt", ".git"):
         (job.repo.root / name).unlink()
     with pytest.raises(RepoError, match="was removed while relay worked in it"):
-        save_wip(job.repo, leg, WipRecord(spend=Spent(), items=()))
+        save_wip(job.repo, attempt, WipRecord(spend=Spent(), items=()))
 
     again = ensure(main, "1")
 
     assert (again.repo.root / "PLAN.md").read_text() == PLAN
-    kept = read_leg(again.repo)
+    kept = read_attempt(again.repo)
     assert kept is not None
-    assert (kept.place, kept.last_wip) == (NOWHERE, leg.last_wip)
+    assert (kept.place, kept.last_wip) == (NOWHERE, attempt.last_wip)
 
 
 def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):

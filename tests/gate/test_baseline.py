@@ -1,4 +1,4 @@
-"""What a leg's trailer says of the gate before the phase is what the gate found, or nothing."""
+"""What an attempt's trailer says of the gate before the phase is what the gate found, or nothing."""
 
 import pytest
 from hypothesis import given

@@ -5,8 +5,8 @@ import pytest
 from relay.base.errors import PlanError
 from relay.git.repository import open_repo
 from relay.insight.telemetry.log import list_logs
-from relay.session.events import GateFinished, LegStarted, Noticed
-from relay.store.legs import read_leg
+from relay.session.events import GateFinished, Noticed, SessionStarted
+from relay.store.attempts import read_attempt
 from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
@@ -30,9 +30,9 @@ def test_a_program_that_nothing_makes_costs_nothing(stage, command):
         stage.play(runner, sandbox="auto")
     assert refused.value.path == "PLAN.md"
     assert runner.specs == []
-    assert stage.seen(LegStarted) == []
+    assert stage.seen(SessionStarted) == []
     assert len(stage.seen(GateFinished)) == 1
-    assert read_leg(open_repo(stage.root)) is None
+    assert read_attempt(open_repo(stage.root)) is None
 
 
 def test_the_environment_that_has_it_is_named(stage):
@@ -96,7 +96,7 @@ def start_with(stage, **files):
     with pytest.raises(PlanError) as refused:
         stage.play(runner, sandbox="auto")
     assert runner.specs == []
-    assert read_leg(open_repo(stage.root)) is None
+    assert read_attempt(open_repo(stage.root)) is None
     assert all((stage.root / path).read_text() == text for path, text in files.items())
     return str(refused.value)
 

@@ -8,8 +8,8 @@ from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Committed, GateStarted, LegStarted, Noticed
-from relay.store.legs import read_leg
+from relay.session.events import Committed, GateStarted, Noticed, SessionStarted
+from relay.store.attempts import read_attempt
 from tests.commit.candidate import WHOLE
 from tests.scripts import HELLO
 
@@ -43,8 +43,8 @@ def names(stage, rev="HEAD"):
     return stage.git("show", "--name-only", "--format=", rev).split()
 
 
-def test_an_open_leg_goes_with_the_branch(stage):
-    """The user commits something else meanwhile: the work and the claims stay the leg's, one commit has them all."""
+def test_an_open_attempt_goes_with_the_branch(stage):
+    """The user commits something else meanwhile: work and claims stay the attempt's, one commit has them all."""
     stage.run(BLOCKED)
     stage.write("other.txt", "the user's\n")
     stage.git("add", "other.txt")
@@ -72,12 +72,12 @@ def test_claims_do_not_outlive_their_work(stage, moved):
 
     assert stage.server.errors == []
     assert ended.exit_code == ExitCode.STOPPED, ended
-    assert "Not claimed any more: 1.1" in stage.seen(LegStarted)[0].reason
+    assert "Not claimed any more: 1.1" in stage.seen(SessionStarted)[0].reason
     assert stage.commits() == ()
     assert "[x]" not in stage.git("show", "HEAD:PLAN.md")
 
 
-def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
+def test_a_plan_edited_while_a_attempt_is_open_is_what_the_run_goes_on_with(stage):
     """The edit is committed by itself, the claim survives, and the new gate counts."""
     stage.run(BLOCKED)
     stage.edit("Verify: `grep -q hello hello.txt`", "Verify: `grep -c hello hello.txt`")
@@ -90,7 +90,7 @@ def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
     assert names(stage) == ["PLAN.md", "hello.txt"]
 
 
-def test_what_an_open_leg_asked_and_amended_outlives_an_edit_of_the_plan(stage):
+def test_what_an_open_attempt_asked_and_amended_outlives_an_edit_of_the_plan(stage):
     """The user's edit and the session's stand in one plan; where both cannot, the user's does, and it is said."""
     acts = [
         {"name": "defer", "input": {"question": "Which port?", "assumed": "8080"}},
@@ -102,9 +102,9 @@ def test_what_an_open_leg_asked_and_amended_outlives_an_edit_of_the_plan(stage):
 
     stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    kept = stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    kept = stage.git("show", f"{attempt.wip_ref}:PLAN.md")
     assert "- question: Which port? (assumed: 8080)\n" in kept
     assert "- [ ] Say it thrice — world.txt\n" in kept
     assert kept.startswith("# Greetings to all\n")
@@ -114,7 +114,7 @@ def test_what_an_open_leg_asked_and_amended_outlives_an_edit_of_the_plan(stage):
 
     said = [event.text for event in stage.seen(Noticed) if "was amended" in event.text]
     assert any("a note on phase 2 was left out, since the phase is gone" in words for words in said), said
-    assert "Which port?" in stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    assert "Which port?" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
 
 
 def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
@@ -123,17 +123,17 @@ def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
     stage.commit("plan")
     tick = '- tools: [{name: tick, input: {item: "1.2", evidence: "grep"}}]'
     stage.run(BLOCKED.replace("      - tools: [{name: block", f"      {tick}\n      - tools: [{{name: block"))
-    begun = read_leg(open_repo(stage.root))
+    begun = read_attempt(open_repo(stage.root))
     assert begun is not None
     assert begun.items == ("1.1", "1.2")
     stage.edit("] A —", "] A, in French —")
 
     stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    assert leg.items == ("1.2",)
-    assert "- [ ] A, in French — hello.txt\n- [x] B" in stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    assert attempt.items == ("1.2",)
+    assert "- [ ] A, in French — hello.txt\n- [x] B" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
 
 
 def test_prose_and_gates_may_be_edited_between_phases(stage):
@@ -182,7 +182,7 @@ def test_what_the_baseline_gate_writes_is_nobodys(stage):
 
 
 def test_a_stop_during_the_baseline_opens_nothing(stage):
-    """No leg, no baseline that blames the next session for what was red before."""
+    """No attempt, no baseline that blames the next session for what was red before."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5 && test -d .`\n- [ ] Say hello — hello.txt\n")
     stage.commit("plan")
     stage.on_gate = lambda: stage.interrupts.request(Urgency.NOW)
@@ -272,13 +272,13 @@ def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_tick
     stage.write("PLAN.md", NUMBERED)
     stage.commit("plan")
     stage.run(TICKS_TWO + BLOCKS)
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    message = stage.git("show", "-s", "--format=%B", leg.wip_ref).replace(
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    message = stage.git("show", "-s", "--format=%B", attempt.wip_ref).replace(
         "Relay-Items: 1.1 1.2", "Relay-Items: 1.2 1.3"
     )
-    older = stage.git("commit-tree", f"{leg.wip_ref}^{{tree}}", "-p", f"{leg.wip_ref}^", "-m", message).strip()
-    stage.git("update-ref", leg.wip_ref, older)
+    older = stage.git("commit-tree", f"{attempt.wip_ref}^{{tree}}", "-p", f"{attempt.wip_ref}^", "-m", message).strip()
+    stage.git("update-ref", attempt.wip_ref, older)
     if put_away:
         stage.git("stash", "-q", "-u")
     else:
@@ -286,10 +286,10 @@ def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_tick
 
     stage.run("sessions:\n  - turns:\n" + BLOCKS)
 
-    leg = read_leg(open_repo(stage.root))
-    assert leg is not None
-    assert leg.items == (() if put_away else ("1.1", "1.2"))
-    kept = stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    attempt = read_attempt(open_repo(stage.root))
+    assert attempt is not None
+    assert attempt.items == (() if put_away else ("1.1", "1.2"))
+    kept = stage.git("show", f"{attempt.wip_ref}:PLAN.md")
     assert kept.count("[x] 1.") == (0 if put_away else 2)
     assert "[ ] 1. Set up" in kept
     assert "[ ] 2. Finish" in kept

@@ -16,7 +16,15 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.explore import MANY_PATHS, MAX_ANSWER_TOKENS, MAX_TURNS, MOST
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Event, LegEnded, LegStarted, Noticed, OutputShown, ResponseReceived, ToolStarted
+from relay.session.events import (
+    Event,
+    Noticed,
+    OutputShown,
+    ResponseReceived,
+    SessionEnded,
+    SessionStarted,
+    ToolStarted,
+)
 from relay.session.usage import Usage, estimate_tokens
 from relay.store.staleness import find_stale_claims
 from tests.resume.test_signals import Running
@@ -110,9 +118,12 @@ def test_a_session_asks_another_one_and_gets_claims_that_the_ledger_keeps(app):
         ("", 3),
         ("", 4),
     ]
-    assert sum((one.usage for one in answers), Usage()) == commit.usage == app.seen(LegEnded)[0].usage
+    assert sum((one.usage for one in answers), Usage()) == commit.usage == app.seen(SessionEnded)[0].usage
     # One session in the log, one line in the view.
-    assert (len(app.seen(LegStarted)), [one.name for one in app.seen(ToolStarted)]) == (1, ["explore", "write", "tick"])
+    assert (len(app.seen(SessionStarted)), [one.name for one in app.seen(ToolStarted)]) == (
+        1,
+        ["explore", "write", "tick"],
+    )
     assert next(one.line for one in app.seen(OutputShown)) == "turn 1 of 20: read app/greet.py"
     # So it does in the report and in what tells whether it pays.
     cost = sum(one.cost_usd for one in answers if one.query)
@@ -147,7 +158,7 @@ def run_asking(app, *explorer, asks=None, **flags):
 
 def read_tapes(app):
     """Return the notes of all sessions, the outer one's first."""
-    (started,) = app.seen(LegStarted)
+    (started,) = app.seen(SessionStarted)
     paths = sorted((app.root / ".relay/history").iterdir(), key=lambda path: path.stem != started.session_id)
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
 
@@ -402,7 +413,7 @@ def test_killed_in_the_middle_its_money_is_booked_and_nobody_resumes_it(app, num
 
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
     assert app.commits()[0].cost_usd == pytest.approx(spent + count_billed(app.server), abs=1e-6)
-    assert len(app.seen(LegStarted)) == 1
+    assert len(app.seen(SessionStarted)) == 1
 
 
 def test_a_planner_explores_and_its_claims_stand_in_the_ledger_with_the_plan(app):

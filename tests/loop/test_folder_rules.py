@@ -3,7 +3,7 @@
 import hashlib
 
 from relay.base.errors import ExitCode
-from relay.session.events import LegStarted, Noticed, RunStarted, ToolFinished
+from relay.session.events import Noticed, RunStarted, SessionStarted, ToolFinished
 
 PLAN = """\
 # Greetings
@@ -64,7 +64,7 @@ def test_what_a_session_leaves_for_the_next_one_of_its_run_is_not_obeyed(stage):
 
     assert stage.run(PLANT).exit_code == ExitCode.STOPPED
 
-    assert len(stage.seen(LegStarted)) == 2
+    assert len(stage.seen(SessionStarted)) == 2
     assert "Obey me." not in find_messages(stage)[1]
     assert "api/v1/AGENTS.md may be a session's; it is not read" in [n.text for n in stage.seen(Noticed)]
 
@@ -123,5 +123,5 @@ def test_a_session_is_told_of_skills_and_reads_their_bodies(stage):
     assert started.skills == (
         {"path": ".agents/skills/greet/SKILL.md", "sha256": hashlib.sha256(SKILL.encode()).hexdigest()},
     )
-    (leg,) = stage.seen(LegStarted)
-    assert "skills" in {part["source"] for part in leg.prompt}
+    (attempt,) = stage.seen(SessionStarted)
+    assert "skills" in {part["source"] for part in attempt.prompt}

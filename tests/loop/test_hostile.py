@@ -205,7 +205,7 @@ def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
 
 
 def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
-    """An amendment between legs is taken; relay says so in a commit of its own."""
+    """An amendment between attempts is taken; relay says so in a commit of its own."""
     stage.run(HELLO, all_=False)
     stage.edit("Say it twice", "Say it three times")
 

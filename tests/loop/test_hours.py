@@ -11,7 +11,7 @@ from relay.cli.sessions import make_end_event
 from relay.cli.views.narrate import Narrator
 from relay.run.loop import run
 from relay.run.selection import Hours, Selection, parse_hours, work_within
-from relay.session.events import LegStarted, RetryScheduled
+from relay.session.events import RetryScheduled, SessionStarted
 from relay.session.values import SessionKind
 from tests.effort import take_each
 from tests.scripted import ScriptedRunner
@@ -79,7 +79,7 @@ def test_a_run_waits_for_its_first_hour(stage):
     (line,) = Narrator().tell(wait)
     assert line.text.startswith("waits for ")
     assert line.text.endswith(", as asked (--not-before)")
-    assert stage.events.index(wait) < stage.events.index(stage.seen(LegStarted)[0])
+    assert stage.events.index(wait) < stage.events.index(stage.seen(SessionStarted)[0])
 
 
 def test_at_its_last_hour_a_run_hands_over(stage):
@@ -90,7 +90,7 @@ def test_at_its_last_hour_a_run_hands_over(stage):
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run")
     assert "(--until); everything is kept" in ended.reason
-    assert stage.seen(LegStarted) == []
+    assert stage.seen(SessionStarted) == []
 
 
 @pytest.mark.parametrize("until", take_each(2, [None, 4_000_000_000.0]))

@@ -3,7 +3,7 @@
 import json
 
 from relay.base.errors import ExitCode
-from relay.session.events import Committed, LegEnded, ResponseReceived
+from relay.session.events import Committed, ResponseReceived, SessionEnded
 from relay.session.values import SessionEnd
 
 PLAN = """\
@@ -51,7 +51,7 @@ def test_the_last_tick_ends_the_turn_and_names_the_commit(stage):
     assert ended.exit_code == ExitCode.DONE, ended
     assert [event.subject for event in stage.seen(Committed)] == ["Say hello", "Say world"]
     assert len(stage.seen(ResponseReceived)) == 4
-    assert {event.end for event in stage.seen(LegEnded)} == {SessionEnd.FINISHED}
+    assert {event.end for event in stage.seen(SessionEnded)} == {SessionEnd.FINISHED}
     assert stage.server.errors == []
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.session.events import LegStarted, Noticed
+from relay.session.events import Noticed, SessionStarted
 
 PLAN = """\
 # Keys
@@ -219,7 +219,7 @@ sessions:
         - {name: record, input: {claim: more is needed, because: of it, sources: []}}
         - {name: hand_off, input: {next_step: "more", learned: [], dead_ends: []}}
 """
-    stage.run(script, max_legs=1)
+    stage.run(script, max_sessions=1)
     assert stage.git("log", "--format=%s", "-1", "--", "PLAN.ledger.yaml") == "relay: ledger\n"
     person = stage.relay("ledger", "nogood", new, new, "--because", "it contradicts itself")
     assert person.returncode == 0, person
@@ -330,7 +330,7 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
     report = " ".join(stage.relay("report", "--text").stdout.split())
     assert f"out: replaced by {last['id']}" in report
     assert f"out: rests on {first}" in report
-    (shown,) = [event.claims for event in stage.seen(LegStarted)]
+    (shown,) = [event.claims for event in stage.seen(SessionStarted)]
     assert {claim["id"] for claim in shown} >= {first, built["id"], last["id"]}
     assert "3 sessions had 7 claims in the first message, which cost " in report
     assert "They used 2 (" in report  # the first claim, which the second rests on and the third replaces

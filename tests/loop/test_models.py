@@ -6,7 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts, Urgency
-from relay.session.events import GateFinished, LegStarted, Noticed, ResponseReceived
+from relay.session.events import GateFinished, Noticed, ResponseReceived, SessionStarted
 
 MODELS = "models: [claude-opus-5-5, claude-haiku-5-5, claude-sonnet-5-5]\n"
 PLAN = """\
@@ -65,8 +65,8 @@ def test_each_phase_asks_its_own_model_at_that_models_price(begin):
     assert stage.run(make(say("hello", "1.1"), say("world", "2.1"))).exit_code == ExitCode.DONE
     assert stage.server.errors == []
     assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-opus-5-5", None)]
-    legs = [(leg.model, leg.effort, leg.rungs) for leg in stage.seen(LegStarted)]
-    assert legs == [("claude-haiku-5-5", "low", ()), ("", "", ())]
+    attempts = [(attempt.model, attempt.effort, attempt.rungs) for attempt in stage.seen(SessionStarted)]
+    assert attempts == [("claude-haiku-5-5", "low", ()), ("", "", ())]
     costs = {event.model: event.cost_usd / event.usage.prompt_tokens for event in stage.seen(ResponseReceived)}
     assert costs["claude-haiku-5-5"] < costs["claude-opus-5-5"]
     models = stage.git("log", "-2", "--format=%(trailers:key=Relay-Model,valueonly)").split()
@@ -108,7 +108,7 @@ def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(beg
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert list_asked(stage) == [("claude-opus-5-5", None), ("claude-opus-5-5", "high"), ("claude-sonnet-5-5", "high")]
     assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
-    assert [leg.rungs for leg in stage.seen(LegStarted)] == [
+    assert [attempt.rungs for attempt in stage.seen(SessionStarted)] == [
         (),
         ("effort=high",),
         ("effort=high", "model=claude-sonnet-5-5"),
@@ -123,7 +123,7 @@ def test_a_ladder_has_an_end_and_a_later_run_goes_on_at_its_top(begin):
     stage = begin(ONE)
     ended = stage.run(make(BAD, BAD, BAD), **LADDER)
     assert ended.exit_code == ExitCode.STOPPED
-    assert len(stage.seen(LegStarted)) == 3
+    assert len(stage.seen(SessionStarted)) == 3
     assert stage.run(make(say("hello", "1.1")), **LADDER).exit_code == ExitCode.DONE
     assert list_asked(stage) == [("claude-sonnet-5-5", "high")]
     assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
@@ -133,7 +133,7 @@ def test_a_run_that_is_cut_off_goes_on_where_it_was_on_the_ladder(begin):
     stage = begin(ONE)
 
     def cut_off():
-        if len(stage.seen(LegStarted)) > 1:
+        if len(stage.seen(SessionStarted)) > 1:
             stage.on_tool = None
             stage.interrupts.request(Urgency.NOW)
 
@@ -182,7 +182,7 @@ def test_the_next_phase_begins_below(begin):
 def test_what_no_model_can_help_climbs_nothing(begin, turn):
     stage = begin(ONE)
     assert stage.run(make({"turns": [turn]}), **LADDER).exit_code in {ExitCode.STOPPED, ExitCode.USER}
-    assert len(stage.seen(LegStarted)) == 1
+    assert len(stage.seen(SessionStarted)) == 1
 
 
 SPENT = {"turns": [{"fault": {"kind": "rate_limit", "retry_after": 99999, "times": "always"}, "text": "x"}]}

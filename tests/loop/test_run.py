@@ -4,7 +4,7 @@ import json
 
 from relay.base.errors import ExitCode
 from relay.run.loop import find_done_plan
-from relay.session.events import GateFinished, LegEnded, LegStarted
+from relay.session.events import GateFinished, SessionEnded, SessionStarted
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
@@ -126,8 +126,8 @@ def test_one_phase_stops_after_it(stage):
     assert [c.phase for c in stage.commits()] == ["1"]
 
 
-def test_a_hand_off_goes_to_a_second_session_with_the_baton(stage):
-    """The second session starts from plan and baton; one commit holds what both did."""
+def test_a_hand_off_goes_to_a_second_session_with_the_handoff_note(stage):
+    """The second session starts from plan and handoff note; one commit holds what both did."""
     script = """
 sessions:
   - name: first
@@ -145,14 +145,14 @@ sessions:
     ended = stage.run(script, all_=False)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2]
-    assert ["add lo" in leg.baton for leg in stage.seen(LegStarted)] == [False, True]
-    assert [leg.result for leg in stage.seen(LegEnded)] == ["handoff", "done"]
+    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2]
+    assert ["add lo" in attempt.handoff_note for attempt in stage.seen(SessionStarted)] == [False, True]
+    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["handoff", "done"]
     assert len(stage.commits()) == 1
 
 
 def test_a_green_hand_off_is_committed(stage):
-    """What is ticked and passes the gate at a hand-off goes onto the branch, with the baton in the body."""
+    """What is ticked and passes the gate at a hand-off goes onto the branch, with the handoff note in the body."""
     stage.run(HELLO, all_=False)
     script = """
 sessions:

@@ -12,7 +12,7 @@ from relay.git.notes import find_holder, lock_worktree, write_note
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import LegStarted, ResponseReceived, RunPaused, RunResumed, WordsHeard
+from relay.session.events import ResponseReceived, RunPaused, RunResumed, SessionStarted, WordsHeard
 from relay.store.worktree_notes import is_paused, leave_words, read_words
 
 HAND_OVER = """
@@ -73,7 +73,7 @@ def say_once(stage, *args):
 def test_words_reach_the_session_and_every_later_one_of_the_phase(stage):
     """Behind a tool result, trusted; over hand-offs and a run that begins anew; until the phase is committed."""
     say_once(stage, "use the v2 client\nnot v1")
-    stage.run(HAND_OVER, max_legs=1)
+    stage.run(HAND_OVER, max_sessions=1)
     assert [event.text for event in stage.seen(WordsHeard)] == ["use the v2 client\nnot v1"]
     assert stage.server.errors == []
     assert read_words(open_repo(stage.root), "1") == ()  # git has it
@@ -81,7 +81,7 @@ def test_words_reach_the_session_and_every_later_one_of_the_phase(stage):
     stage.run(GO_ON)
 
     assert stage.server.errors == []
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["1", "1", "2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["1", "1", "2"]
     assert "v2 client" not in stage.commits()[0].body
     assert not any(key == "Relay-Said" for key, _ in stage.commits()[0].found)
 
@@ -148,7 +148,7 @@ sessions:
 """)
 
     assert stage.server.errors == []
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["1", "2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["1", "2"]
 
 
 def test_a_secret_that_is_said_is_not_kept(stage):

@@ -8,13 +8,13 @@ from relay.news.notifier import DETAIL_CHARS, Watcher
 from relay.session.events import (
     GateFinished,
     JobMoved,
-    LegEnded,
     Noticed,
     QuestionAsked,
     ResponseReceived,
     RetryScheduled,
     RunEnded,
     RunStarted,
+    SessionEnded,
 )
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -34,8 +34,8 @@ def spend(usd):
     )  # fmt: skip
 
 
-def end_leg(end, result, phase="1"):
-    return LegEnded(session_id="s", phase_id=phase, end=end, result=result, detail="", usage=Usage(), cost_usd=None)
+def end_session(end, result, phase="1"):
+    return SessionEnded(session_id="s", phase_id=phase, end=end, result=result, detail="", usage=Usage(), cost_usd=None)
 
 
 def end(code, reason="why", waits_for=""):
@@ -61,13 +61,19 @@ def watch(*events):
     ("events", "occasion"),
     [
         ((end(0),), "done"),
-        ((end_leg(SessionEnd.FINISHED, "blocked"), end(0)), "done"),
+        ((end_session(SessionEnd.FINISHED, "blocked"), end(0)), "done"),
         ((end(4),), "stopped"),
-        ((end_leg(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end(1)), "blocked"),
-        ((end_leg(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end_leg(SessionEnd.FINISHED, "done", "2"), end(4)), "blocked"),
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end_leg(SessionEnd.FINISHED, "done"), end(4)), "stopped"),
+        ((end_session(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
+        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end(1)), "blocked"),
+        ((end_session(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
+        (
+            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end_session(SessionEnd.FINISHED, "done", "2"), end(4)),
+            "blocked",
+        ),
+        (
+            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end_session(SessionEnd.FINISHED, "done"), end(4)),
+            "stopped",
+        ),
     ],
 )
 def test_how_a_run_ends(events, occasion):
@@ -133,12 +139,15 @@ def test_details_are_one_line_of_a_bounded_length():
 @pytest.mark.parametrize(
     ("events", "occasions"),
     [
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), end(4)), ["blocked"]),
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), move("held", "2"), end(4)), ["blocked"]),
-        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), spend(0.1), end(4)), ["blocked", "stopped"]),
+        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), end(4)), ["blocked"]),
+        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), move("held", "2"), end(4)), ["blocked"]),
+        (
+            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), spend(0.1), end(4)),
+            ["blocked", "stopped"],
+        ),
         ((move("stopped"), move("landed", "2"), end(0)), ["stopped", "done"]),
         ((move("stopped"), move("stopped", "2"), end(1)), ["stopped", "stopped"]),
-        ((end_leg(SessionEnd.LIMIT, "failed"), move("stopped"), end(1)), ["limit"]),
+        ((end_session(SessionEnd.LIMIT, "failed"), move("stopped"), end(1)), ["limit"]),
         ((move("started"), move("waiting"), move("landed"), end(0)), ["done"]),
     ],
 )

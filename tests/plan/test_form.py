@@ -7,7 +7,7 @@ from relay.plan.transitions import has_same_words
 
 PLAN = """\
 ---
-relay: {max_legs: 3}
+relay: {max_sessions: 3}
 ---
 # Keys
 
@@ -67,7 +67,7 @@ def test_the_form_is_free(old, new):
         ("web-docs", "web_docs"),
         ("[ ] Serve", "[ ]* Serve"),
         ("* [x] Migrate", "  * [x] Migrate"),
-        ("max_legs: 3", 'max_legs: "3"'),
+        ("max_sessions: 3", 'max_sessions: "3"'),
         ("## Phase 2", "### Phase 2"),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_session_is_told_whose_it_is_where_an_open_item_asks(box, told):
         plan_path="PLAN.md",
         environment=(),
         claimed=(),
-        baton="",
+        handoff_note="",
         interruption="",
         baseline="",
         ledger="",

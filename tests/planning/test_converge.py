@@ -8,8 +8,8 @@ from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.planning.planner import PlanTask
-from relay.run.planning.submission import Rejected, judge_appended
-from relay.session.events import LegEnded
+from relay.run.planning.submission import RejectedPlan, judge_appended
+from relay.session.events import SessionEnded
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"
@@ -36,7 +36,7 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
         "converged: the repository has everything that PLAN.md asks for",
     )
     assert finished.server.errors == []
-    assert [leg.result for leg in finished.seen(LegEnded)] == ["done"]
+    assert [attempt.result for attempt in finished.seen(SessionEnded)] == ["done"]
     assert (finished.root / "PLAN.md").read_text() == PLAN
     assert ended.spent_usd > 0
 
@@ -78,12 +78,12 @@ def test_an_unfinished_plan_is_not_held_against_anything(stage):
 def test_only_a_whole_phase_is_appended(text, words):
     judged = judge_appended(text, None, before=parse_plan(PLAN))
 
-    assert isinstance(judged, Rejected)
+    assert isinstance(judged, RejectedPlan)
     assert words in " ".join(judged.faults)
 
 
 def test_a_whole_phase_is():
     judged = judge_appended(NEW.replace("\\n", "\n"), None, before=parse_plan(PLAN))
 
-    assert not isinstance(judged, Rejected)
+    assert not isinstance(judged, RejectedPlan)
     assert [phase.done for phase in judged.phases] == [True, False]

@@ -8,7 +8,7 @@ import pytest
 from relay.base.errors import ExitCode, RelayError
 from relay.cli.plan import read_task
 from relay.run.planning.planner import PlanTask, find_issue
-from relay.session.events import LegStarted, Noticed, ResponseReceived, ReviewFinished
+from relay.session.events import Noticed, ResponseReceived, ReviewFinished, SessionStarted
 
 PLAN = "# Keys\nGoal.\n\n## Phase 1\nVerify: `test -e a.py`\n- [ ] One — a.py\n"
 BETTER = PLAN.replace("- [ ] One — a.py", "- [ ] One — a.py\n- [ ] Test it — test_a.py")
@@ -54,7 +54,7 @@ def test_the_planner_corrects_once_what_both_confirm(stage):
     ended = run(stage, plan(PLAN), report(FAULT), judge(confirmed=True), corrected)
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert read(stage) == BETTER
-    assert [leg.title for leg in stage.seen(LegStarted)] == ["planning", "critic", "refutation", "planning"]
+    assert [attempt.title for attempt in stage.seen(SessionStarted)] == ["planning", "critic", "refutation", "planning"]
     [seen] = stage.seen(ReviewFinished)
     assert (seen.confirmed, [one["verdict"] for one in seen.findings]) == (1, ["confirmed"])
     spent = json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"]
@@ -86,7 +86,7 @@ def test_a_critic_that_hands_nothing_in_costs_no_plan(stage):
 
 def test_nobody_criticizes_a_plan_unasked(stage):
     assert run(stage, plan(PLAN), plan_critic=False).exit_code == ExitCode.DONE
-    assert [leg.title for leg in stage.seen(LegStarted)] == ["planning"]
+    assert [attempt.title for attempt in stage.seen(SessionStarted)] == ["planning"]
 
 
 @pytest.mark.parametrize(

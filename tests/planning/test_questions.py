@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.planning.planner import PlanTask
-from relay.run.planning.submission import MAX_ROUNDS, Interview, Rejected, judge_plan
+from relay.run.planning.submission import MAX_ROUNDS, Interview, RejectedPlan, judge_plan
 from relay.session.events import Event, Noticed, QuestionAsked, WordsHeard
 from relay.tools.workspace import RefusedError
 from tests.planning.test_planner import read_results
@@ -57,7 +57,7 @@ def test_answers_are_constraints_and_what_was_not_answered_is_assumed():
     ]
     assert [type(event) for event in events] == [QuestionAsked, WordsHeard, QuestionAsked, Noticed]
     judged = interview.noting(lambda text, _: judge_plan(text, None))(PLAN, SIZED)
-    assert not isinstance(judged, Rejected)
+    assert not isinstance(judged, RejectedPlan)
     assert judged.preamble == (
         "# Keys\n\nGoal.\n\n## Constraints\n\n- Where are keys kept? in a drawer, behind •\n"
         "\n## Assumptions\n\n- Who may read them? in a file\n\n"
@@ -69,9 +69,9 @@ def test_a_plan_that_cannot_take_the_answers_goes_back():
     interview.take({"questions": [WHERE]})
     judge = interview.noting(lambda text, _: judge_plan(text, None))
     judged = judge(PLAN.replace("Goal.\n\n## Phase 1 — One", "   One\n   ==="), SIZED)
-    assert isinstance(judged, Rejected)
+    assert isinstance(judged, RejectedPlan)
     assert "does not end there" in judged.faults[0]
-    assert isinstance(judge("no plan", SIZED), Rejected)
+    assert isinstance(judge("no plan", SIZED), RejectedPlan)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The phase commit: only the leg's paths, one compare-and-swap, nothing of the user's touched."""
+"""The phase commit: only the attempt's paths, one compare-and-swap, nothing of the user's touched."""
 
 import os
 import stat
@@ -12,10 +12,10 @@ from relay.git.identity import check_signing, find_identity
 from relay.git.message import Message
 from relay.git.objects import count_lines
 from relay.git.refs import move_ref
+from relay.store.attempts import AttemptStart, find_attempt_changes, open_attempt
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending
 from relay.store.history import read_relay_commits
-from relay.store.legs import LegStart, find_leg_changes, open_leg
 from relay.store.snapshot import write_snapshot_tree
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"), ("Relay-Status", "done"), ("Relay-Cost", "0.10 USD"))
@@ -61,10 +61,10 @@ def test_what_the_user_had_is_never_committed(box):
     box.git("add", "staged.txt", "run.sh")
     box.write("staged.txt", "edited after staging")
     repo = box.open()
-    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    attempt = open_attempt(repo, AttemptStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     box.write("src/app.py", "print(2)\n")
     now = write_snapshot_tree(repo)
-    paths = tuple(change.path for change in find_leg_changes(repo, leg, now))
+    paths = tuple(change.path for change in find_attempt_changes(repo, attempt, now))
     assert paths == ("src/app.py",)
     files = box.files()
     status = box.text("status", "--porcelain")
@@ -78,9 +78,12 @@ def test_what_the_user_had_is_never_committed(box):
 def test_what_the_user_staged_of_a_committed_path_stays_staged(box):
     box.write("src/app.py", "staged by hand\n")
     box.git("add", "src/app.py")
-    box.write("src/app.py", "the leg's\n")
+    box.write("src/app.py", "the attempt's\n")
     committed(box, "src/app.py")
-    assert (box.git("show", "HEAD:src/app.py"), box.git("show", ":src/app.py")) == (b"the leg's\n", b"staged by hand\n")
+    assert (box.git("show", "HEAD:src/app.py"), box.git("show", ":src/app.py")) == (
+        b"the attempt's\n",
+        b"staged by hand\n",
+    )
 
 
 def test_ticks_alone_make_a_commit(box):
@@ -94,7 +97,7 @@ def test_ticks_alone_make_a_commit(box):
 def test_strange_names_are_committed_and_deleted(box):
     for name in STRANGE:
         (box.root / name).write_bytes(b"odd")
-    box.write("other*", "not the leg's")
+    box.write("other*", "not the attempt's")
     committed(box, *STRANGE)
     tree = box.tree("HEAD")
     assert {name: tree[name] for name in STRANGE} == dict.fromkeys(STRANGE, b"odd")
@@ -215,10 +218,10 @@ def test_submodules_stay_as_they_are(box, new_box):
     )
     recorded = box.tree("HEAD")["lib"]
     repo = box.open()
-    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    attempt = open_attempt(repo, AttemptStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     box.write("src/app.py", "2\n")
     now = write_snapshot_tree(repo)
-    paths = [change.path for change in find_leg_changes(repo, leg, now)]
+    paths = [change.path for change in find_attempt_changes(repo, attempt, now)]
     assert now.skipped == ()
     committed(box, *paths)
     assert (paths, box.tree("HEAD")["lib"]) == (["src/app.py"], recorded)
@@ -271,7 +274,7 @@ def test_a_filter_of_the_repository_is_refused_by_name(box):
 
 def test_a_branch_that_moved_is_left_alone(box):
     repo = box.open()
-    box.write("src/app.py", "leg\n")
+    box.write("src/app.py", "attempt\n")
     wanted = request(repo, "src/app.py", replace={"PLAN.md": TICKED})
     box.write("user.txt", "user")
     box.git("add", "user.txt")
@@ -286,7 +289,7 @@ def test_another_branch_checked_out_meanwhile_stops_the_commit(box):
     repo = box.open()
     wanted = request(repo, "src/app.py")
     box.git("switch", "-qc", "other")
-    box.write("src/app.py", "leg\n")
+    box.write("src/app.py", "attempt\n")
     assert commit_paths(repo, wanted).end == CommitEnd.BRANCH_MOVED
     assert box.text("rev-parse", "main") == box.text("rev-parse", "other")
 

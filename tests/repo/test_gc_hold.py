@@ -7,10 +7,10 @@ import pytest
 from relay.base.errors import RepoError
 from relay.git.lock_journal import claim_collections, hold_collections
 from relay.session.usage import Spent, Usage
+from relay.store.attempts import AttemptStart, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, repair_refs, save_wip
-from relay.store.legs import LegStart, open_leg, read_leg
 
-START = LegStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
+START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 
 
 def collect(box):
@@ -19,15 +19,15 @@ def collect(box):
 
 
 def make_snapshots(box, count=3):
-    """Return the repository, and the leg after each of its snapshots."""
+    """Return the repository, and the attempt after each of its snapshots."""
     repo = box.open()
     with hold_collections(repo):
-        legs = [open_leg(repo, START)]
+        attempts = [open_attempt(repo, START)]
         for number in range(count):
             box.write("work.txt", f"{number}\n")
             spend = Spent(usage=Usage(output_tokens=number), cost_usd=float(number))
-            legs.append(save_wip(repo, legs[-1], WipRecord(spend=spend, items=(f"1.{number}",))))
-    return repo, legs
+            attempts.append(save_wip(repo, attempts[-1], WipRecord(spend=spend, items=(f"1.{number}",))))
+    return repo, attempts
 
 
 def lose(box, name):
@@ -77,10 +77,10 @@ def test_a_link_in_its_place_is_not_followed(box, tmp_path):
 
 
 def test_what_is_whole_is_left_as_it_is(box):
-    repo, (*_, leg) = make_snapshots(box)
+    repo, (*_, attempt) = make_snapshots(box)
     box.git("gc", "-q")
     assert repair_refs(repo) == ()
-    assert read_leg(repo) == leg
+    assert read_attempt(repo) == attempt
 
 
 @pytest.mark.parametrize("rev", ["%s", "%s^{tree}", "%s:work.txt"])
@@ -89,55 +89,55 @@ def test_the_newest_whole_snapshot_is_found(box, rev):
     lose(box, box.text("rev-parse", rev % third.last_wip.commit))
     if rev == "%s":
         with pytest.raises(RepoError, match="cannot be read") as error:
-            read_leg(repo)
+            read_attempt(repo)
         assert "whole" in str(error.value.hint)
     (words,) = repair_refs(repo)
     assert words.startswith("refs/relay/wip/main/000001 named")
-    assert read_leg(repo) == second
+    assert read_attempt(repo) == second
     assert (box.root / "work.txt").read_text() == "2\n"
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 41, b"93"])
-@pytest.mark.parametrize("ref", ["leg/main", "wip/main/000001"])
+@pytest.mark.parametrize("ref", ["attempt/main", "wip/main/000001"])
 def test_a_ref_that_a_power_cut_emptied_is_put_aside_and_found_again(box, ref, data):
     """Git neither reads nor drops it, so that every run would end there."""
-    repo, (*_, leg) = make_snapshots(box)
+    repo, (*_, attempt) = make_snapshots(box)
     file = box.root / ".git/refs/relay" / ref
     file.write_bytes(data)
     (box.root / ".git/refs/relay/leg/other.lock").write_bytes(b"")
     (words,) = repair_refs(repo)
     assert words.startswith(f"refs/relay/{ref} held no id")
-    assert read_leg(repo) == leg
+    assert read_attempt(repo) == attempt
     (kept,) = (box.root / ".git/relay").glob("broken-*")
     assert kept.read_bytes() == data
     assert repair_refs(repo) == ()
 
 
 def test_a_broken_ref_of_another_kind_is_put_aside(box):
-    repo, (*_, leg) = make_snapshots(box)
+    repo, (*_, attempt) = make_snapshots(box)
     file = box.root / ".git/refs/relay/spent/main/000001"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"")
     (words,) = repair_refs(repo)
     assert "its file is" in words
     assert not file.exists()
-    assert read_leg(repo) == leg
+    assert read_attempt(repo) == attempt
 
 
-def test_a_leg_without_a_whole_snapshot_has_none(box):
+def test_a_attempt_without_a_whole_snapshot_has_none(box):
     repo, (opened, first) = make_snapshots(box, 1)
     lose(box, first.last_wip.commit)
     assert "it is gone" in repair_refs(repo)[0]
-    assert read_leg(repo) == opened
+    assert read_attempt(repo) == opened
 
 
-def test_a_lost_leg_is_the_one_that_its_snapshots_name(box):
-    repo, (*_, leg) = make_snapshots(box)
+def test_a_lost_attempt_is_the_one_that_its_snapshots_name(box):
+    repo, (*_, attempt) = make_snapshots(box)
     lost = box.text("commit-tree", "HEAD^{tree}", "-m", "relay: phase 1 goes on")
     box.git("update-ref", "refs/relay/leg/main", lost)
     lose(box, lost)
     assert len(repair_refs(repo)) == 1
-    assert read_leg(repo) == leg
+    assert read_attempt(repo) == attempt
 
 
 def test_what_is_not_relay_s_to_find_is_named(box):

@@ -7,9 +7,9 @@ import pytest
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
 from relay.git.message import Message, read_text, render_message
+from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.environment import find_user_paths
-from relay.store.legs import LegStart, open_leg
 from relay.store.snapshot import write_snapshot_tree
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))
@@ -144,11 +144,11 @@ def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
     box.write("user.py", "mine\n")
     box.write("src/old.py", "my edit\n")
     repo = box.open()
-    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    attempt = open_attempt(repo, AttemptStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "pre-commit", "for f in user.py src/old.py src/app.py; do echo formatted >>$f; done")
     box.write("src/app.py", "2\n")
-    outcome = commit(box, hooks, "src/app.py", keep_out=find_user_paths(repo, leg))
+    outcome = commit(box, hooks, "src/app.py", keep_out=find_user_paths(repo, attempt))
     assert (outcome.rewritten, outcome.not_taken) == (("src/app.py",), ("src/old.py", "user.py"))
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
 
@@ -240,7 +240,7 @@ def test_a_message_that_a_hook_left_alone_is_as_it_was(box, tmp_path):
     """A body whose last lines look like trailers stays a body."""
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "commit-msg", "true")
-    message = Message(subject="phase 1", body="Baton:\nNext: the store", trailers=TRAILERS)
+    message = Message(subject="phase 1", body="Handoff note:\nNext: the store", trailers=TRAILERS)
     commit(box, hooks, message=message)
     assert box.git("log", "-1", "--format=%B").rstrip() == render_message(message).rstrip()
 

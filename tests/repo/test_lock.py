@@ -19,8 +19,8 @@ from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.notes import lock_worktree
 from relay.git.refs import move_ref
 from relay.git.repository import open_repo
+from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.completion import finish_pending
-from relay.store.legs import LegStart, open_leg
 
 HOLDER = """
 import sys, time
@@ -79,7 +79,7 @@ def test_the_lock_can_be_taken_again_and_other_work_trees_have_their_own(box, tm
 def test_relay_s_own_left_locks_are_removed(box):
     box.git("switch", "-qc", "a/b")
     repo = box.open()
-    open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    open_attempt(repo, AttemptStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     locks = [
         repo.relay_dir / "index.lock",
         box.root / ".git/refs/relay/leg/a%2Fb.lock",

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.session.usage import Spent, Usage
-from relay.store.legs import drop_spent, find_spent, note_spent
+from relay.store.attempts import drop_spent, find_spent, note_spent
 
 
 def test_a_note_that_is_cut_off_counts_as_the_one_before(box):

@@ -14,12 +14,12 @@ from relay.git.message import Message
 from relay.git.objects import diff_trees, read_blob
 from relay.git.status import check_state, read_status
 from relay.session.usage import Spent
+from relay.store.attempts import AttemptStart, close_attempt, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, plan_restoration, run_restoration, save_wip
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.completion import finish_commit
 from relay.store.fingerprint import take_fingerprint
 from relay.store.history import read_relay_commits
-from relay.store.legs import LegStart, close_leg, open_leg, read_leg
 from relay.store.snapshot import write_snapshot_tree
 
 HOOKS = (
@@ -161,15 +161,15 @@ def work_through_everything(box):
     find_identity(repo)
     read_status(repo)
     take_fingerprint(repo)
-    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    attempt = open_attempt(repo, AttemptStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     box.write("src/app.py", "print(3)\n")
     box.write("src/new.py", "new\n")
     found = write_snapshot_tree(repo)
-    leg = save_wip(repo, leg, WipRecord(spend=Spent(), paths=("src/app.py",)))
-    assert read_leg(repo) == leg
-    diff_trees(repo, leg.base_tree, found.tree)
+    attempt = save_wip(repo, attempt, WipRecord(spend=Spent(), paths=("src/app.py",)))
+    assert read_attempt(repo) == attempt
+    diff_trees(repo, attempt.base_tree, found.tree)
     wanted = write_snapshot_tree(repo, replace={"x": b""})
-    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=leg.base_tree), repo.head())
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=attempt.base_tree), repo.head())
     read_blob(repo, "HEAD", "src/app.py")
     check_signing(repo)
     message = Message(subject="x", trailers=(("Relay-Plan", "PLAN.md"),))
@@ -184,7 +184,7 @@ def work_through_everything(box):
         outcome = commit_paths(repo, request)
         finish_commit(repo, str(outcome.commit), {"PLAN.md": None})
         assert len(read_relay_commits(repo, "PLAN.md")) == 1
-    close_leg(repo, leg)
+    close_attempt(repo, attempt)
 
 
 @pytest.mark.parametrize("plant", VECTORS, ids=lambda plant: plant.__name__.removeprefix("plant_"))

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from relay.session.events import Event, GaugeCrossed, LeftFile, Noticed, ReviewFinished, ShownFinding
-from tests.figures.streams import call, commit, end, gate, leg, over, parts, plan, start, turn
+from tests.figures.streams import call, commit, end, gate, over, parts, plan, start, turn
+from tests.figures.streams import session as begin
 
 
 def play(
     phases: int = 2,
-    legs: int = 2,
+    sessions: int = 2,
     turns: int = 4,
     text: str = "plain",
     run_id: str = "r",
@@ -18,7 +19,7 @@ def play(
 
     Args:
         phases: How many.
-        legs: Sessions of each.
+        sessions: Sessions of each.
         turns: Of each session.
         run_id: Of the run.
         left: By each gate.
@@ -28,18 +29,18 @@ def play(
     yield plan(**{f"p{n}": {f"{n}.1": f"open {n}.py"} for n in range(1, phases + 1)})
     yield Noticed(text=text, warning=True)
     for phase in map(str, range(1, phases + 1)):
-        for number in range(1, legs + 1):
-            last = number == legs
+        for number in range(1, sessions + 1):
+            last = number == sessions
             session = f"{phase}-{number}"
-            prompt = parts(system=900, tools=1_200, plan=700, baton=100)
-            yield leg(
+            prompt = parts(system=900, tools=1_200, plan=700, handoff_note=100)
+            yield begin(
                 session,
                 phase,
                 title=text,
-                leg=number,
+                number=number,
                 reason=text,
                 prompt=prompt,
-                baton=f"next: {text}" if number > 1 else "",
+                handoff_note=f"next: {text}" if number > 1 else "",
             )
             yield from _work(turns, text)
             if last:

@@ -18,10 +18,10 @@ from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger.belief import judge
 from relay.ledger.model import Claim, Kind, Ledger, Nogood, Stamp
-from relay.session.events import Event, LeftFile, LegStarted, ReviewFinished, ShownFinding
+from relay.session.events import Event, LeftFile, ReviewFinished, SessionStarted, ShownFinding
 from relay.session.usage import Spent
 from tests.any_event import any_event
-from tests.figures.streams import end, leg, over, start, turn
+from tests.figures.streams import end, over, session, start, turn
 from tests.pictures import make_png, make_webp
 from tests.report.reading import Reader, fold
 from tests.report.runs import play
@@ -108,7 +108,7 @@ def test_no_text_of_a_log_is_anything_but_text(text):
 def test_any_events_make_a_page(data):
     kinds = st.sampled_from(get_args(Event))
     events = data.draw(st.lists(kinds.flatmap(any_event), max_size=12))
-    require_inert(render(fold([*play(phases=1, legs=1, turns=1), *events])))
+    require_inert(render(fold([*play(phases=1, sessions=1, turns=1), *events])))
 
 
 def test_only_the_pages_own_style_is_obeyed():
@@ -187,14 +187,14 @@ def test_the_top_answers_what_a_person_asks():
 
 def test_the_page_has_the_money_of_the_book_and_not_of_the_log():
     """No log has the answer of a request that was cut off; commits and refs have the most that it can have cost."""
-    figures = fold([start("a"), leg(), *turn(1, 5_000, cost_usd=0.25), end()])
+    figures = fold([start("a"), session(), *turn(1, 5_000, cost_usd=0.25), end()])
     booked = Spent(cost_usd=0.65, estimated=True)
     texts = " | ".join(Reader(render(figures.charge(booked, {"1": booked}))).texts)
     assert "What it cost | ~$0.65" in texts
 
 
 def test_what_is_not_known_is_not_nothing():
-    events = [start(), leg(), *turn(1, 5_000, cost_usd=None), over()]
+    events = [start(), session(), *turn(1, 5_000, cost_usd=None), over()]
     texts = " | ".join(Reader(render(fold(events))).texts)
     assert "What it cost | unknown" in texts
     assert "Its log has no end" in texts
@@ -211,7 +211,7 @@ def test_what_works_on_no_phase_says_nothing_of_phases(command, words):
         verdict="confirmed", reason="",
     )  # fmt: skip
     found = [ReviewFinished(phase_id="1", round=1, findings=(finding,), confirmed=1)] * (command == "review")
-    events = [start(command=command), leg(), *turn(1, 5_000), over(), *found]
+    events = [start(command=command), session(), *turn(1, 5_000), over(), *found]
     texts = " | ".join(Reader(render(fold(events))).texts)
     assert f"What was done | {words}1 session, 1 turn | " in texts
 
@@ -226,23 +226,23 @@ def test_a_decision_has_its_cost():
 @pytest.mark.parametrize("turns", [1, 2])
 def test_the_library_prints_nothing(capfd, turns):
     """It tells of lines without a second point on standard output, where the page's path is to stand alone."""
-    render(fold(play(phases=1, legs=1, turns=turns)))
+    render(fold(play(phases=1, sessions=1, turns=turns)))
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_long_run_stays_usable():
     """Forty phases, three hundred sessions: one page within its bound, its tables cut at a row that says how many."""
-    figures = fold(play(phases=40, legs=8, turns=6))
+    figures = fold(play(phases=40, sessions=8, turns=6))
     html = render(figures)
     read = Reader(html)
-    assert len(figures.legs) == 320
+    assert len(figures.sessions) == 320
     assert len(html.encode()) < MOST_BYTES
     assert read.tags.count("details") >= 40
     assert not any("cut shorter" in text for text in read.texts)
 
 
 def test_a_log_of_huge_texts_makes_no_huge_page():
-    html = render(fold(play(phases=30, legs=3, turns=1, text='"<&\x1b' * 5_000)), most_bytes=300_000)
+    html = render(fold(play(phases=30, sessions=3, turns=1, text='"<&\x1b' * 5_000)), most_bytes=300_000)
     assert len(html.encode()) <= 300_000
     assert any("cut shorter" in text for text in require_inert(html).texts)
 
@@ -255,7 +255,7 @@ def test_two_runs_stand_side_by_side():
     assert "Faults confirmed by reviews | 2 | 2 | same" in texts
     assert "Phases done | 2 | 2 | same" in texts
     assert "Phases that both worked on" in texts
-    by = [fold(replace(event, runner=name) if isinstance(event, LegStarted) else event for event in play())
+    by = [fold(replace(event, runner=name) if isinstance(event, SessionStarted) else event for event in play())
           for name in ("api", "claude")]  # fmt: skip
     texts = " | ".join(Reader(render_page(make_comparison(*by), clean=clean_line)).texts)
     assert "Runner | api | claude" in texts

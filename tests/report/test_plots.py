@@ -67,11 +67,11 @@ def test_other_colours_are_no_ink(colour):
 
 
 def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
-    legs = fold(play(phases=3)).legs
+    sessions = fold(play(phases=3)).sessions
     marks = [(0, "1"), (2, "2"), (4, "3")]
     drawings = {
-        "contexts": draw_contexts(legs, marks, name="t", label="x"),
-        "cache": draw_cache(legs, marks, name="c", label="x"),
+        "contexts": draw_contexts(sessions, marks, name="t", label="x"),
+        "cache": draw_cache(sessions, marks, name="c", label="x"),
         "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, name="b", label="x"),
         "spans": draw_spans(
             [Span(row="read", begin=9.0, end=9.1, ink=Ink.S1), Span(row="bash", begin=10.0, end=70.0, ink=Ink.BAD)],
@@ -89,10 +89,10 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
 
 
 def test_a_plot_of_many_sessions_has_a_bound():
-    legs = fold(play(phases=30, legs=10, turns=8)).legs
-    drawn = draw_contexts(legs, [(0, "1")], name="t", label="x")
+    sessions = fold(play(phases=30, sessions=10, turns=8)).sessions
+    drawn = draw_contexts(sessions, [(0, "1")], name="t", label="x")
     points = sum(len(re.findall("[ML]", path)) for path in re.findall(r' d="([^"]*)" fill="none"', drawn))
-    assert len(legs) == 300
+    assert len(sessions) == 300
     assert points <= 2 * MOST_POINTS
     assert drawn.count("var(--soft)") < 320  # one line for all, and an end for each
 

@@ -88,7 +88,7 @@ def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, 
 
 
 def test_a_clone_counts_what_it_can_see(stage, opened, tmp_path):
-    """Legs and snapshots are there once they are fetched."""
+    """Attempts and snapshots are there once they are fetched."""
     stage.git("clone", "-q", ".", str(tmp_path / "clone"))
     stage.git("-C", str(tmp_path / "clone"), "fetch", "-q", "origin", "+refs/relay/*:refs/relay/*")
     stage.root = tmp_path / "clone"
@@ -110,13 +110,13 @@ NEW = "# Another\n\n## Phase 1 — Zeta\nVerify: `test -s zeta.txt`\n- [ ] Say z
 
 @pytest.mark.parametrize("removes", [True, False], ids=["removed first", "written over"])
 def test_a_plan_that_takes_the_place_of_another_one_does_not_pay_for_it(stage, opened, removes):
-    """Nothing of the old one is left in it; the old one's open leg is not its own either."""
+    """Nothing of the old one is left in it; the old one's open attempt is not its own either."""
     if removes:
         stage.git("rm", "-q", "PLAN.md")
         stage.git("commit", "-q", "-m", "no plan")
     stage.write("PLAN.md", NEW)
     stage.commit("another plan")
-    stage.git("switch", "-qc", "other")  # the leg is another branch's
+    stage.git("switch", "-qc", "other")  # the attempt is another branch's
     assert count(stage) == 0
     stage.write("PLAN.md", NEW.replace("Another", "The same, with other words").replace("Say zeta", "Tell zeta"))
     stage.commit("of the same")

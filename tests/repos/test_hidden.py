@@ -63,7 +63,7 @@ def test_an_edit_that_git_hides_is_refused_by_name(hidden):
 
 
 def test_a_session_that_changes_it_is_refused_and_its_bytes_are_kept(hidden):
-    """The box stays open, and the user's text is in the snapshot from the leg's start."""
+    """The box stays open, and the user's text is in the snapshot from the attempt's start."""
     hidden.write("PLAN.md", PLAN)
     hidden.git("commit", "-qam", "plan")
     hidden.write("config.py", LOCAL)

@@ -13,7 +13,7 @@ from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
-from relay.session.events import LegStarted, RunStarted
+from relay.session.events import RunStarted, SessionStarted
 from tests.scripts import HELLO
 
 HALF = """
@@ -103,7 +103,7 @@ def test_nothing_is_built_on_what_could_not_be_committed(stage):
     ended = stage.run(BASH % "true")
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert {leg.phase_id for leg in stage.seen(LegStarted)} == {"1"}
+    assert {attempt.phase_id for attempt in stage.seen(SessionStarted)} == {"1"}
     check_nothing_claimed(stage)
 
 
@@ -126,7 +126,7 @@ def test_other_settings_do_not_orphan_the_work(stage):
     find_dead(stage)
 
     later = {"context": "prune", "sandbox": "off", "reset_at": "30%", "effort": "low"}
-    ended = stage.run("sessions:\n  - turns: [{text: 'go on'}]\n", all_=False, max_legs=1, **later)
+    ended = stage.run("sessions:\n  - turns: [{text: 'go on'}]\n", all_=False, max_sessions=1, **later)
     assert ended.exit_code == ExitCode.STOPPED
     assert (stage.root / "hello.txt").read_text() == "hel"
     assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
@@ -258,7 +258,7 @@ def test_a_dead_run_blocks_nobody(stage):
 
     assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
 
-    assert len(stage.seen(LegStarted)) == 1
+    assert len(stage.seen(SessionStarted)) == 1
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
@@ -369,7 +369,7 @@ def test_a_plan_gets_nothing_of_another_plans_run(stage):
     """ralph-orchestrator (PR 250): tasks of earlier runs got into the prompt, and those of this one were not found."""
     told = "make it longer: zebra"
     hand_off = f"- tools: [{{name: hand_off, input: {{next_step: '{told}', learned: [], dead_ends: []}}}}]"
-    stage.run(HALF.replace("- text: never reached", hand_off), max_legs=1)
+    stage.run(HALF.replace("- text: never reached", hand_off), max_sessions=1)
     stage.run(HELLO, all_=False)
     assert told in str(stage.server.requests[-1].body)
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [x]", "- [ ]"))
@@ -450,7 +450,7 @@ def test_after_an_interrupt_no_other_phase_begins(stage):
     ended = stage.run(HELLO)
 
     assert ended.exit_code == ExitCode.INTERRUPTED
-    assert len(stage.seen(LegStarted)) == 1
+    assert len(stage.seen(SessionStarted)) == 1
     check_nothing_claimed(stage)
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 

@@ -6,7 +6,7 @@ from tests.resume.conftest import LUNCH
 from tests.scripts import HELLO
 
 BLOCKED = HELLO.replace('- text: "Commit: Say hello"', "- tools: [{name: block, input: {reason: lunch}}]")
-MINE = {"CLAUDE.md": "mine\n", "docs/AGENTS.md": "mine\n", "relay.toml": "max_legs = 5\n", ".mcp.json": "{}\n"}
+MINE = {"CLAUDE.md": "mine\n", "docs/AGENTS.md": "mine\n", "relay.toml": "max_sessions = 5\n", ".mcp.json": "{}\n"}
 
 
 def test_what_a_person_writes_between_two_runs_stops_no_phase(stage):

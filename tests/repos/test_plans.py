@@ -6,7 +6,7 @@ from relay.base.errors import ExitCode, RepoError
 from relay.base.hints import AT_ROOT
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, open_leg
+from relay.store.attempts import AttemptStart, open_attempt
 
 HELLO = """
   - turns:
@@ -146,11 +146,11 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     assert finish(script.replace("hello", "hallo")) == ["docs/PLAN.md", "hallo.txt"]
 
 
-def test_a_leg_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish):
+def test_a_attempt_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish):
     """It was opened and the process died before the first tool."""
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
     stage.commit("two plans")
-    open_leg(open_repo(stage.root), LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))
+    open_attempt(open_repo(stage.root), AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))
     stage.plan_path = "docs/PLAN.md"
 
     assert finish() == ["docs/PLAN.md", "hello.txt"]

@@ -8,8 +8,8 @@ import pytest
 from relay.base.errors import PlanError
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
+from relay.store.attempts import read_attempt
 from relay.store.environment import load_environment
-from relay.store.legs import read_leg
 from tests.effort import take_each
 from tests.scripts import run_commands
 
@@ -80,9 +80,9 @@ def test_what_was_ignored_stays_known_to_the_sessions_of_a_phase(diary, finish):
     diary.run(json.dumps({"sessions": [{"name": "s", "turns": turns}]}), all_=False)
     repo = open_repo(diary.root)
 
-    leg = read_leg(repo)
-    assert leg is not None
-    environment = load_environment(repo, leg.environment)
+    attempt = read_attempt(repo)
+    assert attempt is not None
+    environment = load_environment(repo, attempt.environment)
     assert environment is not None
 
     assert environment.holds("local/anything.txt")

@@ -106,11 +106,11 @@ def clone(stage) -> Callable[..., None]:
 
 @pytest.fixture
 def landed(stage):
-    """Phase 1 as it is in the instant after the branch has moved: leg's ref, index and plan's file are behind."""
+    """Phase 1 as it is in the instant after the branch has moved: attempt's ref, index and plan's file are behind."""
     kept = {}
 
     def keep():
-        kept["leg"] = stage.git("for-each-ref", "--format=%(objectname)", "refs/relay/leg").strip()
+        kept["attempt"] = stage.git("for-each-ref", "--format=%(objectname)", "refs/relay/leg").strip()
         kept["index"] = (stage.root / ".git/index").read_bytes()
         kept["plan"] = (stage.root / "PLAN.md").read_text()
 
@@ -118,7 +118,7 @@ def landed(stage):
         stage.on_tool = keep
         ended = stage.run(HELLO, all_=False)
         assert ended.exit_code == ExitCode.DONE
-        stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
+        stage.git("update-ref", "refs/relay/leg/main", kept["attempt"])
         (stage.root / ".git/index").write_bytes(kept["index"])
         stage.write("PLAN.md", kept["plan"])
         return ended

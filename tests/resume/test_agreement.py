@@ -11,8 +11,8 @@ from relay.cli.status import render_json
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.session.events import LegStarted, RunEnded
-from relay.store.legs import LegStart, open_leg
+from relay.session.events import RunEnded, SessionStarted
+from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.plan_state import PlanSource, find_done, summarize_plan
 from relay.store.resume import ResumeCase
 from tests.conftest import PLAN
@@ -65,7 +65,7 @@ def uncommit_the_plan(stage):
 def open_untouched(stage, plan="PLAN.md"):
     repo = open_repo(stage.root)
     with lock_worktree(repo):
-        open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path=plan))
+        open_attempt(repo, AttemptStart(session_id="abcd1234", phase_id="1", plan_path=plan))
 
 
 def lose_power(stage):
@@ -155,9 +155,9 @@ STATES = {
     "cut off and a commit": commit_something,
     "cut off and finished by hand": finish_by_hand,
     "cut off and the phase waits now": turn_the_phases_round,
-    "another plan's leg, unused": open_another_plan,
-    "another plan's leg with work, and all done": finish_beside_another,
-    "another plan's leg with work": lambda stage: open_another_plan(stage, work="other.txt"),
+    "another plan's attempt, unused": open_another_plan,
+    "another plan's attempt with work, and all done": finish_beside_another,
+    "another plan's attempt with work": lambda stage: open_another_plan(stage, work="other.txt"),
 }
 CASES = {
     "nothing open": ResumeCase.NOTHING_OPEN,
@@ -174,8 +174,8 @@ CASES = {
     "cut off and a commit": ResumeCase.MOVED_ON,
     "cut off and finished by hand": ResumeCase.MOVED_ON,
     "cut off and the phase waits now": ResumeCase.MOVED_ON,
-    "another plan's leg, unused": ResumeCase.NOTHING_OPEN,
-    "another plan's leg with work, and all done": ResumeCase.NOTHING_OPEN,
+    "another plan's attempt, unused": ResumeCase.NOTHING_OPEN,
+    "another plan's attempt with work, and all done": ResumeCase.NOTHING_OPEN,
 }
 """The others are refused."""
 
@@ -227,7 +227,7 @@ def test_what_is_said_is_done(stage, build, name):
     assert (asked["row"], said["obstacle"]) == (CASES[name], None)
     assert " ".join(f"found {asked['why']}".split()) in " ".join(dry.stdout.split())
     ended = run(stage)
-    started = [(leg.phase_id, leg.reason) for leg in stage.seen(LegStarted)]
+    started = [(attempt.phase_id, attempt.reason) for attempt in stage.seen(SessionStarted)]
     assert started == ([(asked["phase"], started[0][1])] if asked["phase"] else [])
     assert all(asked["why"].endswith(reason) for _, reason in started)
     assert isinstance(ended, RunEnded)
@@ -244,5 +244,5 @@ def test_what_is_said_after_the_commit_point_is_done(stage, landed):
 
     run(stage)
 
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
-    assert said["next"]["why"].endswith(stage.seen(LegStarted)[0].reason)
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert said["next"]["why"].endswith(stage.seen(SessionStarted)[0].reason)

@@ -1,4 +1,4 @@
-"""A phase that stands somewhere else by now keeps its commits, its money, its open leg and its handoff note."""
+"""A phase that stands somewhere else by now keeps its commits, its money, its open attempt and its handoff note."""
 
 import json
 
@@ -8,8 +8,8 @@ from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind
-from relay.session.events import Committed, LegStarted
-from relay.store.legs import read_leg
+from relay.session.events import Committed, SessionStarted
+from relay.store.attempts import read_attempt
 from tests.resume.conftest import LUNCH
 from tests.scripts import HELLO
 
@@ -121,7 +121,7 @@ SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "gr
       - tools: [{name: block"""
 
 
-def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
+def test_an_open_attempt_goes_on_where_its_phase_stands_now(greeting):
     """With its files and its claim; the new phase gets nothing of it."""
     assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
     greeting.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
@@ -132,7 +132,7 @@ def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
     ended = greeting.run(REST % "[~] 3.1 Say it", all_=False)
 
     assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
-    assert greeting.seen(LegStarted)[0].reason == said["next"]["why"]
+    assert greeting.seen(SessionStarted)[0].reason == said["next"]["why"]
     assert [event.items for event in greeting.seen(Committed)] == [(), ("3.1", "3.2")]
     assert names(greeting) == ["PLAN.md", "world.txt"]
 
@@ -147,9 +147,9 @@ def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):
     ):
         greeting.run(DO_ZETA)
 
-    leg = read_leg(open_repo(greeting.root))
-    assert leg is not None
-    assert leg.phase_id == "2"
+    attempt = read_attempt(open_repo(greeting.root))
+    assert attempt is not None
+    assert attempt.phase_id == "2"
 
 
 def test_a_handoff_note_goes_to_its_phase(greeting):
@@ -197,7 +197,7 @@ def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
     greeting.commit("again")
     assert ask(greeting)["next"]["phase"] == "1"
     greeting.run(LUNCH)
-    assert [leg.phase_id for leg in greeting.seen(LegStarted)] == ["1"]
+    assert [attempt.phase_id for attempt in greeting.seen(SessionStarted)] == ["1"]
 
 
 def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
@@ -210,6 +210,6 @@ def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed)
 
     stage.run(LUNCH)
 
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
     assert "[x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from relay.base.errors import ExitCode, RepoError
-from relay.session.events import LegStarted
+from relay.session.events import SessionStarted
 from relay.store.resume import ResumeCase
 from tests.effort import take_turns
 from tests.repos.test_strange import make_conflict
@@ -49,7 +49,7 @@ def read_everything(stage):
 
 @pytest.mark.parametrize(("name", "abort"), take_turns(BEGIN, (False, True)))
 def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, name, abort):
-    """It is named with the command that ends it; files, index, refs and the open leg stay; then the phase goes on."""
+    """It is named with the command that ends it; files, index, refs and the attempt stay; then the phase goes on."""
     stage = forked
     cut_off()
     subprocess.run(["git", *BEGIN[name]], cwd=stage.root, capture_output=True, check=False)
@@ -133,7 +133,7 @@ def test_another_branch_checked_out_while_a_session_works(stage, finish, how, no
         stage.run(HELLO, all_=True)
 
     assert caught.value.hint == "git switch main"
-    assert len(stage.seen(LegStarted)) == 1
+    assert len(stage.seen(SessionStarted)) == 1
     stage.calm()
     stage.git("switch", "-q", "main")
     finish(HELLO, files=("PLAN.md", "hello.txt"))

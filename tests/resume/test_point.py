@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from relay.plan.parse import parse_plan
-from relay.store.resume import Facts, LegFacts, ResumeCase, find_resume_point
+from relay.store.resume import AttemptFacts, Facts, ResumeCase, find_resume_point
 
 OPEN = "## Phase 1\n- [x] a — a\n## Phase 2\n- [ ] b — b\n- [ ] c — c\n"
 DONE = OPEN.replace("[ ]", "[x]")
 STUCK = "## Phase 1\nAfter: 2\n- [ ] a — a\n## Phase 2\nAfter: 1\n- [ ] b — b\n"
-LEG = LegFacts(
+LEG = AttemptFacts(
     session_id="5e551011",
     phase_id="2",
     base_head="a" * 40,
@@ -23,8 +23,10 @@ LEG = LegFacts(
 )
 
 
-def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=False):
-    return find_resume_point(Facts(plan=parse_plan(plan), head=head, boot_id=boot, leg=leg, is_edited=is_edited))
+def point(attempt=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=False):
+    return find_resume_point(
+        Facts(plan=parse_plan(plan), head=head, boot_id=boot, attempt=attempt, is_edited=is_edited)
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=False):
     ],
 )
 def test_nothing_open(plan, phase, why, then):
-    """Without a leg the plan alone decides."""
+    """Without an attempt the plan alone decides."""
     found = point(plan=plan)
 
     assert (found.case, found.phase_id, found.why, found.then) == (ResumeCase.NOTHING_OPEN, phase, why, then)
@@ -108,8 +110,8 @@ def test_nothing_open(plan, phase, why, then):
         ),
     ],
 )
-def test_an_open_leg_at_its_base(changes, facts, case, why, then):
-    """HEAD is where the leg began: what the work tree holds decides."""
+def test_an_open_attempt_at_its_base(changes, facts, case, why, then):
+    """HEAD is where the attempt began: what the work tree holds decides."""
     found = point(replace(LEG, **changes), **facts)
 
     assert (found.case, found.phase_id) == (case, "2")
@@ -119,7 +121,7 @@ def test_an_open_leg_at_its_base(changes, facts, case, why, then):
 
 
 def test_after_the_commit_point():
-    """The branch has the leg's commit: only tidying up is left."""
+    """The branch has the attempt's commit: only tidying up is left."""
     found = point(replace(LEG, committed=True), head="b" * 40, plan=DONE)
 
     assert (found.case, found.phase_id) == (ResumeCase.AFTER_COMMIT, "")
@@ -143,7 +145,7 @@ def test_the_user_went_back_behind_what_the_phase_comes_after():
     assert found.then.startswith("keeps the old work under refs/relay/")
 
 
-def test_the_plan_was_edited_under_an_open_leg():
+def test_the_plan_was_edited_under_an_open_attempt():
     """The commit of the edit moves the branch: said before it is made; where the phase went to is gone on with."""
     found = point(LEG, is_edited=True)
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
@@ -170,13 +172,13 @@ def test_a_branch_that_lost_all_its_commits_has_moved():
 
 
 def test_claims_whose_work_was_taken_out_are_told_also_where_the_branch_moved():
-    leg = replace(LEG, claims=("2.1",))
-    assert "laimed" not in point(leg, head="b" * 40).why
-    assert "Not claimed any more: 2.1" in point(replace(leg, discarded=("b",)), head="b" * 40).why
-    assert "laimed" not in point(replace(leg, claims=())).why
+    attempt = replace(LEG, claims=("2.1",))
+    assert "laimed" not in point(attempt, head="b" * 40).why
+    assert "Not claimed any more: 2.1" in point(replace(attempt, discarded=("b",)), head="b" * 40).why
+    assert "laimed" not in point(replace(attempt, claims=())).why
 
 
-def test_a_moved_branch_with_a_leg_of_a_phase_that_is_gone_or_done_begins_what_is_next():
+def test_a_moved_branch_with_a_attempt_of_a_phase_that_is_gone_or_done_begins_what_is_next():
     """Nothing is said about what the phase would wait for."""
     for phase_id, plan in (("7", OPEN), ("1", OPEN)):
         found = point(replace(LEG, phase_id=phase_id), plan=plan, head="b" * 40)

@@ -1,4 +1,4 @@
-"""The machine was restarted under an open leg: what was lost comes back, what was written since stays."""
+"""The machine was restarted under an open attempt: what was lost comes back, what was written since stays."""
 
 import subprocess
 
@@ -17,7 +17,7 @@ sessions:
 
 
 def restart(stage):
-    """Make the open leg one of another start of the machine."""
+    """Make the open attempt one of another start of the machine."""
     old = stage.git("cat-file", "commit", "refs/relay/leg/main")
     lines = old.splitlines(keepends=True)
     new = "".join("Relay-Boot: another\n" if line.startswith("Relay-Boot: ") else line for line in lines)

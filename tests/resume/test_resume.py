@@ -9,7 +9,7 @@ import pytest
 from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
-from relay.session.events import LegStarted, Noticed, RunStarted
+from relay.session.events import Noticed, RunStarted, SessionStarted
 from relay.session.values import SessionKind
 from relay.store.resume import ResumeCase
 from tests.resume.conftest import LUNCH, REST, Killed, die_with
@@ -23,7 +23,7 @@ sessions:
       - tools: [{name: write, input: {path: notes/a.txt, content: "a\\n"}}]
       - tools: [{name: hand_off, input: {next_step: "finish the word", learned: [], dead_ends: []}}]
 """
-FROM_BATON = """
+FROM_HANDOFF_NOTE = """
 sessions:
   - name: rest
     turns:
@@ -36,7 +36,7 @@ sessions:
 
 def check_said(stage, asked):
     """What the run gave as its reason is what the status had said."""
-    started = stage.seen(LegStarted)[0]
+    started = stage.seen(SessionStarted)[0]
     assert started.reason == asked["why"]
     assert started.phase_id == asked["phase"]
 
@@ -76,7 +76,7 @@ def test_a_clone_with_relays_refs_gets_the_work_back(stage, cut_off, clone, ask,
     assert any("restored from the last checkpoint" in notice.text for notice in stage.seen(Noticed))
 
 
-def test_a_clone_gets_the_baton_of_a_session_that_handed_over(stage, clone, ask, finish):
+def test_a_clone_gets_the_handoff_note_of_a_session_that_handed_over(stage, clone, ask, finish):
     """The words of the session before and its files are both there."""
     handed = []
 
@@ -92,7 +92,7 @@ def test_a_clone_gets_the_baton_of_a_session_that_handed_over(stage, clone, ask,
     asked = ask()
     assert asked["row"] == ResumeCase.POWER_LOSS
 
-    finish(FROM_BATON)
+    finish(FROM_HANDOFF_NOTE)
 
     check_said(stage, asked)
 
@@ -115,7 +115,7 @@ def test_what_is_found_is_kept_before_anything_is_restored(stage, cut_off, clone
 
 
 def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
-    """Leg and lock belong to the branch and the work tree: here both are the linked one's."""
+    """Attempt and lock belong to the branch and the work tree: here both are the linked one's."""
     main = stage.root
     stage.git("worktree", "add", "-q", "-b", "side", "../side")
     stage.root = main.parent / "side"
@@ -131,7 +131,7 @@ def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
 
 
 def test_another_branch_and_back(stage, cut_off, ask, finish):
-    """On the other branch nothing is open; back again the leg is as it was."""
+    """On the other branch nothing is open; back again the attempt is as it was."""
     cut_off()
     stage.git("switch", "-q", "-c", "other")
     assert ask()["row"] == ResumeCase.NOTHING_OPEN
@@ -152,7 +152,7 @@ def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish
     with pytest.raises(Killed):
         stage.run(json.dumps({"sessions": [{"turns": [{"tools": [act]} for act in acts]}]}), all_=False)
     stage.calm()
-    cut = stage.seen(LegStarted)[0].session_id
+    cut = stage.seen(SessionStarted)[0].session_id
     told = [f"The session before you ({cut}) was interrupted", "- phase 2: Say it thrice"]
     turns = [
         {"expect": {"first_message_contains": told}, "tools": [acts[0]]},
@@ -167,7 +167,7 @@ def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish
 
 
 @pytest.mark.parametrize("how", ["commit", "amend", "reset"])
-def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
+def test_the_branch_moved_under_an_open_attempt(stage, cut_off, ask, finish, how):
     """The session's work is still its own: it is committed with the phase, on top of what the user did."""
     stage.write("user.txt", "one\n")
     stage.commit("before")
@@ -190,7 +190,7 @@ def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
 
 
 def test_what_a_commit_records_is_not_counted_twice(stage, landed):
-    """The leg's snapshots say what its commit says: neither the cap nor `relay status` takes both."""
+    """The attempt's snapshots say what its commit says: neither the cap nor `relay status` takes both."""
     said = json.loads(stage.relay("status", "--json").stdout)
     assert said["spent"]["usd"] == said["phases"][0]["spent"]["usd"] == pytest.approx(landed.spent_usd, abs=1e-6)
 
@@ -201,7 +201,7 @@ def test_what_a_commit_records_is_not_counted_twice(stage, landed):
 
 @pytest.mark.usefixtures("landed")
 def test_after_the_commit_point(stage, ask):
-    """The commit is made, the leg's ref, the plan's file and the index are not: a run only tidies up."""
+    """The commit is made, the attempt's ref, the plan's file and the index are not: a run only tidies up."""
     assert ask()["row"] == ResumeCase.AFTER_COMMIT
     head = stage.git("rev-parse", "HEAD")
 
@@ -210,7 +210,7 @@ def test_after_the_commit_point(stage, ask):
     assert stage.git("rev-parse", "HEAD") == head
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
 
 
 @pytest.mark.usefixtures("landed")
@@ -224,7 +224,7 @@ def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
     ended = stage.run(LUNCH)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
 
@@ -239,7 +239,7 @@ def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
     with pytest.raises(PlanError, match=r"no session was started for phase 1: .* hello.txt \(uncommitted"):
         stage.run(LUNCH)
 
-    assert stage.seen(LegStarted) == []
+    assert stage.seen(SessionStarted) == []
     assert (stage.git("ls-files", "--stage"), (stage.root / "PLAN.md").read_bytes()) == before
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
@@ -254,7 +254,7 @@ def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
     ended = stage.run(LUNCH)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
 
 
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
@@ -272,7 +272,7 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     assert "commit it or put it away, then relay run" in said
     subprocess.run(["sh", "-c", said.rpartition("and its cost. ")[2]], cwd=stage.root, check=True)
     assert stage.run(LUNCH).exit_code == ExitCode.STOPPED
-    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
     assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > before > 0
 
 

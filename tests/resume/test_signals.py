@@ -139,7 +139,7 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
 
 @pytest.mark.parametrize("number", take_each(2, [signal.SIGINT, signal.SIGHUP]))
 def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
-    """The command runs to its end, its result is recorded, a baton is kept and no further request is sent."""
+    """The command runs to its end, its result is recorded, a handoff note is kept and no further request is sent."""
     mark = f"{os.getpid()}{int(number)}"
     with serve(parse_script(bash(mark, "2"))) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
@@ -202,7 +202,7 @@ sessions:
 
 @pytest.mark.parametrize("number", take_each(2, [signal.SIGHUP, signal.SIGINT]))
 def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
-    """As at the hard line: claims that pass are on the branch, with relay's baton, and the next session has it."""
+    """As at the hard line: claims that pass are on the branch, with relay's note, and the next session has it."""
     code, out = ask_once(stage, "grep -q hello hello.txt", (1,), number=number)
 
     assert code == 130, out
@@ -218,8 +218,8 @@ def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, again):
-    """A red gate, or one that a second Ctrl-C ended, commits nothing; claims and baton are in the snapshot."""
+def test_asked_once_what_does_not_pass_stays_in_the_attempt(stage, again):
+    """A red gate, or one that a second Ctrl-C ended, commits nothing; claims and handoff note are in the snapshot."""
     head = stage.git("rev-parse", "HEAD")
     then = f"{os.getpid()}78" if again else ""
     gate = f"if [ -e hello.txt ]; then sleep 300.{then}; fi; false" if then else "false"

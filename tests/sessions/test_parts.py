@@ -28,7 +28,9 @@ def test_parts_of_a_first_prompt_have_sources_and_sizes() -> None:
 
 def test_the_page_of_events_names_every_source() -> None:
     text = render_events()
-    assert all(source.value in text for source in (TokenSource.BATON, TokenSource.LEDGER, TokenSource.ENVIRONMENT))
+    assert all(
+        source.value in text for source in (TokenSource.HANDOFF_NOTE, TokenSource.LEDGER, TokenSource.ENVIRONMENT)
+    )
 
 
 PLAN = """\
@@ -54,7 +56,7 @@ Words below.
 def test_each_item_of_the_phase_has_its_id_once_and_its_state(ending: str) -> None:
     """The rest of the phase is as the plan has it, whatever its line ends."""
     plan = parse_plan(PLAN.replace("\n", ending))
-    given: dict[str, Any] = dict.fromkeys(("baton", "interruption", "baseline", "ledger"), "")
+    given: dict[str, Any] = dict.fromkeys(("handoff_note", "interruption", "baseline", "ledger"), "")
     briefing = PhaseBriefing(
         plan=plan, phase=plan.phases[1], plan_path="PLAN.md", environment=(), claimed=("2.2",), **given
     )

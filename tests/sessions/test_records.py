@@ -21,8 +21,8 @@ from tests.figures.streams import turn
 from tests.logs import read_events
 
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
-LEG = events.LegStarted(session_id="s", phase_id="1", title="", leg=1, reason="")
-END = events.LegEnded(
+LEG = events.SessionStarted(session_id="s", phase_id="1", title="", number=1, reason="")
+END = events.SessionEnded(
     session_id="s", phase_id="1", end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(), cost_usd=None
 )
 GATE = events.GateStarted(phase_id="1", baseline=True, commands=())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relay.runners.base import Callbacks, Session
-from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived
+from relay.session.events import Event, ResponseReceived, SessionEnded, SessionStarted
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.session import Sessions, SessionTask
@@ -51,7 +51,7 @@ def events() -> list[Event]:
 
 
 def test_a_third_kind_of_session_is_a_task_and_a_drive(events):
-    """It is announced, driven, ended and told of like a leg."""
+    """It is announced, driven, ended and told of like a session."""
     runner = ScriptedRunner([[[("verdict", {"text": "line 3 is wrong"})]]])
 
     review = Review().run(make_sessions(runner, events), "- a\n+ b\n")
@@ -59,9 +59,9 @@ def test_a_third_kind_of_session_is_a_task_and_a_drive(events):
     assert review.findings == ["line 3 is wrong"]
     assert runner.told == ["- a\n+ b\n"]
     started, ended = events
-    assert isinstance(started, LegStarted)
+    assert isinstance(started, SessionStarted)
     assert (started.session_id, started.title, started.phase_id) == ("0badcafe", "review", "")
-    assert isinstance(ended, LegEnded)
+    assert isinstance(ended, SessionEnded)
     assert (ended.session_id, ended.result, ended.end) == ("0badcafe", "done", SessionEnd.ENDED_BY_TOOL)
 
 
@@ -70,7 +70,7 @@ def test_how_a_session_failed_is_told(events):
 
     Review().run(make_sessions(ScriptedRunner([[[refused]]]), events), "diff")
 
-    assert [(event.result, event.end, event.detail) for event in events if isinstance(event, LegEnded)] == [
+    assert [(event.result, event.end, event.detail) for event in events if isinstance(event, SessionEnded)] == [
         ("failed", SessionEnd.REFUSED, "the model refused: no")
     ]
 
@@ -90,7 +90,7 @@ def test_a_session_is_charged_with_its_own_use_and_the_run_with_all(events):
     Review().run(sessions, "one")
     Review().run(sessions, "two")
 
-    assert [event.usage for event in events if isinstance(event, LegEnded)] == [used + used, used]
+    assert [event.usage for event in events if isinstance(event, SessionEnded)] == [used + used, used]
     assert sessions.meter.total.tokens == 450
     assert sessions.meter.check(500, 50) is None
     assert sessions.meter.check(500, 51) is not None

@@ -19,7 +19,7 @@ HEAD = """\
 source.
 
 relay reads a setting from these sources, the strongest first: a flag, a variable `RELAY_…`, the plan's front matter
-(`relay: {max_legs: 2}`), `relay.toml` in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own
+(`relay: {max_sessions: 2}`), `relay.toml` in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own
 `~/.config/relay/config.toml` (`$XDG_CONFIG_HOME/relay/config.toml`), the default. `relay init` creates a `relay.toml`
 with every default. `relay init --schema` prints a JSON Schema for editors (with Taplo: `#:schema ./relay.schema.json`
 in the first line).

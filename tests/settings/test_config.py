@@ -80,13 +80,13 @@ def test_each_place_yields_to_the_next_and_is_named(root: Path, user: Path) -> N
 
 def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
     (root / "pyproject.toml").write_text(
-        '[project]\nname = "relay"\nmodel = 3\n\n[tool.relay]\nmax_legs = 2\n\n'
+        '[project]\nname = "relay"\nmodel = 3\n\n[tool.relay]\nmax_sessions = 2\n\n'
         '[tool.relay.models."house"]\nreset_at = "8k"\n'
     )
     settings = load(root=root)
-    assert (settings.max_legs, settings.origins["max_legs"]) == (2, "pyproject.toml:6")
+    assert (settings.max_sessions, settings.origins["max_sessions"]) == (2, "pyproject.toml:6")
     assert settings.origins["models"] == "pyproject.toml:8"
-    (root / "relay.toml").write_text("max_legs = 3\n")
+    (root / "relay.toml").write_text("max_sessions = 3\n")
     assert "keep one of them" in refuse(root=root)
 
 
@@ -178,8 +178,8 @@ def test_a_typed_reset_line_wins_over_the_one_of_its_model(root: Path) -> None:
 BAD_VALUES = [
     ("model", ""), ("model", 3), ("model", "a b"), ("effort", "huge"), ("effort", ["high"]), ("runner", "no such"),
     ("reset_at", "0.45"), ("reset_at", 0.5), ("reset_at", True), ("max_cost_usd", -1), ("max_cost_usd", True),
-    ("max_cost_usd", "20"), ("max_cost_usd", float("nan")), ("max_cost_usd", float("inf")), ("max_legs", 0),
-    ("max_legs", 1.5), ("max_repairs", -1), ("max_tokens_total", 2.5), ("verify", 3), ("verify", [" "]),
+    ("max_cost_usd", "20"), ("max_cost_usd", float("nan")), ("max_cost_usd", float("inf")), ("max_sessions", 0),
+    ("max_sessions", 1.5), ("max_repairs", -1), ("max_tokens_total", 2.5), ("verify", 3), ("verify", [" "]),
     ("verify", [1]), ("env", ["A=B"]), ("env", ["A\n"]), ("network", "yes"), ("network", 1), ("sandbox", "none"),
     ("network", {"hosts": "a.b"}), ("network", {"hosts": ["localhost"]}), ("network", {"hosts": ["1.2.3.4"]}),
     ("network", {"hosts": [3]}), ("network", {"host": ["a.b"]}), ("network", {"hosts": [], "whole": True}),
@@ -388,13 +388,13 @@ def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, 
     (root / "relay.toml").mkdir()
     assert "regular file" in refuse(root=root)
     (root / "relay.toml").rmdir()
-    (tmp_path / "outside.toml").write_text("max_legs = 2\n")
+    (tmp_path / "outside.toml").write_text("max_sessions = 2\n")
     (root / "relay.toml").symlink_to(tmp_path / "outside.toml")
     assert "link to a file outside" in refuse(root=root)
     (root / "relay.toml").unlink()
-    (root / "inner.toml").write_text("max_legs = 2\n")
+    (root / "inner.toml").write_text("max_sessions = 2\n")
     (root / "relay.toml").symlink_to("inner.toml")
-    assert load(root=root).max_legs == 2
+    assert load(root=root).max_sessions == 2
 
 
 @pytest.mark.parametrize(
@@ -404,8 +404,8 @@ def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, 
         b"a = ",
         b"x = " + b"[" * 20_000,
         b"#" * (1024 * 1024 + 1),
-        b"max_legs = 2\nmax_legs = 3",
-        b"max_legs = " + b"1" * 5_000,
+        b"max_sessions = 2\nmax_sessions = 3",
+        b"max_sessions = " + b"1" * 5_000,
     ],
 )
 def test_a_settings_file_that_cannot_be_used_is_named(content: bytes, root: Path) -> None:
@@ -414,9 +414,9 @@ def test_a_settings_file_that_cannot_be_used_is_named(content: bytes, root: Path
 
 
 def test_a_settings_file_of_another_system_is_read(root: Path) -> None:
-    (root / "relay.toml").write_bytes(b"\xef\xbb\xbfmax_legs = 2\r\nverify = 'make test'\r\n")
+    (root / "relay.toml").write_bytes(b"\xef\xbb\xbfmax_sessions = 2\r\nverify = 'make test'\r\n")
     settings = load(root=root)
-    assert (settings.max_legs, settings.verify, settings.origins["verify"]) == (2, ("make test",), "relay.toml:2")
+    assert (settings.max_sessions, settings.verify, settings.origins["verify"]) == (2, ("make test",), "relay.toml:2")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
-from relay.session.events import LegEnded, Noticed, RequestStarted, TextShown, ToolStarted
+from relay.session.events import Noticed, RequestStarted, SessionEnded, TextShown, ToolStarted
 from relay.session.records import LoggedEvent, Scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -266,7 +266,7 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
 
 def test_usage_and_how_a_session_ended_come_back_as_values() -> None:
     """Values that JSON does not know."""
-    ended = LegEnded(
+    ended = SessionEnded(
         session_id="s",
         phase_id="2",
         end=SessionEnd.FINISHED,
@@ -280,6 +280,6 @@ def test_usage_and_how_a_session_ended_come_back_as_values() -> None:
     back = parse_record(render_record(record))
     assert back is not None
     assert back.event == ended
-    for count, event in [(2**53, LegEnded), (-1, type(None))]:  # nothing was ever used less than not at all
+    for count, event in [(2**53, SessionEnded), (-1, type(None))]:  # nothing was ever used less than not at all
         line = render_record(replace(record, event=replace(ended, usage=Usage(cache_write_1h_tokens=count))))
         assert isinstance(getattr(parse_record(line), "event", None), event)

@@ -6,7 +6,7 @@ from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.config import Settings
 from relay.run.planning.planner import PlanTask
 from relay.runners.registry import get_kind, list_runners
-from relay.session.events import LegEnded, PlanRestored
+from relay.session.events import PlanRestored, SessionEnded
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 
@@ -31,7 +31,7 @@ def test_a_phase_runs_on_a_runner_that_needs_no_key(stage):
     assert ended.exit_code == ExitCode.DONE, ended
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
     assert "- [x] Say hello" in stage.git("show", "HEAD:PLAN.md")
-    assert [event.result for event in stage.seen(LegEnded)] == ["done"]
+    assert [event.result for event in stage.seen(SessionEnded)] == ["done"]
     assert "Say hello" in runner.told[0]
 
 

@@ -14,7 +14,7 @@ from relay.plan.parse import parse_plan
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.claims import LegNotes
+from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import SUBMIT_PLAN, Toolbox, build_reader_tools, build_runner_tools
 from relay.tools.workspace import ToolAnswer, Workspace
 
@@ -39,12 +39,12 @@ PLAN = """\
 """
 
 
-def make_notes() -> LegNotes:
+def make_notes() -> AttemptNotes:
     """A plan with a finished phase 1, the current phase 2 and a later phase 3."""
     plan = parse_plan(PLAN)
     phase = plan.find_phase("2")
     assert phase is not None
-    return LegNotes(plan=plan, phase=phase)
+    return AttemptNotes(plan=plan, phase=phase)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Bench:
     root: Path
     outside: Path
     workspace: Workspace
-    notes: LegNotes
+    notes: AttemptNotes
     tools: Toolbox
     calls: int = field(default=0)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relay.base.secrecy import Hidden
 from relay.git.names import list_paths
 from relay.git.repository import open_repo
-from relay.run.leg.preload import MAX_NAMED, MAX_TOKENS, read_preload, reads_first
+from relay.run.attempt.preload import MAX_NAMED, MAX_TOKENS, read_preload, reads_first
 from relay.runners.agents.profiles import PROFILES
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolCall

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.insight.transcripts.library import OpenTranscript, get_transcript
-from relay.session.events import LegStarted, ResponseReceived, ToolFinished
+from relay.session.events import ResponseReceived, SessionStarted, ToolFinished
 
 
 class Seen:
@@ -28,7 +28,7 @@ class Seen:
     @property
     def contexts(self):
         """What each context is, and where it began."""
-        return [(event.phase_id, event.title, event.reason) for event in self.of(LegStarted)]
+        return [(event.phase_id, event.title, event.reason) for event in self.of(SessionStarted)]
 
     @property
     def tools(self):

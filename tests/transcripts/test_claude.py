@@ -8,11 +8,11 @@ import pytest
 from relay.base.errors import ConfigError
 from relay.session.events import (
     GaugeCrossed,
-    LegEnded,
-    LegStarted,
     ResponseReceived,
     RetryScheduled,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     ToolFinished,
     ToolStarted,
 )
@@ -109,7 +109,7 @@ def test_a_compaction_begins_a_context(read, tmp_path, later):
     told = "compacted (auto) from 90,010 tokens to 5,000 tokens"
     after = ("conversation", "after a compaction")
     assert seen.contexts == [MAIN, (*after, told), (*after, "compacted (summary)")]
-    assert next((end.result, end.detail) for end in seen.of(LegEnded)) == ("compacted", told)
+    assert next((end.result, end.detail) for end in seen.of(SessionEnded)) == ("compacted", told)
     assert seen.prompts == [89_980, 90_000, 20_000, 21_000]
     assert [(e.line, e.fill_tokens, e.line_tokens) for e in seen.of(GaugeCrossed)] == [("soft", 90_010, 90_000)]
     assert seen.of(ToolFinished) == []
@@ -190,7 +190,7 @@ def test_the_fixed_parts_of_a_prompt_are_known_where_the_transcript_keeps_them(r
         say(3, "m2", 900),
     )
     parts = [{"source": "system", "bytes": 801, "tokens": 201}, {"source": "tools", "bytes": 404, "tokens": 101}]
-    assert [list(event.prompt) for event in read(path).of(LegStarted)] == [parts, parts]
+    assert [list(event.prompt) for event in read(path).of(SessionStarted)] == [parts, parts]
 
 
 def test_a_fork_says_that_it_begins_with_the_turns_of_another(read, tmp_path):

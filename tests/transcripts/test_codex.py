@@ -1,6 +1,6 @@
 """Transcripts of Codex as events: what an answer used comes behind its calls, sums are never a context's size."""
 
-from relay.session.events import LegStarted, ResponseReceived, RetryScheduled, RunStarted, ToolFinished, ToolStarted
+from relay.session.events import ResponseReceived, RetryScheduled, RunStarted, SessionStarted, ToolFinished, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import Shown
 from tests.transcripts.samples import CWD, SESSION, counts, line, meta, write_lines
@@ -112,7 +112,9 @@ def test_a_compaction_begins_a_context(read, tmp_path):
         spent(3, 12_000, 0, 40),
     )
     seen = read(path)
-    assert [event.prompt for event in seen.of(LegStarted)] == [({"source": "system", "bytes": 400, "tokens": 100},)] * 2
+    assert [event.prompt for event in seen.of(SessionStarted)] == [
+        ({"source": "system", "bytes": 400, "tokens": 100},)
+    ] * 2
     assert seen.contexts == [
         ("conversation", "from its beginning", ""),
         ("conversation", "after a compaction", "compacted (by Codex) from 90,040 tokens"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.transcripts.library import Course, RelayedTally
-from relay.session.events import LegStarted, ResponseReceived
+from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import Band
 from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
@@ -18,7 +18,7 @@ LINE = 90_000
 
 
 def begin(tally, phase="conversation"):
-    started = LegStarted(session_id="s", phase_id=phase, title="", leg=1, reason="")
+    started = SessionStarted(session_id="s", phase_id=phase, title="", number=1, reason="")
     tally.take(LoggedEvent(at=0, event=started), None)
 
 

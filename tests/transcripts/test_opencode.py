@@ -7,7 +7,7 @@ import pytest
 
 from relay.base.errors import ConfigError
 from relay.insight.transcripts.library import get_transcript
-from relay.session.events import LegEnded, ResponseReceived, RunStarted, ToolFinished
+from relay.session.events import ResponseReceived, RunStarted, SessionEnded, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import Shown
 from tests.transcripts.samples import CWD, MODEL, Base, finish, tokens, tool
@@ -68,7 +68,7 @@ def test_a_summary_and_a_sub_agent_are_contexts_of_their_own(read, base):
         ("conversation", "after a compaction", words),
         ("sub-agents", "sub-agent keys", ""),
     ]
-    assert next((end.result, end.detail) for end in seen.of(LegEnded)) == ("compacted", words)
+    assert next((end.result, end.detail) for end in seen.of(SessionEnded)) == ("compacted", words)
     assert seen.prompts == [90_000, 1_400, 9_000, 700]
 
 

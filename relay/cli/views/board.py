@@ -40,18 +40,18 @@ class Board:
     """On the clock of every `now`, in seconds."""
     run: events.RunStarted | None = None
     phases: tuple[ShownPhase, ...] = ()
-    leg: events.LegStarted | None = None
+    session: events.SessionStarted | None = None
     response: events.ResponseReceived | None = None
-    """The leg's last response; None before the first."""
+    """The session's last response; None before the first."""
     measured: events.ContextMeasured | None = None
-    """The state of the leg's context; None before the first response."""
+    """The state of the session's context; None before the first response."""
     used: Usage = Usage()
-    """Reported usage of the leg's answers."""
+    """Reported usage of the session's answers."""
     focus: str = ""
     """Id of the present phase; empty before the first."""
     activity: Activity | None = None
     said: deque[tuple[bool, str]] = field(default_factory=lambda: deque(maxlen=SAID_LINES))
-    """The leg's last lines of text, oldest first, each with a flag for thinking."""
+    """The session's last lines of text, oldest first, each with a flag for thinking."""
     run_usd: float = 0.0
     """Known cost of this run."""
     estimated: bool = False
@@ -123,8 +123,8 @@ def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
     board.phases = event.complete(board.phases)
 
 
-def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:
-    board.leg, board.response, board.activity, board.focus = event, None, None, event.phase_id
+def _on_session(board: Board, event: events.SessionStarted, _now: float) -> None:
+    board.session, board.response, board.activity, board.focus = event, None, None, event.phase_id
     board.used, board.measured = Usage(), None
     board.said.clear()
 
@@ -187,7 +187,7 @@ def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
     board.activity = Activity(name="gate", summary=f"{kind}{'; '.join(event.commands)}", since=now)
 
 
-def _on_leg_end(board: Board, _event: events.LegEnded, _now: float) -> None:
+def _on_session_end(board: Board, _event: events.SessionEnded, _now: float) -> None:
     board.activity = None
     board.said.clear()
 
@@ -208,7 +208,7 @@ def _on_nothing(_board: Board, _event: events.Event, _now: float) -> None:
 _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.RunStarted: _on_run,
     events.PlanShown: _on_plan,
-    events.LegStarted: _on_leg,
+    events.SessionStarted: _on_session,
     events.RequestStarted: _on_request,
     events.ResponseReceived: _on_response,
     events.ContextMeasured: _on_measure,
@@ -228,7 +228,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.GateFinished: _on_idle,
     events.PlanRestored: _on_nothing,
     events.Committed: _on_nothing,
-    events.LegEnded: _on_leg_end,
+    events.SessionEnded: _on_session_end,
     events.Noticed: _on_nothing,
     events.ReviewFinished: _on_nothing,
     events.QuestionAsked: _on_nothing,

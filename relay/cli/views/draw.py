@@ -98,7 +98,7 @@ def _draw_end(ended: RunEnded) -> list[Text]:
 
 
 def _draw_cache(board: Board, width: int) -> Text:
-    """Draw the share of the leg's input that came from the cache."""
+    """Draw the share of the session's input that came from the cache."""
     read, prompt = board.used.cache_read_tokens, board.used.prompt_tokens
     share = read / prompt
     style = "green" if share > _HEALTHY else "yellow" if share >= _POOR else "red"

@@ -20,7 +20,7 @@ from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
-from relay.store.legs import read_leg
+from relay.store.attempts import read_attempt
 from relay.store.worktree_notes import read_last_run
 
 _WORDS = {
@@ -81,17 +81,17 @@ def find_job_standings(
             phase_id=job.phase_id,
             place=job.repo.root,
             case=(case := find_landing(repo, job).case),
-            is_open=is_open(case, leg),
-            claims=len(leg.items) if leg is not None else 0,
+            is_open=is_open(case, session),
+            claims=len(session.items) if session is not None else 0,
             at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
             stopped=_find_reason(job.repo),
             waits=_find_wait(state),
         )
-        for job, leg in ((job, read_leg(job.repo)) for job in find_jobs(repo, plan_path))
+        for job, session in ((job, read_attempt(job.repo)) for job in find_jobs(repo, plan_path))
     ]
     for phase_id in find_lost(repo, plan):
-        leg = read_leg(repo, name_job_branch(repo, phase_id))
-        claims = len(leg.items) if leg is not None else 0
+        session = read_attempt(repo, name_job_branch(repo, phase_id))
+        claims = len(session.items) if session is not None else 0
         found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))
     rest = (
         JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits)

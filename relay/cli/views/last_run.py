@@ -131,7 +131,7 @@ def find_job_works(root: Path, phase_ids: Collection[str]) -> tuple[AtWork, ...]
 def _read_work(root: Path, run_id: str) -> AtWork | None:
     try:
         with LogTail(root, run_id) as log:
-            records = log.read_end(MOMENT_KINDS, until="LegStarted")
+            records = log.read_end(MOMENT_KINDS, until="SessionStarted")
     except OSError:
         return None
     if not records:
@@ -140,16 +140,17 @@ def _read_work(root: Path, run_id: str) -> AtWork | None:
     for record in records:
         board.apply(record.event, record.at)
     scope = records[-1].scope
-    phase_id = scope.phase_id or (board.leg.phase_id if board.leg else "")
+    phase_id = scope.phase_id or (board.session.phase_id if board.session else "")
     return None if board.ended else AtWork(run_id=scope.run_id or run_id, board=board, phase_id=phase_id)
 
 
 def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
-    """Yield lines about the leg, its context and its present activity."""
+    """Yield lines about the session, its context and its present activity."""
     board = work.board
-    if board.leg is not None:
-        of = f"phase {board.leg.phase_id} leg {board.leg.leg}" if board.leg.phase_id else "planning"
-        yield f"{of} — {shorten(board.leg.title, _ACTIVITY_CHARS)} (session {board.leg.session_id}, run {work.run_id})"
+    if board.session is not None:
+        of = f"phase {board.session.phase_id} session {board.session.number}" if board.session.phase_id else "planning"
+        title, name = shorten(board.session.title, _ACTIVITY_CHARS), board.session.session_id
+        yield f"{of} — {title} (session {name}, run {work.run_id})"
     else:
         yield f"a run is at work here (run {work.run_id})"
     response = board.response
@@ -170,12 +171,12 @@ def render_work(work: AtWork | None) -> dict[str, Any] | None:
     """Return a run at work as JSON; times are in seconds since the epoch."""
     if work is None:
         return None
-    leg, response, activity = work.board.leg, work.board.response, work.board.activity
+    session, response, activity = work.board.session, work.board.response, work.board.activity
     return {
         "run": work.run_id,
         "phase": work.phase_id or None,
-        "session": leg.session_id if leg else None,
-        "leg": leg.leg if leg else None,
+        "session": session.session_id if session else None,
+        "number": session.number if session else None,
         "fill_tokens": response.fill_tokens if response else None,
         "soft_tokens": response.soft_tokens if response else None,
         "hard_tokens": response.hard_tokens if response else None,

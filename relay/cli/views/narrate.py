@@ -118,10 +118,10 @@ def _tell_run(event: events.RunStarted) -> Iterable[Line]:
         yield Line(text="rehearsed: a script plays the model", tone=Tone.WARNING)
 
 
-def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
+def _tell_session(event: events.SessionStarted) -> Iterable[Line]:
     session = event.session_id[:_SHORT_SESSION_CHARS]
-    phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
-    phase += f", attempt {event.attempt}" if event.attempt > event.leg else ""
+    phase = f"phase {event.phase_id} session {event.number}" if event.phase_id else f"session {event.number}"
+    phase += f", try {event.tries}" if event.tries > event.number else ""
     effort = f"effort {event.effort}" if event.effort else ""
     said = filter(None, ("" if event.runner == "api" else event.runner, event.model, effort))
     by = "".join(f", {words}" for words in said)
@@ -267,8 +267,8 @@ def _tell_commit(event: events.Committed) -> Iterable[Line]:
     )
 
 
-def _tell_leg_end(event: events.LegEnded) -> Iterable[Line]:
-    what = f"phase {event.phase_id} leg" if event.phase_id else "session"
+def _tell_session_end(event: events.SessionEnded) -> Iterable[Line]:
+    what = f"phase {event.phase_id} session" if event.phase_id else "session"
     detail = f" — {event.detail}" if event.detail else ""
     used = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out, {_render_cost(event)}"
     yield Line(
@@ -336,13 +336,13 @@ def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
         yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
 
 
-def _render_cost(event: events.ResponseReceived | events.LegEnded) -> str:
+def _render_cost(event: events.ResponseReceived | events.SessionEnded) -> str:
     return "cost unknown" if event.cost_usd is None else render_usd(event.cost_usd, estimated=event.estimated)
 
 
 _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.RunStarted: _tell_run,
-    events.LegStarted: _tell_leg,
+    events.SessionStarted: _tell_session,
     events.RequestStarted: _tell_nothing,
     events.ResponseReceived: _tell_response,
     events.ContextMeasured: _tell_nothing,
@@ -362,7 +362,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.GateFinished: _tell_gate_end,
     events.PlanRestored: _tell_restored,
     events.Committed: _tell_commit,
-    events.LegEnded: _tell_leg_end,
+    events.SessionEnded: _tell_session_end,
     events.Noticed: _tell_notice,
     events.ReviewFinished: _tell_review,
     events.QuestionAsked: _tell_question,

@@ -82,7 +82,7 @@ class TrialResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Measure:
     """Something that arms can differ in."""
 
     name: str
@@ -94,19 +94,19 @@ class Outcome:
 
 
 OUTCOMES = (
-    Outcome(name="held-out checks", read=lambda trial: trial.hidden_share, is_main=True),
-    Outcome(name="cost", read=lambda trial: trial.cost_usd, unit="$", is_main=True),
-    Outcome(name="phases done", read=lambda trial: trial.phases_done),
-    Outcome(name="faults that both reviews confirm", read=lambda trial: trial.findings),
-    Outcome(name="faults that one review confirms", read=lambda trial: trial.disputed),
-    Outcome(name="red gates", read=lambda trial: trial.red_gates),
-    Outcome(name="repairs", read=lambda trial: trial.repairs),
-    Outcome(name="tests weakened", read=lambda trial: trial.weakened),
-    Outcome(name="duplicated lines", read=lambda trial: trial.duplicated),
-    Outcome(name="tokens", read=lambda trial: trial.tokens, unit="tokens"),
-    Outcome(name="time", read=lambda trial: trial.wall_s, unit="s"),
-    Outcome(name="sessions", read=lambda trial: trial.sessions),
-    Outcome(name="fullest context", read=lambda trial: trial.fill, unit="tokens"),
+    Measure(name="held-out checks", read=lambda trial: trial.hidden_share, is_main=True),
+    Measure(name="cost", read=lambda trial: trial.cost_usd, unit="$", is_main=True),
+    Measure(name="phases done", read=lambda trial: trial.phases_done),
+    Measure(name="faults that both reviews confirm", read=lambda trial: trial.findings),
+    Measure(name="faults that one review confirms", read=lambda trial: trial.disputed),
+    Measure(name="red gates", read=lambda trial: trial.red_gates),
+    Measure(name="repairs", read=lambda trial: trial.repairs),
+    Measure(name="tests weakened", read=lambda trial: trial.weakened),
+    Measure(name="duplicated lines", read=lambda trial: trial.duplicated),
+    Measure(name="tokens", read=lambda trial: trial.tokens, unit="tokens"),
+    Measure(name="time", read=lambda trial: trial.wall_s, unit="s"),
+    Measure(name="sessions", read=lambda trial: trial.sessions),
+    Measure(name="fullest context", read=lambda trial: trial.fill, unit="tokens"),
 )
 
 
@@ -114,7 +114,7 @@ OUTCOMES = (
 class Difference:
     """How an arm differs from the first one, in one outcome."""
 
-    outcome: Outcome
+    outcome: Measure
     arm: str
     other: str
     """The first arm."""
@@ -185,7 +185,7 @@ def compare_arms(results: Sequence[TrialResult], arms: Sequence[str]) -> Compari
     )
 
 
-def _read(outcome: Outcome, result: TrialResult, checks: int | None) -> tuple[float, ...]:
+def _read(outcome: Measure, result: TrialResult, checks: int | None) -> tuple[float, ...]:
     """Return a trial's value, or nothing; held-out checks are counted: equal counts do not hide that they vary."""
     value = outcome.read(result)
     if value is None:
@@ -193,7 +193,7 @@ def _read(outcome: Outcome, result: TrialResult, checks: int | None) -> tuple[fl
     return (float(round(value * checks)),) if checks and outcome is OUTCOMES[0] else (float(value),)
 
 
-def _differ(outcome: Outcome, arm: str, other: str, pairs: tuple[float, ...], among: int) -> Difference:
+def _differ(outcome: Measure, arm: str, other: str, pairs: tuple[float, ...], among: int) -> Difference:
     interval = find_bootstrapped(pairs, among=among)
     needed = count_needed(pairs, among=among, least=LEAST_REPEATS)
     is_shown = interval is not None and interval.excludes_zero

@@ -1,6 +1,6 @@
 """How a session's context decays: one definition for each figure, and the value from which a person should look.
 
-`relay.insight.figures.legs` counts the tokens from a session's events; here they become figures. None is unknown, or
+`relay.insight.figures.sessions` counts the tokens of a session; here they become figures. None is unknown, or
 does not apply. No threshold stops or steers a run.
 """
 
@@ -119,7 +119,7 @@ def find_turns_to_go(open_items: int, turns_per_item: float | None) -> int | Non
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class TurnsLeft:
     """The turns to the phase's likely end, the same in an old context and in a fresh one."""
 
     turns: int

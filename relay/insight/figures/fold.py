@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from relay.insight.figures.decay import Decay
-from relay.insight.figures.legs import FindRates, LegTally, find_table_rates
+from relay.insight.figures.sessions import FindRates, SessionTally, find_table_rates
 from relay.insight.figures.tallies import (
     KEPT_WARNINGS,
     PhaseTally,
@@ -24,10 +24,10 @@ from relay.insight.figures.values import (
     Figures,
     Forecast,
     FreshStart,
-    LegFigures,
     PhaseFigures,
     ReviewEvidence,
     RunFigures,
+    SessionFigures,
     TickEvidence,
     Totals,
     find_break_even,
@@ -37,8 +37,6 @@ from relay.session.events import (
     Committed,
     Event,
     GateFinished,
-    LegEnded,
-    LegStarted,
     Noticed,
     PlanShown,
     RequestStarted,
@@ -47,6 +45,8 @@ from relay.session.events import (
     ReviewFinished,
     RunEnded,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     ToolFinished,
 )
 from relay.session.prices import Rates
@@ -89,7 +89,10 @@ def _render_run(run: RunFigures) -> Mapping[str, Any]:
     return {
         **{name: getattr(run, name) for name in RunFigures.__dataclass_fields__},
         "totals": _render_totals(run.totals),
-        "legs": [{**asdict(leg), "totals": _render_totals(leg.totals), "held": dict(leg.held)} for leg in run.legs],
+        "sessions": [
+            {**asdict(session), "totals": _render_totals(session.totals), "held": dict(session.held)}
+            for session in run.sessions
+        ],
     }
 
 
@@ -116,7 +119,7 @@ class RunTally:
         self._began = began
         self._started = started
         self._ended: tuple[float, RunEnded] | None = None
-        self._legs: deque[LegFigures] = deque(maxlen=MOST_LEGS)
+        self._sessions: deque[SessionFigures] = deque(maxlen=MOST_LEGS)
         self._left_out = 0
         self._points = 0
         self._warnings: list[str] = []
@@ -142,35 +145,35 @@ class RunTally:
             case _:
                 pass
 
-    def add_leg(self, leg: LegFigures) -> None:
+    def add_session(self, session: SessionFigures) -> None:
         """Add a finished session."""
-        self.sum.add(leg.totals)
-        self._left_out += len(self._legs) == MOST_LEGS
-        self._legs.append(leg)
-        self._points += len(leg.series) + len(leg.spans)
+        self.sum.add(session.totals)
+        self._left_out += len(self._sessions) == MOST_LEGS
+        self._sessions.append(session)
+        self._points += len(session.series) + len(session.spans)
         if self._points > RUN_POINTS:
             self._thin()
 
     def _thin(self) -> None:
-        legs = [
+        sessions = [
             replace(
-                leg,
-                series=thin(leg.series, lambda point: point.fill_tokens or 0),
-                spans=thin(leg.spans, lambda span: span.duration_s),
+                session,
+                series=thin(session.series, lambda point: point.fill_tokens or 0),
+                spans=thin(session.spans, lambda span: span.duration_s),
             )
-            for leg in self._legs
+            for session in self._sessions
         ]
-        self._legs = deque(legs, maxlen=MOST_LEGS)
-        self._points = sum(len(leg.series) + len(leg.spans) for leg in legs)
+        self._sessions = deque(sessions, maxlen=MOST_LEGS)
+        self._points = sum(len(session.series) + len(session.spans) for session in sessions)
 
-    def render(self, working: LegFigures | None) -> RunFigures:
+    def render(self, working: SessionFigures | None) -> RunFigures:
         """Return the figures so far.
 
         Args:
             working: The present session.
         """
         started, (ended_at, ended) = self._started, self._ended or (None, None)
-        legs = (*self._legs, *([working] if working else []))
+        sessions = (*self._sessions, *([working] if working else []))
         return RunFigures(
             run_id=self.run_id,
             command=started.command if started else "",
@@ -190,8 +193,8 @@ class RunTally:
             next_command=ended.next_command if ended else "",
             questions=ended.questions if ended else (),
             totals=add_totals(self.sum.totals, *([working.totals] if working else [])),
-            legs=legs,
-            legs_left_out=self._left_out,
+            sessions=sessions,
+            sessions_left_out=self._left_out,
             warnings=tuple(self._warnings),
         )
 
@@ -200,7 +203,7 @@ _MILLION = 1_000_000
 
 
 def make_hand_off(
-    before: LegFigures, after: LegFigures, orientation_tokens: int, rates: Rates | None
+    before: SessionFigures, after: SessionFigures, orientation_tokens: int, rates: Rates | None
 ) -> FreshStart | None:
     """Return the cost and saving of the step between two sessions; None if one of them never answered."""
     if before.last_tokens is None or after.first_tokens is None:
@@ -264,7 +267,8 @@ MOST_SEEN = 50_000
 class Fold:
     """Growing figures of a stream of events. Mutable.
 
-    Its memory is bounded: sessions of a run (`MOST_LEGS`), points of a session (`values.LEG_POINTS`), phases, commits,
+    Its memory is bounded: sessions of a run (`MOST_SESSIONS`), points of a session (`values.SESSION_POINTS`), phases,
+    commits,
     and files by name.
 
     Args:
@@ -283,13 +287,13 @@ class Fold:
         self._hand_offs: deque[FreshStart] = deque(maxlen=MOST_HAND_OFFS)
         self._seen: set[str] = set()
         self._own_files: frozenset[str] = frozenset()
-        self._leg: LegTally | None = None
-        self._before: LegFigures | None = None
+        self._session: SessionTally | None = None
+        self._before: SessionFigures | None = None
         self._shown: tuple[str, ...] = ()
         self._handlers: Mapping[type[Event], Callable[[LoggedEvent, Any], None]] = {
             RunStarted: self._begin_run,
             PlanShown: self._show_plan,
-            LegStarted: self._begin_leg,
+            SessionStarted: self._begin_session,
             RequestStarted: self._ask,
             ToolFinished: self._end_tool,
             GateFinished: self._end_gate,
@@ -306,29 +310,29 @@ class Fold:
             handle(record, record.event)
         if self._runs:
             self._runs[-1].last_at = record.at
-        if self._leg is not None:
-            self._leg.take(record)
-        elif not isinstance(record.event, LegEnded):
+        if self._session is not None:
+            self._session.take(record)
+        elif not isinstance(record.event, SessionEnded):
             self._get_run(record).take_outside(record)
-        if isinstance(record.event, LegEnded):
-            self._close_leg(record.event.result)
+        if isinstance(record.event, SessionEnded):
+            self._close_session(record.event.result)
 
     @property
-    def leg(self) -> LegFigures | None:
+    def session(self) -> SessionFigures | None:
         """The present session; None between sessions."""
-        return self._leg.figures if self._leg else None
+        return self._session.figures if self._session else None
 
     @property
     def decay(self) -> Decay | None:
         """The state of the present session's context; None between sessions."""
-        return self._leg.decay if self._leg else None
+        return self._session.decay if self._session else None
 
     @property
     def figures(self) -> Figures:
         """The figures so far, with the present session."""
         runs = [run.render(None) for run in self._runs]
-        if self._leg is not None and self._runs:
-            runs[-1] = self._runs[-1].render(self._leg.figures)
+        if self._session is not None and self._runs:
+            runs[-1] = self._runs[-1].render(self._session.figures)
         phases = [self._render_phase(phase) for phase in self._phases.values()]
         shown = [self._phases[phase_id] for phase_id in self._shown if phase_id in self._phases]
         return Figures(
@@ -356,14 +360,14 @@ class Fold:
         return found
 
     def _begin_run(self, record: LoggedEvent, event: RunStarted) -> None:
-        self._close_leg("")
+        self._close_session("")
         self._before = None
         self._runs.append(RunTally(event.run_id, record.at, event))
         name = PurePosixPath(event.plan_path)
         self._own_files = frozenset({name.name, f"{name.stem}.ledger.yaml", f"{name.stem}.ledger.jsonl"})
 
     def _end_run(self, record: LoggedEvent, event: RunEnded) -> None:
-        self._close_leg("")
+        self._close_session("")
         self._get_run(record).end(record.at, event)
 
     def _notice(self, record: LoggedEvent, event: Noticed) -> None:
@@ -387,40 +391,40 @@ class Fold:
         for phase in event.phases:
             self._get_phase(phase["id"]).show(phase)
 
-    def _begin_leg(self, record: LoggedEvent, event: LegStarted) -> None:
-        self._close_leg("")
+    def _begin_session(self, record: LoggedEvent, event: SessionStarted) -> None:
+        self._close_session("")
         self._get_run(record)
         phase = self._get_phase(event.phase_id)
         phase.title = phase.title or event.title
-        phase.legs += 1
+        phase.sessions += 1
         pace = self._turns / self._claimed if self._claimed else None
         run_id, rates = self._get_run(record).run_id, self._find_rates
-        self._leg = LegTally(run_id, record.at, event, self._seen, phase, pace=pace, find_rates=rates)
+        self._session = SessionTally(run_id, record.at, event, self._seen, phase, pace=pace, find_rates=rates)
 
-    def _close_leg(self, result: str) -> None:
-        leg = self._leg
-        if leg is None:
+    def _close_session(self, result: str) -> None:
+        session = self._session
+        if session is None:
             return
-        self._leg = None
-        self._turns, self._claimed = self._turns + leg.turns, self._claimed + leg.claimed
-        figures = leg.figures
-        self._runs[-1].add_leg(figures)
+        self._session = None
+        self._turns, self._claimed = self._turns + session.turns, self._claimed + session.claimed
+        figures = session.figures
+        self._runs[-1].add_session(figures)
         phase = self._get_phase(figures.phase_id)
         phase.sum.add(figures.totals)
-        phase.end_leg()
+        phase.end_session()
         phase.hand_offs += result == "handoff"
         for tool in figures.tools:
             self._tools.add(tool)
         rates = self._find_rates(figures.model, figures.began) if figures.model else None
         before = self._before
-        if before is not None and (hand_off := make_hand_off(before, figures, leg.orientation_tokens, rates)):
+        if before is not None and (hand_off := make_hand_off(before, figures, session.orientation_tokens, rates)):
             self._hand_offs.append(hand_off)
         self._before = figures
         if len(self._seen) < MOST_SEEN:
-            self._seen = self._seen | leg.seen
+            self._seen = self._seen | session.seen
 
     def _ask(self, record: LoggedEvent, _: RequestStarted) -> None:
-        if self._leg is not None:
+        if self._session is not None:
             self._get_phase(record.scope.phase_id).go_on()
 
     def _end_tool(self, record: LoggedEvent, event: ToolFinished) -> None:
@@ -429,8 +433,8 @@ class Fold:
 
     def _end_gate(self, record: LoggedEvent, event: GateFinished) -> None:
         self._get_phase(event.phase_id).end_gate(event)
-        if self._leg is not None and not event.baseline:
-            self._leg.end_gate(red=not event.passed and not event.expected)
+        if self._session is not None and not event.baseline:
+            self._session.end_gate(red=not event.passed and not event.expected)
         self._get_run(record).sum.count("gates_s", event.duration_s)
 
     def _commit(self, record: LoggedEvent, event: Committed) -> None:
@@ -438,7 +442,7 @@ class Fold:
         if phase:
             phase.commit(event)
             phase.touch((change["path"] for change in event.files), self._own_files)
-        sums = [self._leg.sum] if self._leg else [self._get_run(record).sum, *([phase.sum] if phase else [])]
+        sums = [self._session.sum] if self._session else [self._get_run(record).sum, *([phase.sum] if phase else [])]
         for found in sums:
             found.count("ticks", len(event.items))
             found.count("commits", phase is not None)
@@ -462,9 +466,9 @@ class Fold:
 
     def _render_phase(self, phase: PhaseTally) -> PhaseFigures:
         figures = phase.figures
-        leg = self._leg
-        if leg is not None and leg.started.phase_id == phase.phase_id:
-            return replace(figures, totals=add_totals(figures.totals, leg.sum.totals))
+        session = self._session
+        if session is not None and session.started.phase_id == phase.phase_id:
+            return replace(figures, totals=add_totals(figures.totals, session.sum.totals))
         return figures
 
 

@@ -53,7 +53,7 @@ class TokenSource(StrEnum):
     """The plan around the phase."""
     PHASE = "phase"
     """The phase, with its notes."""
-    BATON = "baton"
+    HANDOFF_NOTE = "handoff_note"
     """The handoff note of the session before."""
     LEDGER = "ledger"
     PRELOAD = "preload"
@@ -426,7 +426,7 @@ class PhaseTally:
         self.claimed: frozenset[str] = frozenset()
         """Ids that are claimed or ticked."""
         self.sum = Sum()
-        self.legs = 0
+        self.sessions = 0
         self.hand_offs = 0
         self.checks: tuple[CheckEvidence, ...] = ()
         self.left: tuple[LeftFile, ...] = ()
@@ -483,7 +483,7 @@ class PhaseTally:
         self._repairs += self._given_back
         self._given_back = False
 
-    def end_leg(self) -> None:
+    def end_session(self) -> None:
         """Note the end of a session."""
         self._given_back = False
 
@@ -501,7 +501,7 @@ class PhaseTally:
             phase_id=self.phase_id,
             title=self.title,
             totals=self.sum.totals,
-            legs=self.legs,
+            sessions=self.sessions,
             work=PhaseWork(
                 items=tuple(self.items),
                 ticked=tuple(self._ticked),

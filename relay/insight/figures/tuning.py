@@ -8,7 +8,7 @@ from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.insight.figures.statistics import LEAST_PAIRS, Interval, count_needed, find_mean_difference, find_rate
 from relay.insight.figures.tallies import TokenSource
-from relay.insight.figures.values import Figures, LegFigures, PhaseFigures
+from relay.insight.figures.values import Figures, PhaseFigures, SessionFigures
 from relay.session.gauge import NO_RESET, Band
 from relay.session.usage import Spent
 
@@ -21,7 +21,7 @@ class BandRates:
     """Rates of faults in one band of the fill, over all sessions."""
 
     band: Band
-    legs: int
+    sessions: int
     """Sessions that reached it."""
     turns: int
     errors: Interval | None
@@ -50,7 +50,7 @@ class UseRate:
 
 def measure_use(found: Iterable[Figures]) -> tuple[UseRate, ...]:
     """Return the use of each kind but the ledger, which `measure_ledger` has."""
-    decays = [leg.decay for figures in found for leg in figures.legs]
+    decays = [session.decay for figures in found for session in figures.sessions]
     known = [one for decay in decays for one in decay.retrieved if one.kind != "ledger"]
     rates = [
         UseRate(
@@ -86,7 +86,7 @@ class ArmDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class TrialArm:
     """One line of a trial."""
 
     reset_at: str
@@ -99,7 +99,7 @@ class Arm:
 class TrialFigures:
     """The results of a switch-back trial so far."""
 
-    arms: tuple[Arm, ...]
+    arms: tuple[TrialArm, ...]
     differences: tuple[ArmDifference, ...]
     dead_weight: tuple[str, ...]
     """Lines whose resets surely cost more than none, while no other outcome is surely worse without resets."""
@@ -149,19 +149,19 @@ def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
     They cannot advise a line: only a part that was shown can be shown again, and tests run when something is changed.
     So both rates rise with the fill even if nothing depends on it.
     """
-    legs = [leg for figures in found for leg in figures.legs if leg.bands]
-    return tuple(_measure(band, legs) for band in Band)
+    sessions = [session for figures in found for session in figures.sessions if session.bands]
+    return tuple(_measure(band, sessions) for band in Band)
 
 
-def _measure(band: Band, legs: Sequence[LegFigures]) -> BandRates:
-    found = [counts for leg in legs for counts in leg.bands if counts.band is band]
+def _measure(band: Band, sessions: Sequence[SessionFigures]) -> BandRates:
+    found = [counts for session in sessions for counts in session.bands if counts.band is band]
 
     def add(name: str) -> int:
         return sum(attrgetter(name)(counts) for counts in found)
 
     return BandRates(
         band=band,
-        legs=len(found),
+        sessions=len(found),
         turns=add("turns"),
         errors=find_rate(add("errors"), add("calls")),
         duplicates=find_rate(add("duplicates"), add("shown")),
@@ -172,13 +172,13 @@ def _measure(band: Band, legs: Sequence[LegFigures]) -> BandRates:
 
 def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
     """Return what sessions used of the ledger."""
-    legs = [leg for figures in found for leg in figures.legs if leg.claims]
-    claims = [claim for leg in legs for claim in leg.claims]
-    largest = max((sum(claim.tokens for claim in leg.claims) for leg in legs), default=0)
-    needed = max(map(_find_needed, legs), default=0)
+    sessions = [session for figures in found for session in figures.sessions if session.claims]
+    claims = [claim for session in sessions for claim in session.claims]
+    largest = max((sum(claim.tokens for claim in session.claims) for session in sessions), default=0)
+    needed = max(map(_find_needed, sessions), default=0)
     advised = max(LEAST_BUDGET, -(-needed // LEAST_BUDGET) * LEAST_BUDGET)
     return LedgerWorth(
-        sessions=len(legs),
+        sessions=len(sessions),
         shown=len(claims),
         named=sum(claim.named for claim in claims),
         read=sum(claim.read for claim in claims),
@@ -186,17 +186,17 @@ def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
         used=sum(claim.used for claim in claims),
         shown_tokens=sum(claim.tokens for claim in claims),
         used_tokens=sum(claim.tokens for claim in claims if claim.used),
-        paid_tokens=sum(dict(leg.totals.sources).get(TokenSource.LEDGER, 0) for leg in legs),
+        paid_tokens=sum(dict(session.totals.sources).get(TokenSource.LEDGER, 0) for session in sessions),
         largest_tokens=largest,
         needed_tokens=needed,
-        advised_tokens=advised if len(legs) >= LEAST_PAIRS and advised * 2 <= largest else None,
+        advised_tokens=advised if len(sessions) >= LEAST_PAIRS and advised * 2 <= largest else None,
     )
 
 
-def _find_needed(leg: LegFigures) -> int:
+def _find_needed(session: SessionFigures) -> int:
     """Return the tokens of a session's claims up to the last one that it used."""
-    used = [place for place, claim in enumerate(leg.claims) if claim.used]
-    return sum(claim.tokens for claim in leg.claims[: used[-1] + 1]) if used else 0
+    used = [place for place, claim in enumerate(session.claims) if claim.used]
+    return sum(claim.tokens for claim in session.claims[: used[-1] + 1]) if used else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,11 +219,11 @@ def count_rungs(found: Iterable[Figures]) -> tuple[RungFigures, ...]:
     spent: dict[str, Spent] = {}
     for plan, figures in enumerate(found):
         done = {phase.phase_id for phase in figures.phases if phase.is_done}
-        for leg in (leg for run in figures.runs for leg in run.legs if leg.rungs):
-            for rung in leg.rungs:
-                is_last = rung == leg.rungs[-1]
-                phases.setdefault(rung, {})[plan, leg.phase_id] = is_last and leg.phase_id in done
-            spent[leg.rungs[-1]] = spent.get(leg.rungs[-1], Spent()) + leg.totals.spent
+        for session in (session for run in figures.runs for session in run.sessions if session.rungs):
+            for rung in session.rungs:
+                is_last = rung == session.rungs[-1]
+                phases.setdefault(rung, {})[plan, session.phase_id] = is_last and session.phase_id in done
+            spent[session.rungs[-1]] = spent.get(session.rungs[-1], Spent()) + session.totals.spent
     return tuple(
         RungFigures(rung=rung, phases=len(held), done=sum(held.values()), spent=spent.get(rung, Spent()))
         for rung, held in phases.items()
@@ -266,9 +266,9 @@ def _sort_arms(figures: Figures) -> Mapping[str, tuple[PhaseFigures, ...]]:
     lines: dict[str, set[str]] = {}
     given_up: dict[str, bool] = {}
     for run in figures.runs:
-        for leg in run.legs:
-            lines.setdefault(leg.phase_id, set()).add(leg.trial)
-            given_up[leg.phase_id] = run.exit_code == ExitCode.STOPPED and leg.result in _LEFT
+        for session in run.sessions:
+            lines.setdefault(session.phase_id, set()).add(session.trial)
+            given_up[session.phase_id] = run.exit_code == ExitCode.STOPPED and session.result in _LEFT
     arms: dict[str, tuple[PhaseFigures, ...]] = {}
     for phase in figures.phases:
         of_phase, is_over = lines.get(phase.phase_id, set()), phase.is_done or given_up.get(phase.phase_id, False)
@@ -281,12 +281,12 @@ _LEFT = frozenset({"blocked", "failed", "handoff"})
 """Results of the last session of a phase that a run gives up. An interrupted one goes on, whatever stopped the run."""
 
 
-def _render_arm(line: str, phases: Sequence[PhaseFigures]) -> Arm:
+def _render_arm(line: str, phases: Sequence[PhaseFigures]) -> TrialArm:
     means: dict[str, float | None] = {}
     for outcome, read in OUTCOMES.items():
         values = [value for phase in phases if (value := read(phase)) is not None]
         means[outcome] = sum(values) / len(values) if values else None
-    return Arm(reset_at=line, phases=len(phases), means=means)
+    return TrialArm(reset_at=line, phases=len(phases), means=means)
 
 
 def _pair(outcome: str, one: str, other: str, plans: Sequence[Mapping[str, tuple[PhaseFigures, ...]]]) -> list[float]:

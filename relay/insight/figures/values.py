@@ -1,4 +1,4 @@
-"""The figures of a turn, a tool, a session (leg), a phase, a run and a whole log, and the evidence for ticks.
+"""The figures of a turn, a tool, a session, a phase, a run and a whole log, and the evidence for ticks.
 
 Each says how it is made and from where. None is *unknown* or *does not apply*, never 0.
 """
@@ -156,7 +156,7 @@ class BandCounts:
     red_gates: int = 0
 
 
-LEG_POINTS = 2_000
+SESSION_POINTS = 2_000
 """Most points of one session."""
 RUN_POINTS = 20_000
 """Most points of all finished sessions."""
@@ -172,7 +172,7 @@ class Series(Generic[PointT]):
         most: Most points.
     """
 
-    def __init__(self, weigh: Callable[[PointT], float], most: int = LEG_POINTS) -> None:
+    def __init__(self, weigh: Callable[[PointT], float], most: int = SESSION_POINTS) -> None:
         self._weigh = weigh
         self._most = most
         self._every = 1
@@ -389,7 +389,7 @@ class PromptPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegFigures:
+class SessionFigures:
     """One session."""
 
     run_id: str
@@ -397,8 +397,8 @@ class LegFigures:
     phase_id: str
     """Empty for a session without a phase."""
     title: str
-    leg: int
-    attempt: int
+    number: int
+    tries: int
     reason: str
     """Why it started."""
     model: str
@@ -416,8 +416,8 @@ class LegFigures:
     totals: Totals
     parts: tuple[PromptPart, ...]
     """Of its first prompt; empty in the logs of other programs."""
-    baton: str
-    """The handoff note that it got, cut at `legs.MOST_BATON_CHARS`; empty without one."""
+    handoff_note: str
+    """The handoff note that it got, cut at `sessions.MOST_HANDOFF_NOTE_CHARS`; empty without one."""
     first_tokens: int | None
     """Prompt of its first response; None before one."""
     last_tokens: int | None
@@ -434,9 +434,9 @@ class LegFigures:
     """Of its last context; empty before an answer."""
     compactions: tuple[Compaction, ...]
     series: tuple[TurnFigures, ...]
-    """Its turns, thinned to at most `LEG_POINTS`: of neighbours the fuller one is kept."""
+    """Its turns, thinned to at most `SESSION_POINTS`: of neighbours the fuller one is kept."""
     spans: tuple[ToolSpan, ...]
-    """Its tool calls, thinned to at most `LEG_POINTS`: of neighbours the longer one is kept."""
+    """Its tool calls, thinned to at most `SESSION_POINTS`: of neighbours the longer one is kept."""
     tools: tuple[ToolFigures, ...]
     bands: tuple[BandCounts, ...]
     """Counts for each band of the fill that it reached."""
@@ -458,7 +458,7 @@ class PhaseFigures:
     """Empty for work outside of phases."""
     title: str
     totals: Totals
-    legs: int
+    sessions: int
     work: PhaseWork
 
     @property
@@ -512,8 +512,8 @@ class RunFigures:
     """Questions that sessions had left to the user when it ended, with their assumptions."""
     totals: Totals
     """Of its sessions, and of answers outside of any."""
-    legs: tuple[LegFigures, ...]
-    legs_left_out: int
+    sessions: tuple[SessionFigures, ...]
+    sessions_left_out: int
     """Older sessions of a very long run that are in the totals only."""
     warnings: tuple[str, ...]
     """At most `tallies.KEPT_WARNINGS`."""
@@ -536,9 +536,9 @@ class Figures:
     """None if no plan was shown."""
 
     @property
-    def legs(self) -> tuple[LegFigures, ...]:
+    def sessions(self) -> tuple[SessionFigures, ...]:
         """Sessions of all runs."""
-        return tuple(leg for run in self.runs for leg in run.legs)
+        return tuple(session for run in self.runs for session in run.sessions)
 
     def charge(self, booked: Spent, by_phase: Mapping[str, Spent]) -> "Figures":
         """Return the figures with the money of commits and refs, which have also what no log tells: requests cut off.

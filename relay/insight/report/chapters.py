@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.decay import THRESHOLDS
 from relay.insight.figures.tallies import TokenSource, name_tool_source
-from relay.insight.figures.values import DRIFT_WARNING, HEALTHY_CACHE, Figures, FreshStart, LegFigures, PhaseFigures
+from relay.insight.figures.values import DRIFT_WARNING, HEALTHY_CACHE, Figures, FreshStart, PhaseFigures, SessionFigures
 from relay.insight.report.blocks import (
     NOTHING,
     SERIES,
@@ -61,28 +61,28 @@ _CONTEXT_LEGEND = (
 
 def show_context(figures: Figures) -> Chapter:
     """Show how full the context was, session by session."""
-    legs = figures.legs
-    crossed, peak = figures.totals.crossings, max((leg.peak_tokens or 0 for leg in legs), default=0)
-    left_out = sum(run.legs_left_out for run in figures.runs)
+    sessions = figures.sessions
+    crossed, peak = figures.totals.crossings, max((session.peak_tokens or 0 for session in sessions), default=0)
+    left_out = sum(run.sessions_left_out for run in figures.runs)
     lead = (
-        f"{count(len(legs), 'session')}, each a rising line: a fresh context fills turn by turn until the session "
+        f"{count(len(sessions), 'session')}, each a rising line: a fresh context fills turn by turn until the session "
         f"hands over or ends. {count(crossed, 'session')} crossed the hand-off line; the fullest held "
         f"{render_tokens(peak)} tokens."
     )
     if left_out:
         lead += f" The sums also include {count(left_out, 'older session')}."
-    plots = (plot_contexts(legs, "contexts"),) if legs else ()
+    plots = (plot_contexts(sessions, "contexts"),) if sessions else ()
     tables = (
-        _list_decay(legs),
-        _list_layers(legs),
-        _list_retrieved(legs),
-        *((_list_compactions(legs),) if any(leg.compactions for leg in legs) else ()),
+        _list_decay(sessions),
+        _list_layers(sessions),
+        _list_retrieved(sessions),
+        *((_list_compactions(sessions),) if any(session.compactions for session in sessions) else ()),
     )
     folds = (_explain_decay(),)
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables, folds=folds)
 
 
-def _list_decay(legs: Sequence[LegFigures]) -> Table:
+def _list_decay(sessions: Sequence[SessionFigures]) -> Table:
     """List the state of each session's context at its last answer."""
     columns = (
         "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions, "
@@ -90,31 +90,31 @@ def _list_decay(legs: Sequence[LegFigures]) -> Table:
     )
     rows = (
         (
-            cut_id(leg.session_id),
-            _mark("history", leg.decay.history_share, render_share(leg.decay.history_share)),
-            _mark("distance", leg.decay.distance_tokens, render_tokens(leg.decay.distance_tokens)),
-            render_tokens(None if leg.decay.growth_tokens is None else round(leg.decay.growth_tokens)),
-            _mark("turns left", left := leg.decay.turns_left, NOTHING if left is None else render_number(left)),
-            render_tokens(leg.decay.superseded_tokens),
-            render_tokens(leg.decay.unused_tokens),
-            render_tokens(leg.decay.cut_tokens),
-            _mark("signal", leg.decay.signal, render_share(leg.decay.signal)),
-            NOTHING if (density := leg.totals.decision_density) is None else f"{density:.2f}",
+            cut_id(session.session_id),
+            _mark("history", session.decay.history_share, render_share(session.decay.history_share)),
+            _mark("distance", session.decay.distance_tokens, render_tokens(session.decay.distance_tokens)),
+            render_tokens(None if session.decay.growth_tokens is None else round(session.decay.growth_tokens)),
+            _mark("turns left", left := session.decay.turns_left, NOTHING if left is None else render_number(left)),
+            render_tokens(session.decay.superseded_tokens),
+            render_tokens(session.decay.unused_tokens),
+            render_tokens(session.decay.cut_tokens),
+            _mark("signal", session.decay.signal, render_share(session.decay.signal)),
+            NOTHING if (density := session.totals.decision_density) is None else f"{density:.2f}",
             *(
-                NOTHING if leg.decay.turns_to_go == 0 else render_usd(usd)
-                for usd in (leg.decay.go_on_usd, leg.decay.hand_over_usd)
+                NOTHING if session.decay.turns_to_go == 0 else render_usd(usd)
+                for usd in (session.decay.go_on_usd, session.decay.hand_over_usd)
             ),
         )
-        for leg in legs
+        for session in sessions
     )
     return make_table("State of each context at its last answer", columns, rows)
 
 
-def _list_layers(legs: Sequence[LegFigures]) -> Table:
+def _list_layers(sessions: Sequence[SessionFigures]) -> Table:
     """List the layers of all last contexts, each with the session that has the most of it."""
     rows = []
-    whole = sum(layer.tokens for leg in legs for layer in leg.layers)
-    for found in zip(*(leg.layers for leg in legs if leg.layers), strict=True):
+    whole = sum(layer.tokens for session in sessions for layer in session.layers)
+    for found in zip(*(session.layers for session in sessions if session.layers), strict=True):
         largest = max(found, key=lambda layer: layer.tokens)
         cuts = [layer.cut_tokens for layer in found]
         over = sum(layer.tokens > layer.most_tokens for layer in found)
@@ -136,10 +136,10 @@ def _mark(name: str, figure: float | None, text: str) -> str:
     return f"{text}{' !' * THRESHOLDS[name].is_crossed(figure)}"
 
 
-def _list_retrieved(legs: Sequence[LegFigures]) -> Table:
+def _list_retrieved(sessions: Sequence[SessionFigures]) -> Table:
     rows = []
     for kind, words in _KINDS.items():
-        found = [one for leg in legs for one in leg.decay.retrieved if one.kind == kind]
+        found = [one for session in sessions for one in session.decay.retrieved if one.kind == kind]
         if not found:
             continue
         shown, used, tokens = (sum(getattr(one, name) for one in found) for name in ("shown", "used", "tokens"))
@@ -181,43 +181,45 @@ def _render_line(value: float) -> str:
     return render_share(value) if value < 1 else render_tokens(round(value))
 
 
-def plot_contexts(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, most: float = 0) -> Plot:
-    """Plot sessions, labelled by phase or (`by_leg`) by number; `most` is the least height in tokens."""
-    marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
+def plot_contexts(sessions: Sequence[SessionFigures], name: str, *, by_session: bool = False, most: float = 0) -> Plot:
+    """Plot sessions, labelled by phase or (`by_session`) by number; `most` is the least height in tokens."""
+    marks = [(n, str(session.number)) for n, session in enumerate(sessions)] if by_session else mark_phases(sessions)
     return make_plot(
         "draw_contexts",
-        legs,
+        sessions,
         marks,
         name=name,
-        label=f"Context of {count(len(legs), 'session')}, turn by turn; the tables have the figures",
+        label=f"Context of {count(len(sessions), 'session')}, turn by turn; the tables have the figures",
         most=most,
         legend=_CONTEXT_LEGEND,
-        caption="Left to right: turns; the number below is the session that begins." if by_leg else PHASES_BELOW,
+        caption="Left to right: turns; the number below is the session that begins." if by_session else PHASES_BELOW,
     )
 
 
 PHASES_BELOW = "Left to right: turns; the number below is the phase that begins."
 
 
-def mark_phases(legs: Sequence[LegFigures]) -> list[tuple[int, str]]:
+def mark_phases(sessions: Sequence[SessionFigures]) -> list[tuple[int, str]]:
     """Return the positions of sessions where a phase begins, with the phase's id."""
     return [
-        (n, leg.phase_id or leg.title or NOTHING)
-        for n, leg in enumerate(legs)
-        if not n or legs[n - 1].phase_id != leg.phase_id
+        (n, session.phase_id or session.title or NOTHING)
+        for n, session in enumerate(sessions)
+        if not n or sessions[n - 1].phase_id != session.phase_id
     ]
 
 
 def show_phases(figures: Figures) -> Chapter:
     """Show each phase as a row, and folded with its sessions."""
-    legs: dict[str, list[LegFigures]] = {}
-    for leg in figures.legs:
-        legs.setdefault(leg.phase_id, []).append(leg)
+    sessions: dict[str, list[SessionFigures]] = {}
+    for session in figures.sessions:
+        sessions.setdefault(session.phase_id, []).append(session)
     columns = "Phase, State, #Sessions, #Turns, #Tokens in, #Cost, #Per decision, #Peak, #Red gates, #Drift"
-    worked = [phase for phase in figures.phases if phase.legs or phase.totals.turns]
-    rows = [_list_cells(phase, legs.get(phase.phase_id, ())) for phase in worked]
+    worked = [phase for phase in figures.phases if phase.sessions or phase.totals.turns]
+    rows = [_list_cells(phase, sessions.get(phase.phase_id, ())) for phase in worked]
     folds = tuple(
-        _fold_phase(n, phase, legs.get(phase.phase_id, ())) for n, phase in enumerate(worked[:MOST_FOLDS]) if phase.legs
+        _fold_phase(n, phase, sessions.get(phase.phase_id, ()))
+        for n, phase in enumerate(worked[:MOST_FOLDS])
+        if phase.sessions
     )
     lead = (
         "Drift is the share of changed files that the phase's items do not name; "
@@ -231,13 +233,13 @@ def _name_phase(phase: PhaseFigures) -> str:
     return f"{phase.phase_id} {phase.title}".strip() or "outside phases"
 
 
-def _list_cells(phase: PhaseFigures, legs: Sequence[LegFigures]) -> tuple[str, ...]:
+def _list_cells(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> tuple[str, ...]:
     totals, work = phase.totals, phase.work
-    peaks = [leg.peak_tokens for leg in legs if leg.peak_tokens is not None]
+    peaks = [session.peak_tokens for session in sessions if session.peak_tokens is not None]
     return (
         _name_phase(phase),
         "done" if work.is_done else f"{len(work.ticked)} of {len(work.items)}" if work.items else NOTHING,
-        render_number(phase.legs),
+        render_number(phase.sessions),
         render_number(totals.turns),
         render_tokens(totals.spent.usage.prompt_tokens),
         render_usd(totals.spent.cost_usd, estimated=totals.spent.estimated),
@@ -248,7 +250,7 @@ def _list_cells(phase: PhaseFigures, legs: Sequence[LegFigures]) -> tuple[str, .
     )
 
 
-def _fold_phase(n: int, phase: PhaseFigures, legs: Sequence[LegFigures]) -> Details:
+def _fold_phase(n: int, phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> Details:
     totals, work = phase.totals, phase.work
     facts = {
         "Boxes ticked": f"{len(work.ticked)} of {len(work.items)}",
@@ -266,54 +268,54 @@ def _fold_phase(n: int, phase: PhaseFigures, legs: Sequence[LegFigures]) -> Deta
     return Details(
         title=_name_phase(phase),
         facts=tuple((name, text) for name, text in facts.items() if text),
-        plots=(plot_contexts(legs, f"phase-{n}", by_leg=True),) if legs else (),
-        tables=(_list_sessions(legs), _list_batons(legs)),
+        plots=(plot_contexts(sessions, f"phase-{n}", by_session=True),) if sessions else (),
+        tables=(_list_sessions(sessions), _list_handoff_notes(sessions)),
     )
 
 
-def _list_sessions(legs: Sequence[LegFigures]) -> Table:
+def _list_sessions(sessions: Sequence[SessionFigures]) -> Table:
     columns = "Session, Began, #Took, #Turns, #First prompt, #Peak, #Cost, #Signal, Why it began, How it ended"
     rows = (
         (
-            f"{leg.leg} ({cut_id(leg.session_id)})",
-            render_time(leg.began),
-            render_length(leg.began, leg.ended),
-            render_number(leg.totals.turns),
-            render_tokens(leg.first_tokens),
-            render_tokens(leg.peak_tokens),
-            render_usd(leg.totals.spent.cost_usd, estimated=leg.totals.spent.estimated),
-            render_share(leg.decay.signal),
-            leg.reason,
-            f"{leg.result}: {leg.detail}" if leg.detail else leg.result or "cut off",
+            f"{session.number} ({cut_id(session.session_id)})",
+            render_time(session.began),
+            render_length(session.began, session.ended),
+            render_number(session.totals.turns),
+            render_tokens(session.first_tokens),
+            render_tokens(session.peak_tokens),
+            render_usd(session.totals.spent.cost_usd, estimated=session.totals.spent.estimated),
+            render_share(session.decay.signal),
+            session.reason,
+            f"{session.result}: {session.detail}" if session.detail else session.result or "cut off",
         )
-        for leg in legs
+        for session in sessions
     )
     return make_table("Sessions", columns, rows)
 
 
-def _list_batons(legs: Sequence[LegFigures]) -> Table:
+def _list_handoff_notes(sessions: Sequence[SessionFigures]) -> Table:
     """List each session's handoff note line by line."""
     rows = (
-        (f"{leg.leg} ({cut_id(leg.session_id)})", line)
-        for leg in legs
-        for line in leg.baton.splitlines()
+        (f"{session.number} ({cut_id(session.session_id)})", line)
+        for session in sessions
+        for line in session.handoff_note.splitlines()
         if line.strip()
     )
     return make_table("Handoff notes", "To session, Note", rows)
 
 
-def _list_compactions(legs: Sequence[LegFigures]) -> Table:
+def _list_compactions(sessions: Sequence[SessionFigures]) -> Table:
     columns = "`Session`, #Turn, #Before, #After, Largest losses"
     rows = (
         (
-            cut_id(leg.session_id),
+            cut_id(session.session_id),
             render_number(fall.turn),
             render_tokens(fall.before_tokens),
             render_tokens(fall.after_tokens),
             list_some([f"{source} {render_tokens(n)}" for source, n in fall.dropped], 4),
         )
-        for leg in legs
-        for fall in leg.compactions
+        for session in sessions
+        for fall in session.compactions
     )
     return make_table("Compactions", columns, rows)
 
@@ -366,16 +368,22 @@ def show_cache(figures: Figures) -> Chapter:
     rows = [(name, render_tokens(n), render_share(n / usage.prompt_tokens)) for name, n in amounts.items() if n]
     rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
-    return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.legs), tables=(table,))
+    return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.sessions), tables=(table,))
 
 
-def _plot_cache(legs: Sequence[LegFigures]) -> tuple[Plot, ...]:
-    if not legs:
+def _plot_cache(sessions: Sequence[SessionFigures]) -> tuple[Plot, ...]:
+    if not sessions:
         return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
     legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
     plot = make_plot(
-        "draw_cache", legs, mark_phases(legs), name="cache-plot", label=label, legend=legend, caption=PHASES_BELOW
+        "draw_cache",
+        sessions,
+        mark_phases(sessions),
+        name="cache-plot",
+        label=label,
+        legend=legend,
+        caption=PHASES_BELOW,
     )
     return (plot,)
 
@@ -418,8 +426,8 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
             end=span.at + span.duration_s,
             ink=Ink.BAD if span.is_error else Ink.S1,
         )
-        for leg in figures.legs
-        for span in leg.spans
+        for session in figures.sessions
+        for span in session.spans
     ]
     if not spans:
         return ()
@@ -466,7 +474,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "plan, notes and ledger": (
         TokenSource.PLAN,
         TokenSource.PHASE,
-        TokenSource.BATON,
+        TokenSource.HANDOFF_NOTE,
         TokenSource.LEDGER,
         TokenSource.PRELOAD,
     ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_size, render_tokens, render_usd, shorten
-from relay.insight.figures.values import DRIFT_WARNING, Figures, LegFigures, RunFigures, Totals, TurnFigures
+from relay.insight.figures.values import DRIFT_WARNING, Figures, RunFigures, SessionFigures, Totals, TurnFigures
 from relay.insight.report.blocks import (
     NOTHING,
     Card,
@@ -37,7 +37,7 @@ from relay.insight.report.chapters import (
 )
 from relay.insight.report.evidence import (
     Beliefs,
-    Read,
+    ReadLeftFile,
     count_findings,
     list_contradictions,
     show_beliefs,
@@ -62,12 +62,12 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
     if not figures.runs:
         return ()
     first, last = figures.runs[0], _get_last(figures.runs)
-    models = dict.fromkeys(leg.model or run.model for run in figures.runs for leg in run.legs)
+    models = dict.fromkeys(session.model or run.model for run in figures.runs for session in run.sessions)
     facts = {
         "Plan": last.plan_path,
         "Branch": last.branch,
         "Model": ", ".join(models or [last.model]),
-        "Runner": ", ".join(dict.fromkeys(leg.runner for leg in figures.legs if leg.runner)),
+        "Runner": ", ".join(dict.fromkeys(session.runner for session in figures.sessions if session.runner)),
         "Began": f"{render_time(first.began)} UTC",
         "Took": render_length(first.began, last.ended if last.ended is not None else last.last_at),
         "Runs": ", ".join(run.run_id for run in figures.runs),
@@ -86,7 +86,7 @@ def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
 def _say_done(figures: Figures) -> Card:
     question, sessions = (
         "What was done",
-        f"{count(len(figures.legs), 'session')}, {count(figures.totals.turns, 'turn')}",
+        f"{count(len(figures.sessions), 'session')}, {count(figures.totals.turns, 'turn')}",
     )
     commands = dict.fromkeys(run.command for run in figures.runs)
     if commands and commands.keys() <= _BESIDE_PHASES.keys():
@@ -128,11 +128,11 @@ def _say_stopped(figures: Figures) -> Card:
 
 
 def _end_of_last(run: RunFigures) -> tuple[str, ...]:
-    if not run.legs:
+    if not run.sessions:
         return ()
-    leg = run.legs[-1]
-    end = f"{leg.result or 'cut off'}: {leg.detail}" if leg.detail else leg.result or "cut off"
-    return (f"last session: phase {leg.phase_id or NOTHING}, session {leg.leg}, {end}",)
+    session = run.sessions[-1]
+    end = f"{session.result or 'cut off'}: {session.detail}" if session.detail else session.result or "cut off"
+    return (f"last session: phase {session.phase_id or NOTHING}, session {session.number}, {end}",)
 
 
 def _say_cost(figures: Figures) -> Card:
@@ -209,9 +209,9 @@ def _describe(one: Figures, other: Figures) -> Table:
 
 
 def _show_contexts(one: Figures, other: Figures) -> Chapter:
-    most = max((leg.hard_tokens or 0 for leg in (*one.legs, *other.legs)), default=0)
+    most = max((session.hard_tokens or 0 for session in (*one.sessions, *other.sessions)), default=0)
     plots = [
-        plot_contexts(figures.legs, f"contexts-{letter.lower()}", most=most)
+        plot_contexts(figures.sessions, f"contexts-{letter.lower()}", most=most)
         for letter, figures in (("A", one), ("B", other))
     ]
     lead = "A is on the left or above, B on the right or below, on the same scale. Each rising line is a session."
@@ -248,7 +248,7 @@ def _render_change(a: _Number, b: _Number) -> str:
 
 def _compare_phases(one: Figures, other: Figures) -> Table:
     """Show phases of the same title side by side, in the order of the first run."""
-    found = {phase.title: phase for phase in other.phases if phase.legs}
+    found = {phase.title: phase for phase in other.phases if phase.sessions}
     columns = "Phase, #Cost A, #Cost B, #Turns A, #Turns B, #Red gates A, #Red gates B"
     rows = (
         (
@@ -261,7 +261,7 @@ def _compare_phases(one: Figures, other: Figures) -> Table:
             f"{b.work.red_gates:,}",
         )
         for a in one.phases
-        if a.legs and (b := found.get(a.title))
+        if a.sessions and (b := found.get(a.title))
     )
     return make_table("Phases that both worked on", columns, rows)
 
@@ -287,14 +287,18 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
     ("Phases done", lambda f: sum(phase.work.is_done for phase in f.phases), _count),
     ("Boxes ticked", lambda f: f.totals.ticks, _count),
     ("Commits", lambda f: f.totals.commits, _count),
-    ("Sessions", lambda f: len(f.legs), _count),
+    ("Sessions", lambda f: len(f.sessions), _count),
     ("Turns", lambda f: f.totals.turns, _count),
     ("Cost", lambda f: f.totals.spent.cost_usd, render_usd),
     ("Cost per decision", lambda f: f.totals.usd_per_decision, render_usd),
     ("Tokens in", lambda f: f.totals.spent.usage.prompt_tokens, _tokens),
     ("Tokens out", lambda f: f.totals.spent.usage.output_tokens, _tokens),
     ("From the cache", lambda f: f.totals.cache_hit, render_share),
-    ("Fullest context", lambda f: max((leg.peak_tokens for leg in f.legs if leg.peak_tokens), default=None), _tokens),
+    (
+        "Fullest context",
+        lambda f: max((session.peak_tokens for session in f.sessions if session.peak_tokens), default=None),
+        _tokens,
+    ),
     ("Sessions past the line", lambda f: f.totals.crossings, _count),
     ("Re-read tax, tokens", lambda f: f.totals.tax_tokens, _tokens),
     ("Duplicate reads", lambda f: f.totals.duplicate_reads, _count),
@@ -310,7 +314,7 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
 )
 
 
-def make_page(figures: Figures, beliefs: Beliefs | None, read: Read = lambda _name, _sha256: None) -> Page:
+def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = lambda _name, _sha256: None) -> Page:
     """Make the page of one plan's runs.
 
     Args:
@@ -372,11 +376,11 @@ _MOST_CONTEXTS = 40
 def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> tuple[Card, ...]:
     """Sum up a transcript, and compare it with a relay."""
     run = figures.runs[0]
-    legs = [leg for leg in run.legs if leg.totals.turns]
-    main = [leg for leg in legs if leg.phase_id == MAIN]
-    cards = [_say_what(transcript, run, (legs, main), figures.totals)]
+    sessions = [session for session in run.sessions if session.totals.turns]
+    main = [session for session in sessions if session.phase_id == MAIN]
+    cards = [_say_what(transcript, run, (sessions, main), figures.totals)]
     if figures.totals.turns > figures.totals.unknown_turns:
-        helpers = [leg for leg in legs if leg.phase_id != MAIN]
+        helpers = [session for session in sessions if session.phase_id != MAIN]
         lines = (*_list_contexts(main, relayed), *_list_helpers(helpers))
         tops = f"contexts, to {render_tokens(_find_top(main, relayed))}"
         question = f"{tops}; a relay's line is at {render_tokens(relayed.line_tokens)}"
@@ -393,13 +397,16 @@ def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed
 
 
 def _say_what(
-    transcript: Transcript, run: RunFigures, found: tuple[Sequence[LegFigures], Sequence[LegFigures]], totals: Totals
+    transcript: Transcript,
+    run: RunFigures,
+    found: tuple[Sequence[SessionFigures], Sequence[SessionFigures]],
+    totals: Totals,
 ) -> Card:
-    legs, main = found
-    models = dict.fromkeys(leg.model for leg in legs if leg.model)
+    sessions, main = found
+    models = dict.fromkeys(session.model for session in sessions if session.model)
     began = f"{datetime.fromtimestamp(run.began, tz=UTC):%Y-%m-%d %H:%M} UTC" if run.began else "start unknown"
     title = f" · {transcript.title}" if transcript.title else ""
-    others = len(legs) - len(main)
+    others = len(sessions) - len(main)
     beside = f" and {count(others, 'further one')} (sub-agents, summaries)" if others else ""
     calls = f"{count(totals.turns, 'turn')} and {count(totals.calls, 'tool call')}"
     lines = [f"{began} · {', '.join(models) or 'model unknown'}", f"{calls} in {count(len(main), 'context')}{beside}"]
@@ -412,40 +419,40 @@ def _say_what(
         lines.append(f"{prompts}; {render_tokens(usage.output_tokens)} of answers; {paid}")
     if totals.unknown_turns:
         lines.append(f"the tokens of {count(totals.unknown_turns, 'turn')} are unknown; no figure includes them")
-    if not legs:
+    if not sessions:
         lines.append("it holds no answer of a model")
-    ink = Ink.TEXT if legs and not totals.unknown_turns else Ink.SOFT
+    ink = Ink.TEXT if sessions and not totals.unknown_turns else Ink.SOFT
     return Card(question=f"{run.command} · {run.run_id}{title}", words="", lines=tuple(lines), ink=ink)
 
 
-def _find_top(main: Sequence[LegFigures], relayed: Relayed) -> int:
-    return max([relayed.line_tokens or 1, *(leg.peak_tokens or 0 for leg in main)])
+def _find_top(main: Sequence[SessionFigures], relayed: Relayed) -> int:
+    return max([relayed.line_tokens or 1, *(session.peak_tokens or 0 for session in main)])
 
 
-def _list_contexts(main: Sequence[LegFigures], relayed: Relayed) -> Iterator[str]:
+def _list_contexts(main: Sequence[SessionFigures], relayed: Relayed) -> Iterator[str]:
     top, half = _find_top(main, relayed), _MOST_CONTEXTS // 2
-    for number, leg in enumerate(main):
+    for number, session in enumerate(main):
         if number == half and len(main) > _MOST_CONTEXTS:
             yield f"… {len(main) - _MOST_CONTEXTS} more"
         if half <= number < len(main) - half:
             continue
-        yield from _list_context(leg, main[number + 1] if number + 1 < len(main) else None, top)
+        yield from _list_context(session, main[number + 1] if number + 1 < len(main) else None, top)
     inside = sum(turns for _, turns in relayed.bands)
     bands = " · ".join(f"{band.value.capitalize()} {turns / inside:.0%}" for band, turns in relayed.bands if inside)
     yield f"turns by band: {bands or UNKNOWN}"
 
 
-def _list_context(leg: LegFigures, after: LegFigures | None, top: int) -> Iterator[str]:
-    ends = f"{render_tokens(leg.first_tokens)} → {render_tokens(leg.last_tokens)}"
-    yield f"{draw_fill(leg.series, top)}  {count(leg.totals.turns, 'turn')}, {ends} tokens"
-    for fall in leg.compactions:
+def _list_context(session: SessionFigures, after: SessionFigures | None, top: int) -> Iterator[str]:
+    ends = f"{render_tokens(session.first_tokens)} → {render_tokens(session.last_tokens)}"
+    yield f"{draw_fill(session.series, top)}  {count(session.totals.turns, 'turn')}, {ends} tokens"
+    for fall in session.compactions:
         sizes = f"{render_tokens(fall.before_tokens)} to {render_tokens(fall.after_tokens)}"
         yield f"  turn {fall.turn}: fell from {sizes} tokens; took {_name_sources(fall.dropped)}"
-    if leg.result != "compacted":
+    if session.result != "compacted":
         return
     left = f"; the next context began with {render_tokens(after.first_tokens)}" if after else ""
-    yield f"  {leg.detail}{left}"
-    yield f"  its content then: {_name_sources(leg.held)}"
+    yield f"  {session.detail}{left}"
+    yield f"  its content then: {_name_sources(session.held)}"
 
 
 def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
@@ -462,16 +469,16 @@ def _name_sources(sources: Sequence[tuple[str, int]]) -> str:
     return list_some([f"{name} {render_tokens(tokens)}" for name, tokens in sources], _SOURCES) or UNKNOWN
 
 
-def _list_helpers(others: Sequence[LegFigures]) -> Iterator[str]:
+def _list_helpers(others: Sequence[SessionFigures]) -> Iterator[str]:
     if others:
-        summed = sum(leg.totals.spent.usage.prompt_tokens for leg in others)
-        costs = [leg.totals.spent.cost_usd for leg in others]
+        summed = sum(session.totals.spent.usage.prompt_tokens for session in others)
+        costs = [session.totals.spent.cost_usd for session in others]
         cost = None if None in costs else sum(filter(None, costs))
         yield f"beside it: {render_tokens(summed)} tokens of prompts, {_say_usd(cost)}"
 
 
-def _list_losses(figures: Figures, main: Sequence[LegFigures]) -> Iterator[str]:
-    totals, later = figures.totals, {leg.session_id for leg in main[1:]}
+def _list_losses(figures: Figures, main: Sequence[SessionFigures]) -> Iterator[str]:
+    totals, later = figures.totals, {session.session_id for session in main[1:]}
     again = sum(start.orientation_tokens for start in figures.hand_offs if start.to_session in later)
     tax = f"{render_tokens(totals.tax_tokens)} tokens of superseded results, {_say_usd(totals.tax_usd)}"
     yield f"re-read tax: {tax}"
@@ -487,9 +494,9 @@ def _list_losses(figures: Figures, main: Sequence[LegFigures]) -> Iterator[str]:
         yield f"{render_tokens(result.tokens)} tokens in every prompt from turn {result.turn} on: {words}"
 
 
-def _list_courses(relayed: Relayed, main: Sequence[LegFigures]) -> Iterator[str]:
+def _list_courses(relayed: Relayed, main: Sequence[SessionFigures]) -> Iterator[str]:
     yield _say_course("as it was", relayed.was)
-    costs = [leg.totals.spent.cost_usd for leg in main]
+    costs = [session.totals.spent.cost_usd for session in main]
     paid = sum(cost or 0.0 for cost in costs)
     if relayed.was.usd and paid and None not in costs:
         error = relayed.was.usd / paid - 1

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_size
 from relay.insight.figures.tuning import LedgerWorth, measure_ledger
-from relay.insight.figures.values import Figures, LegFigures, ReviewEvidence, TickEvidence
+from relay.insight.figures.values import Figures, ReviewEvidence, SessionFigures, TickEvidence
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
     NOTHING,
@@ -65,12 +65,12 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
         f"{count(len(claims), 'claim')}, {held} of them hold; another session or a person used {len(uses)} of them "
         f"again. {say_worth(measure_ledger([figures]))}"
     ).rstrip()
-    legs = {leg.session_id: leg for leg in figures.legs}
+    sessions = {session.session_id: session for session in figures.sessions}
     decisions = [claim for claim in claims if claim.kind is Kind.DECISION]
     others = [claim for claim in claims if claim.kind is not Kind.DECISION]
     tables = [
-        _list_claims("Decisions and their cost", decisions, beliefs, legs, uses),
-        _list_claims("Constraints, warnings, observations, dead ends", others, beliefs, legs, uses),
+        _list_claims("Decisions and their cost", decisions, beliefs, sessions, uses),
+        _list_claims("Constraints, warnings, observations, dead ends", others, beliefs, sessions, uses),
         _list_contradictions(beliefs),
     ]
     return Chapter(name="beliefs", title="Claims", lead=lead, tables=tuple(tables))
@@ -88,9 +88,9 @@ def say_worth(worth: LedgerWorth) -> str:
     )
 
 
-def _count_uses(claim: Claim, legs: Iterable[LegFigures]) -> str:
+def _count_uses(claim: Claim, sessions: Iterable[SessionFigures]) -> str:
     """Write in how many of the sessions that were shown a claim it was used."""
-    found = [use for leg in legs for use in leg.claims if use.id == claim.id]
+    found = [use for session in sessions for use in session.claims if use.id == claim.id]
     return f"{sum(use.used for use in found)} of {len(found)}" if found else NOTHING
 
 
@@ -98,7 +98,7 @@ def _list_claims(
     caption: str,
     claims: Sequence[Claim],
     beliefs: Beliefs,
-    legs: Mapping[str, LegFigures],
+    sessions: Mapping[str, SessionFigures],
     uses: Mapping[str, tuple[str, ...]],
 ) -> blocks.Table:
     columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, #Used where shown, Used again by"
@@ -110,8 +110,8 @@ def _list_claims(
             claim.because,
             _say(beliefs.judgement[claim.id]),
             claim.stamp.phase or NOTHING,
-            _cost(claim, legs),
-            _count_uses(claim, legs.values()),
+            _cost(claim, sessions),
+            _count_uses(claim, sessions.values()),
             list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4) or NOTHING,
         )
         for claim in claims
@@ -123,10 +123,10 @@ def _say(belief: Belief) -> str:
     return f"{belief.status}: {belief.because}" if belief.because else str(belief.status)
 
 
-def _cost(claim: Claim, legs: Mapping[str, LegFigures]) -> str:
+def _cost(claim: Claim, sessions: Mapping[str, SessionFigures]) -> str:
     """Write the cost per decision of the claim's session; a dash if this log has no such session."""
-    leg = legs.get(claim.stamp.session)
-    return NOTHING if leg is None else render_per_decision(leg.totals)
+    session = sessions.get(claim.stamp.session)
+    return NOTHING if session is None else render_per_decision(session.totals)
 
 
 def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
@@ -141,7 +141,7 @@ def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
 _COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"
 
 
-Read = Callable[[str, str], bytes | str | None]
+ReadLeftFile = Callable[[str, str], bytes | str | None]
 """Returns a file that a gate left, by name and digest: a text without secrets, other bytes, or None if it is gone."""
 MOST_EXHIBITS = 30
 """Files of gates that are looked at, the newest first."""
@@ -149,7 +149,7 @@ MOST_PIXELS = 16_000_000
 """Of a picture: a browser takes four bytes for each. A screenshot of a whole page has some ten million."""
 
 
-def show_evidence(figures: Figures, read: Read) -> Chapter:
+def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
     """Show the gate behind each tick, and the files that it left."""
     rows = [row for tick in figures.ticks for row in _iter_rows(tick)]
     unproven = sum(not tick.checks for tick in figures.ticks)
@@ -233,7 +233,7 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
     )
 
 
-def _list_exhibits(ticks: Sequence[TickEvidence], read: Read) -> dict[str, Exhibit | None]:
+def _list_exhibits(ticks: Sequence[TickEvidence], read: ReadLeftFile) -> dict[str, Exhibit | None]:
     """Return the newest files that gates left, by digest; None for a file that is gone."""
     found: dict[str, Exhibit | None] = {}
     for tick in reversed(ticks):

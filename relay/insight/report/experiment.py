@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
-from relay.insight.figures.comparing import OUTCOMES, Comparison, Difference, Outcome, TrialResult
+from relay.insight.figures.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
 from relay.insight.figures.statistics import LEAST_REPEATS
-from relay.insight.figures.values import LegFigures
+from relay.insight.figures.values import SessionFigures
 from relay.insight.report.blocks import NOTHING, Bar, Card, Chapter, Ink, Page, Plot, Table, make_table
 from relay.insight.report.chapters import make_plot, plot_contexts
 
@@ -17,7 +17,7 @@ _SCRIPTED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ExperimentSetting:
     """What an experiment is about, in words."""
 
     id: str
@@ -28,13 +28,13 @@ class Setting:
     cap_usd: float
     lost_usd: float
     """The shares of trials whose cost is not known any more."""
-    contexts: Mapping[str, Sequence[LegFigures]]
+    contexts: Mapping[str, Sequence[SessionFigures]]
     """Arm → the sessions of its first trial, as far as its log is there."""
     next_command: str = ""
     """What goes on with it; empty if it is over."""
 
 
-def make_experiment_page(setting: Setting, comparison: Comparison) -> Page:
+def make_experiment_page(setting: ExperimentSetting, comparison: Comparison) -> Page:
     """Build the page; relay prints the same as text."""
     rehearsed = any(one.rehearsed for one in comparison.results)
     warning = (Card(question="A script played the model", words="", lines=_SCRIPTED, ink=Ink.BAD),) if rehearsed else ()
@@ -46,7 +46,7 @@ def make_experiment_page(setting: Setting, comparison: Comparison) -> Page:
     )
 
 
-def _render(outcome: Outcome, value: float | None, *, signed: bool = False) -> str:
+def _render(outcome: Measure, value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return UNKNOWN
     sign = ("−" if value < 0 else "+") if signed else ""
@@ -62,7 +62,7 @@ def _render(outcome: Outcome, value: float | None, *, signed: bool = False) -> s
             return f"{sign}{size:.3g}" if size != round(size) else f"{sign}{size:.0f}"
 
 
-def _name(outcome: Outcome, comparison: Comparison) -> str:
+def _name(outcome: Measure, comparison: Comparison) -> str:
     is_checks = outcome is OUTCOMES[0] and comparison.checks
     return f"{outcome.name} passed, of {comparison.checks}" if is_checks else outcome.name
 
@@ -99,7 +99,7 @@ def _say_shown(comparison: Comparison) -> Card:
     return Card(question="Shown", words=words, lines=lines, ink=Ink.GOOD if shown else Ink.TEXT)
 
 
-def _say_not_shown(setting: Setting, comparison: Comparison) -> Card:
+def _say_not_shown(setting: ExperimentSetting, comparison: Comparison) -> Card:
     left = [one for one in comparison.differences if one.outcome.is_main and not one.is_shown]
     lines = [f"{_say(one, comparison)}{_say_more(one)}" for one in left]
     rest = sum(not one.is_shown and not one.outcome.is_main for one in comparison.differences)
@@ -116,7 +116,7 @@ def _say_more(one: Difference) -> str:
     return f"; about {count(one.more, 'more repeat')} would show one of this size" if one.more else ""
 
 
-def _say_cost(setting: Setting, comparison: Comparison) -> Card:
+def _say_cost(setting: ExperimentSetting, comparison: Comparison) -> Card:
     runs, reviews = (
         _add(one.cost_usd for one in comparison.results),
         _add(one.review_usd if one.review_tokens is not None else 0.0 for one in comparison.results),
@@ -138,7 +138,7 @@ def _add(amounts: Iterator[float | None]) -> float | None:
     return None if None in found else sum(filter(None, found))
 
 
-def _list_chapters(setting: Setting, comparison: Comparison) -> Iterator[Chapter]:
+def _list_chapters(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Chapter]:
     yield Chapter(
         name="arms",
         title="The arms",
@@ -155,14 +155,17 @@ def _list_chapters(setting: Setting, comparison: Comparison) -> Iterator[Chapter
         tables=(_tabulate_differences(comparison),),
     )
     if setting.contexts:
-        most = max((leg.peak_tokens or 0 for legs in setting.contexts.values() for leg in legs), default=0)
+        most = max(
+            (session.peak_tokens or 0 for sessions in setting.contexts.values() for session in sessions), default=0
+        )
         yield Chapter(
             name="contexts",
             title="The contexts",
             lead="How full the context was, turn by turn, in the first run of each arm: "
             f"{list_some(tuple(setting.contexts), len(setting.contexts))}.",
             plots=tuple(
-                plot_contexts(legs, f"context-{n}", most=most) for n, legs in enumerate(setting.contexts.values())
+                plot_contexts(sessions, f"context-{n}", most=most)
+                for n, sessions in enumerate(setting.contexts.values())
             ),
         )
     yield Chapter(
@@ -174,12 +177,12 @@ def _list_chapters(setting: Setting, comparison: Comparison) -> Iterator[Chapter
     )
 
 
-def _group(setting: Setting, comparison: Comparison) -> dict[str, list[TrialResult]]:
+def _group(setting: ExperimentSetting, comparison: Comparison) -> dict[str, list[TrialResult]]:
     by_repeat = sorted(comparison.results, key=lambda one: one.repeat)
     return {arm: [one for one in by_repeat if one.arm == arm] for arm in setting.arms}
 
 
-def _plot_checks(setting: Setting, comparison: Comparison) -> Iterator[Plot]:
+def _plot_checks(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
     if comparison.checks is None:
         return
     for n, (arm, results) in enumerate(_group(setting, comparison).items()):
@@ -197,7 +200,7 @@ def _plot_checks(setting: Setting, comparison: Comparison) -> Iterator[Plot]:
         yield _plot(bars, f"checks-{n}", arm, legend, most=float(comparison.checks), dollars=False)
 
 
-def _plot_costs(setting: Setting, comparison: Comparison) -> Iterator[Plot]:
+def _plot_costs(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
     most = max(((one.cost_usd or 0.0) for one in comparison.results), default=0.0)
     for n, (arm, results) in enumerate(_group(setting, comparison).items()):
         bars = [Bar(label=str(one.repeat), parts=((Ink.S1, one.cost_usd or 0.0),)) for one in results]
@@ -213,7 +216,7 @@ def _plot(
     )  # fmt: skip
 
 
-def _tabulate_arms(setting: Setting, comparison: Comparison) -> Table:
+def _tabulate_arms(setting: ExperimentSetting, comparison: Comparison) -> Table:
     rows = [
         (_name(outcome, comparison), *(_render(outcome, comparison.medians[arm][outcome.name]) for arm in setting.arms))
         for outcome in OUTCOMES

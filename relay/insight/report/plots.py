@@ -13,7 +13,7 @@ import lets_plot as lp
 from markupsafe import Markup
 
 from relay.base.words import render_tokens, shorten
-from relay.insight.figures.values import HEALTHY_CACHE, LegFigures, TurnFigures, thin
+from relay.insight.figures.values import HEALTHY_CACHE, SessionFigures, TurnFigures, thin
 from relay.insight.report.blocks import Bar, Ink, Span, dye, find_ink
 
 _SHAPES = frozenset({"g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"})
@@ -110,7 +110,7 @@ _CUT_OFF = (Ink.BAD, 4)
 
 
 def draw_contexts(
-    legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
+    sessions: Sequence[SessionFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str, most: float = 0
 ) -> Markup:
     """Draw the tokens in context turn by turn, one line per session, with the reset line and the hard line.
 
@@ -118,16 +118,21 @@ def draw_contexts(
         marks: Positions of sessions with their labels below the plot.
         most: The least height in tokens.
     """
-    starts = _find_starts(legs)
-    each = max(2, MOST_POINTS // max(1, len(legs)))
+    starts = _find_starts(sessions)
+    each = max(2, MOST_POINTS // max(1, len(sessions)))
     points = [
         (start + turn, fill, n)
-        for n, (leg, start) in enumerate(zip(legs, starts, strict=True))
-        for turn, fill in _find_fills(leg, each)
+        for n, (session, start) in enumerate(zip(sessions, starts, strict=True))
+        for turn, fill in _find_fills(session, each)
     ]
-    lines = _find_lines(legs, starts)
+    lines = _find_lines(sessions, starts)
     most = max(
-        [most, *(line[3] for line in lines), *(point[1] for point in points), *(leg.peak_tokens or 0 for leg in legs)]
+        [
+            most,
+            *(line[3] for line in lines),
+            *(point[1] for point in points),
+            *(session.peak_tokens or 0 for session in sessions),
+        ]
     )
     plot = (
         lp.ggplot()
@@ -142,9 +147,9 @@ def draw_contexts(
             "y": [line[column] for line in lines],
         }
         plot += lp.geom_segment(lp.aes("x", "y", xend="e", yend="y"), data=data, color=dye(ink), size=1, linetype=style)
-    drawn = {"x": [t[0] for t in points], "y": [t[1] for t in points], "n": [f"leg {t[2]}" for t in points]}
-    plot += lp.geom_line(lp.aes("x", "y", group="n"), data=drawn, color=dye(Ink.FILL), size=_choose_size(legs))
-    return _finish(plot + _mark_ends(legs, starts), name, label)
+    drawn = {"x": [t[0] for t in points], "y": [t[1] for t in points], "n": [f"session {t[2]}" for t in points]}
+    plot += lp.geom_line(lp.aes("x", "y", group="n"), data=drawn, color=dye(Ink.FILL), size=_choose_size(sessions))
+    return _finish(plot + _mark_ends(sessions, starts), name, label)
 
 
 def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most: float = 0) -> Markup:
@@ -175,14 +180,16 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
     return _finish(plot, name, label)
 
 
-def draw_cache(legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str) -> Markup:
+def draw_cache(
+    sessions: Sequence[SessionFigures], marks: Sequence[tuple[int, str]], *, name: str, label: str
+) -> Markup:
     """Draw the share of each prompt that came from the cache, with the line of a healthy share."""
-    starts = _find_starts(legs)
-    each = max(2, MOST_POINTS // max(1, len(legs)))
+    starts = _find_starts(sessions)
+    each = max(2, MOST_POINTS // max(1, len(sessions)))
     points = [
         (start + point.turn, min(1.0, point.cache_read_tokens / point.prompt_tokens))
-        for leg, start in zip(legs, starts, strict=True)
-        for point in _thin(leg.series, each)
+        for session, start in zip(sessions, starts, strict=True)
+        for point in _thin(session.series, each)
         if point.prompt_tokens > 0
     ]
     plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks])
@@ -214,34 +221,34 @@ def draw_spans(spans: Sequence[Span], rows: Sequence[str], *, name: str, label: 
     return _finish(plot, name, label, height=60 + 34 * len(rows))
 
 
-def _find_starts(legs: Sequence[LegFigures]) -> list[int]:
+def _find_starts(sessions: Sequence[SessionFigures]) -> list[int]:
     starts = [0]
-    for leg in legs:
-        starts.append(starts[-1] + max(1, leg.totals.turns))
+    for session in sessions:
+        starts.append(starts[-1] + max(1, session.totals.turns))
     return starts[:-1]
 
 
-def _find_fills(leg: LegFigures, most: int) -> list[tuple[int, int]]:
+def _find_fills(session: SessionFigures, most: int) -> list[tuple[int, int]]:
     """Return turns and the tokens in context; nothing for fewer than two, of which the library makes no line."""
-    found = [(point.turn, point.fill_tokens) for point in _thin(leg.series, most) if point.fill_tokens is not None]
+    found = [(point.turn, point.fill_tokens) for point in _thin(session.series, most) if point.fill_tokens is not None]
     return found if len(found) > 1 else []
 
 
-def _find_lines(legs: Sequence[LegFigures], starts: Sequence[int]) -> list[tuple[float, float, int, int]]:
+def _find_lines(sessions: Sequence[SessionFigures], starts: Sequence[int]) -> list[tuple[float, float, int, int]]:
     """Return the two lines as (from, to, soft, hard), one piece for all consecutive sessions with equal lines."""
     lines: list[tuple[float, float, int, int]] = []
-    for leg, start in zip(legs, starts, strict=True):
-        if leg.soft_tokens is None or leg.hard_tokens is None:
+    for session, start in zip(sessions, starts, strict=True):
+        if session.soft_tokens is None or session.hard_tokens is None:
             continue
-        first, last = start + 0.5, start + max(1, leg.totals.turns) + 0.5
-        if lines and lines[-1][1:] == (first, leg.soft_tokens, leg.hard_tokens):
+        first, last = start + 0.5, start + max(1, session.totals.turns) + 0.5
+        if lines and lines[-1][1:] == (first, session.soft_tokens, session.hard_tokens):
             first = lines.pop()[0]
-        lines.append((first, last, leg.soft_tokens, leg.hard_tokens))
+        lines.append((first, last, session.soft_tokens, session.hard_tokens))
     return lines
 
 
-def _choose_size(legs: Sequence[LegFigures]) -> float:
-    return 1 if len(legs) < _MANY else 0.5
+def _choose_size(sessions: Sequence[SessionFigures]) -> float:
+    return 1 if len(sessions) < _MANY else 0.5
 
 
 def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]:
@@ -252,15 +259,17 @@ def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]
     return points if points[:1] == first else first + points
 
 
-def _mark_ends(legs: Sequence[LegFigures], starts: Sequence[int]) -> Any:
+def _mark_ends(sessions: Sequence[SessionFigures], starts: Sequence[int]) -> Any:
     found: dict[tuple[Ink, int], list[tuple[int, int]]] = {}
-    for leg, start in zip(legs, starts, strict=True):
-        if leg.series and (fill := leg.series[-1].fill_tokens) is not None:
-            found.setdefault(_ENDS.get(leg.result, _CUT_OFF), []).append((start + leg.series[-1].turn, fill))
+    for session, start in zip(sessions, starts, strict=True):
+        if session.series and (fill := session.series[-1].fill_tokens) is not None:
+            found.setdefault(_ENDS.get(session.result, _CUT_OFF), []).append((start + session.series[-1].turn, fill))
     layers: Any = lp.theme()
     for (ink, shape), points in found.items():
         data = {"x": [x for x, _ in points], "y": [y for _, y in points]}
-        layers += lp.geom_point(lp.aes("x", "y"), data=data, color=dye(ink), shape=shape, size=3 * _choose_size(legs))
+        layers += lp.geom_point(
+            lp.aes("x", "y"), data=data, color=dye(ink), shape=shape, size=3 * _choose_size(sessions)
+        )
     return layers
 
 

@@ -93,7 +93,7 @@ class Spans:
     def __init__(self, resource: Resource) -> None:
         self._resource = resource
         self._run: LoggedEvent | None = None
-        self._leg: LoggedEvent | None = None
+        self._session: LoggedEvent | None = None
         self._noted: list[Event] = []
         self._measured: events.ContextMeasured | None = None
         self._last_at = 0.0
@@ -105,17 +105,17 @@ class Spans:
         match event:
             case events.RunStarted():
                 self._run = record
-            case events.LegStarted():
-                yield from self._end_leg(record.at, None)  # a session that was cut off has no end
-                self._leg, self._noted, self._measured = record, [], None
+            case events.SessionStarted():
+                yield from self._end_session(record.at, None)  # a session that was cut off has no end
+                self._session, self._noted, self._measured = record, [], None
             case events.ContextMeasured():
                 self._measured = event
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
             case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
                 yield from self._end_part(record, event)
-            case events.LegEnded():
-                yield from self._end_leg(record.at, event)
+            case events.SessionEnded():
+                yield from self._end_session(record.at, event)
             case events.RunEnded():
                 yield from self._end_run(record.at, event)
             case _:
@@ -123,7 +123,7 @@ class Spans:
 
     def finish(self) -> Iterator[ReadableSpan]:
         """Yield the spans of a killed relay's session and run, up to the last event."""
-        yield from self._end_leg(self._last_at, None)
+        yield from self._end_session(self._last_at, None)
         yield from self._end_run(self._last_at, None)
 
     def _end_part(
@@ -133,7 +133,7 @@ class Spans:
         said: dict[str, Any]
         match event:
             case events.ResponseReceived():
-                provider = _find_provider(self._leg.event if self._leg else None)
+                provider = _find_provider(self._session.event if self._session else None)
                 said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: provider}
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
                     said[REQUEST_MODEL] = self._run.event.model
@@ -149,21 +149,23 @@ class Spans:
                 said["relay.gate.model"] = event.baseline
                 yield self._make("relay.gate", f"gate {record.at}", times, said)
 
-    def _end_leg(self, at: float, event: events.LegEnded | None) -> Iterator[ReadableSpan]:
-        leg, self._leg = self._leg, None
-        if leg is None or not isinstance(leg.event, events.LegStarted):
+    def _end_session(self, at: float, event: events.SessionEnded | None) -> Iterator[ReadableSpan]:
+        session, self._session = self._session, None
+        if session is None or not isinstance(session.event, events.SessionStarted):
             return
-        begun = leg.event
+        begun = session.event
         said: dict[str, Any] = {OPERATION: "invoke_agent", AGENT: "relay", CONVERSATION: begun.session_id}
-        said |= {"relay.phase": begun.phase_id, "relay.leg": begun.leg}
+        said |= {"relay.phase": begun.phase_id, "relay.number": begun.number}
         said["relay.result"] = event.result if event else "unknown"
         if event is not None:
             said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
         if self._measured is not None:
             said |= {f"relay.context.{name}": value for name, value in asdict(self._measured).items()}
         failed = event is None or event.result in {"failed", "blocked"}
-        key = f"leg {begun.session_id}"
-        yield self._make("invoke_agent relay", key, (leg.at, at), said, failed=failed, above="run", noted=self._noted)
+        key = f"session {begun.session_id}"
+        yield self._make(
+            "invoke_agent relay", key, (session.at, at), said, failed=failed, above="run", noted=self._noted
+        )
 
     def _end_run(self, at: float, event: events.RunEnded | None) -> Iterator[ReadableSpan]:
         run, self._run = self._run, None
@@ -197,7 +199,7 @@ class Spans:
             return SpanContext(trace_id, _digest(f"{run_key} {to}", 8), is_remote=False)
 
         if above is None:
-            above = f"leg {self._leg.scope.session_id}" if self._leg else "run"
+            above = f"session {self._session.scope.session_id}" if self._session else "run"
         return ReadableSpan(
             name=_clean(name),
             context=refer(key),
@@ -213,9 +215,9 @@ class Spans:
         )
 
 
-def _find_provider(leg: events.Event | None) -> str | None:
+def _find_provider(session: events.Event | None) -> str | None:
     """Return the provider of a session's API, given its start; None if an agent may speak another."""
-    return "anthropic" if not isinstance(leg, events.LegStarted) or leg.runner in OWN_RUNNER else None
+    return "anthropic" if not isinstance(session, events.SessionStarted) or session.runner in OWN_RUNNER else None
 
 
 def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
@@ -295,7 +297,7 @@ class Metrics:
         self._series: dict[tuple[str, _Labels], _Series] = {}
         self._began = self._at = 0.0
         self._model = ""
-        self._leg: tuple[float, events.LegStarted] | None = None
+        self._session: tuple[float, events.SessionStarted] | None = None
 
     def take(self, record: LoggedEvent) -> None:
         """Take the next event."""
@@ -304,8 +306,8 @@ class Metrics:
         match event:
             case events.RunStarted():
                 self._model = event.model
-            case events.LegStarted():
-                self._leg = record.at, event
+            case events.SessionStarted():
+                self._session = record.at, event
             case events.ResponseReceived():
                 self._take_answer(event)
             case events.ToolFinished():
@@ -316,17 +318,17 @@ class Metrics:
                 self._add("relay.gate.duration", event.duration_s, said)
             case events.Committed():
                 self._add("relay.items", len(event.items), {})
-            case events.LegEnded() if self._leg is not None:
+            case events.SessionEnded() if self._session is not None:
                 said = {OPERATION: "invoke_agent", AGENT: "relay", "relay.result": event.result}
-                self._add("gen_ai.invoke_agent.duration", record.at - self._leg[0], said)
-                self._leg = None
+                self._add("gen_ai.invoke_agent.duration", record.at - self._session[0], said)
+                self._session = None
             case _:
                 pass
 
     def _take_answer(self, event: events.ResponseReceived) -> None:
         said = {
             OPERATION: "chat",
-            PROVIDER: _find_provider(self._leg[1] if self._leg else None),
+            PROVIDER: _find_provider(self._session[1] if self._session else None),
             REQUEST_MODEL: self._model or None,
             RESPONSE_MODEL: event.model or None,
         }

@@ -2,6 +2,6 @@
 
 `library.OpenTranscript` detects the format of a file and yields its events one at a time, in memory that does not grow
 with the file. Each format has a module. Readers are lenient: they count unknown lines and never fail. Every context is
-a session (leg) of its own: the conversation up to a compaction, the context on its summary, a sub-agent. Facts that a
+a session of its own: the conversation up to a compaction, the context on its summary, a sub-agent. Facts that a
 transcript does not have are unknown.
 """

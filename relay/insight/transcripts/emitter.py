@@ -19,13 +19,13 @@ from relay.base.words import shorten
 from relay.session.events import (
     Event,
     GaugeCrossed,
-    LegEnded,
-    LegStarted,
     RequestStarted,
     ResponseReceived,
     RetryScheduled,
     RunEnded,
     RunStarted,
+    SessionEnded,
+    SessionStarted,
     SizedPart,
     ToolFinished,
     ToolStarted,
@@ -214,7 +214,7 @@ class EventEmitter:
         self._held_at: float | None = None
         self._calls: dict[str, _Call] = {}
         self._recall = Recall()
-        self._legs = self._turn = 0
+        self._sessions = self._turn = 0
         self._has_crossed = False
         self._spent: Spent | None = None
         self._session = ("", "")
@@ -253,19 +253,24 @@ class EventEmitter:
         Args:
             reason: Why it begins; empty for the first.
             phase: `MAIN` or `SIDE`.
-            parts: Parts of its prompts, as in `LegStarted.prompt`; empty if unknown.
+            parts: Parts of its prompts, as in `SessionStarted.prompt`; empty if unknown.
         """
         self.close(at)
-        self._legs += 1
+        self._sessions += 1
         self._turn, self._spent, self._calls, self._has_crossed = 0, Spent(), {}, False
         self._recall = Recall()
-        self._session = (f"{self._legs}/{self._run_id}", phase)
+        self._session = (f"{self._sessions}/{self._run_id}", phase)
         self.last_at = max(self.last_at, at) if phase == MAIN else at
         session_id, phase_id = self._session
         self._tell(
             at,
-            LegStarted(
-                session_id=session_id, phase_id=phase_id, title=title, leg=self._legs, reason=reason, prompt=parts
+            SessionStarted(
+                session_id=session_id,
+                phase_id=phase_id,
+                title=title,
+                number=self._sessions,
+                reason=reason,
+                prompt=parts,
             ),
         )
 
@@ -278,7 +283,7 @@ class EventEmitter:
         spent, self._spent = self._spent, None
         self._tell(
             at,
-            LegEnded(
+            SessionEnded(
                 session_id=session_id,
                 phase_id=phase_id,
                 end=SessionEnd.FINISHED,

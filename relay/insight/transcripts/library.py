@@ -20,7 +20,7 @@ from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
 from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
-from relay.session.events import LegStarted, ResponseReceived
+from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
@@ -77,7 +77,7 @@ class RelayedTally:
 
     With P(i) and O(i) the prompt and the output of turn i as the endpoint counted them, C(i) = P(i) + O(i) its context,
     and B = P(1) the fixed prefix (system, tools, task), turn i brings N(i) = max(0, P(i) - C(i - 1)) new tokens, and
-    none where it follows a compaction: there the summary stands for what a relay has in its plan and baton. Then
+    none where it follows a compaction: there the summary stands for what a relay has in its plan and handoff note. Then
 
         as it was:  cost = C(i - 1) * read + N(i) * write + O(i) * output
                     after a compaction: B * read + (P(i) - B) * write + O(i) * output
@@ -108,7 +108,7 @@ class RelayedTally:
             rates: Prices of the answer's model; None if unknown.
         """
         event = record.event
-        if isinstance(event, LegStarted):
+        if isinstance(event, SessionStarted):
             self._inside, self._fresh = event.phase_id == MAIN, True
         elif isinstance(event, ResponseReceived) and event.usage is not None and self._inside:
             self._turn(event.usage, rates, event.soft_tokens)

@@ -10,12 +10,12 @@ from relay.gate.model import GateResult
 from relay.ledger.model import Ledger
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.text import encode_text
-from relay.store.legs import OpenLeg
+from relay.store.attempts import OpenAttempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPlan:
-    """HEAD's plan with the changes of a leg's sessions, and its ledger."""
+    """HEAD's plan with the changes of an attempt's sessions, and its ledger."""
 
     head: Plan
     """HEAD's plan."""
@@ -53,15 +53,15 @@ class Proposal:
     status: str
     """``done`` or ``handoff``."""
     gate_words: str
-    """The last refusal of the commit step for the baton; empty without one."""
+    """The last refusal of the commit step for the handoff note; empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A leg's work, offered for a commit."""
+    """An attempt's work, offered for a commit."""
 
     phase: Phase
-    leg: OpenLeg
+    attempt: OpenAttempt
     number: int
     """The number of the session within the phase."""
     pending: PendingPlan
@@ -77,7 +77,7 @@ class Candidate:
     """Any text of the session."""
     status: str
     """``done`` or ``handoff``."""
-    baton: str
+    handoff_note: str
     """For the body of a handoff commit; may be empty."""
     in_session: bool = True
     """Whether the author's session is still open: no reviewer is asked then."""
@@ -85,7 +85,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseCommit:
-    """The commit was made, and the leg is closed."""
+    """The commit was made, and the attempt is closed."""
 
     commit: str
 
@@ -102,7 +102,7 @@ class Refused:
     then: Command | None = None
     """The next command; None to look again, or to run again (`again`)."""
     for_review: bool = False
-    """The work waits for its review, or for a session that repairs the findings; the leg may have moved on."""
+    """The work waits for its review, or for a session that repairs the findings; the attempt may have moved on."""
     once: bool = False
     """A session is asked once to repair it: the same refusal again means that it cannot."""
     again: bool = False

@@ -1,4 +1,4 @@
-"""Secrets that a leg's change would disclose: added lines, and names of new files. Files that run by themselves.
+"""Secrets that an attempt's change would disclose: added lines, and names of new files. Files that run by themselves.
 
 Only added lines count: lines from before are the user's, and a session that edits near them is not to blame. A line
 with the comment of `relay.base.redaction.ALLOW` is allowed, and the user is told.

@@ -27,7 +27,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, make_hiding
-from relay.sandbox.policy import Stage, WritableCopy
+from relay.sandbox.policy import StagedTree, WritableCopy
 from relay.sandbox.run import Sandbox
 from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile, Noticed
 from relay.setup.context import RunContext
@@ -253,7 +253,7 @@ def _lay_out(
     except OSError as error:
         words = f"the files of the commit could not be laid out for the gate: {error.strerror}"
         raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
-    return laid, fresh.put_stage(Stage(place=place, shown=laid.shown, covered=laid.covered))
+    return laid, fresh.put_stage(StagedTree(place=place, shown=laid.shown, covered=laid.covered))
 
 
 def find_moved(

@@ -28,9 +28,9 @@ from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
 from relay.store import completion
+from relay.store.attempts import read_attempt
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, judge_message
 from relay.store.environment import SessionChanges, load_environment, read_environment, read_spans
-from relay.store.legs import read_leg
 from relay.tools.workspace import Workspace
 
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
@@ -323,8 +323,8 @@ def find_unshown(request: RunRequest) -> tuple[tuple[str, ...], str]:
 
     They are new since the open phase began, or sessions changed them.
     """
-    leg, there = read_leg(request.repo), sorted(read_environment(request.repo).roots)
-    began = load_environment(request.repo, leg.environment) if leg else None
+    attempt, there = read_attempt(request.repo), sorted(read_environment(request.repo).roots)
+    began = load_environment(request.repo, attempt.environment) if attempt else None
     new = [path for path in there if began is not None and not began.holds(path)]
     by_sessions = SessionChanges(root=str(request.repo.root), spans=read_spans(request.repo))
     for path in there:

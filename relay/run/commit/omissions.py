@@ -23,7 +23,7 @@ from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
-from relay.store.legs import OpenLeg
+from relay.store.attempts import OpenAttempt
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
 from relay.store.tree_difference import TreeDifference
 
@@ -32,17 +32,17 @@ from relay.store.tree_difference import TreeDifference
 class Delivery:
     """A commit to be made, and the evidence for it."""
 
-    leg: OpenLeg
+    attempt: OpenAttempt
     items: tuple[Item, ...]
     """The items that the commit ticks."""
     touched: frozenset[str]
     """Paths that the session's file tools wrote."""
     changed: frozenset[str]
-    """Paths that differ from the leg's start."""
+    """Paths that differ from the attempt's start."""
     owned: tuple[str, ...]
     """The paths of the commit."""
     user: frozenset[str]
-    """Paths that differed from HEAD when the leg began."""
+    """Paths that differed from HEAD when the attempt began."""
     after: TreeSnapshot
     """The work tree that passed the gate."""
     notes: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class LeftOut:
 
 
 def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tuple[LeftOut, ...]:
-    """Return the paths that a leg's phase needs and its commit would lack, each once.
+    """Return the paths that an attempt's phase needs and its commit would lack, each once.
 
     Args:
         ignored: The ignored ones of the needed paths, from `find_ignored_files`.
@@ -154,7 +154,7 @@ def clean_paths(paths: Iterable[str]) -> set[str]:
 
 def _find_users(repo: Repo, delivery: Delivery, named: set[str], touched: set[str]) -> list[LeftOut]:
     """Return needed paths that differ from HEAD because of the user."""
-    changes = diff_trees(repo, delivery.leg.base_head or repo.empty_tree, delivery.after.tree)
+    changes = diff_trees(repo, delivery.attempt.base_head or repo.empty_tree, delivery.after.tree)
     users = delivery.user & {change.path for change in changes}
     below = with_parents(users) - users - with_parents(delivery.owned)
     found = (named & (users | below)) | (touched & users & delivery.changed)
@@ -170,17 +170,17 @@ def _find_in_submodules(repo: Repo, tree: str, needed: Collection[str]) -> list[
 
 def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
     """Return needed paths that snapshots lack now, or lacked at the start unless they are as in HEAD now."""
-    leg, after = delivery.leg, delivery.after
+    attempt, after = delivery.attempt, delivery.after
     there = [path for path in needed if os.path.lexists(repo.root / path)]
     inside = with_parents(delivery.owned)
-    at_head = read_entries(repo, leg.base_head, there) if leg.base_head else {}
+    at_head = read_entries(repo, attempt.base_head, there) if attempt.base_head else {}
     now = read_entries(repo, after.tree, there)
     as_in_head = {path for path in at_head if now.get(path) == at_head[path]}
-    unheld = find_unheld(repo, leg.base_head, there, after.skipped)
-    unheld |= find_unheld(repo, leg.base_head, there, leg.skipped) - as_in_head
+    unheld = find_unheld(repo, attempt.base_head, there, after.skipped)
+    unheld |= find_unheld(repo, attempt.base_head, there, attempt.skipped) - as_in_head
     found = []
     for path in sorted(unheld):
-        left = _explain_unheld(path, (*after.skipped, *leg.skipped))
+        left = _explain_unheld(path, (*after.skipped, *attempt.skipped))
         if left.detail.startswith(f"{render_path(path)}: ") or path not in inside:
             found.append(left)
     return found
@@ -235,7 +235,7 @@ def describe_surplus(
 
     Args:
         difference: At least one path.
-        user: Paths that differed from HEAD when the leg began.
+        user: Paths that differed from HEAD when the attempt began.
         now: The work tree, with its skipped paths.
         owned: The commit's paths.
     """
@@ -331,7 +331,7 @@ def _find_absent(repo: Repo, delivery: Delivery) -> tuple[tuple[Item, str], ...]
     The parent has paths that this commit removes. A name with ``*`` in it is no path. A path is not absent if a note of
     the phase has it beside a path that is there: it was renamed.
     """
-    inside, head = with_parents(delivery.owned), delivery.leg.base_head
+    inside, head = with_parents(delivery.owned), delivery.attempt.base_head
     named = [(item, path) for item in delivery.items for path in sorted(clean_paths(item.targets)) if "*" not in path]
     outside = [path for _, path in named if path not in inside]
     noted = {path: {w for note in delivery.notes if path in note for w in _WORD.findall(note)} for path in outside}

@@ -1,6 +1,6 @@
 """Commits of the plan or the ledger alone, and both files as commits have them.
 
-These are a new plan before the first phase, and people's own edits between legs.
+These are a new plan before the first phase, and people's own edits between attempts.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,9 +32,9 @@ from relay.session.events import Committed, Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
+from relay.store.attempts import keep_snapshot
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.history import find_removed, find_text
-from relay.store.legs import keep_snapshot
 from relay.store.plan_state import PlanSource, make_refusal
 from relay.store.plan_versions import EditKind, find_edit, put_ticks
 from relay.store.refs import get_branch
@@ -185,7 +185,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
 def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> None:
     """Add the ticks of a commit to the plan's file if the user edited it while the session worked.
 
-    This happens before the leg closes: from then on, an open box in the file was opened by the user.
+    This happens before the attempt closes: from then on, an open box in the file was opened by the user.
 
     Args:
         commit: HEAD, whose plan is in the file unless the user edited it.

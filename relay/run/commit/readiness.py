@@ -37,9 +37,9 @@ from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
+from relay.store.attempts import OpenAttempt
 from relay.store.environment import find_user_paths
 from relay.store.history import find_added, find_text
-from relay.store.legs import OpenLeg
 from relay.store.plan_versions import parse_at
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.tools.workspace import ALWAYS_PROTECTED
@@ -162,16 +162,16 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
 
 
-def require_still_room(files: PlanFiles, phase: Phase, leg: OpenLeg) -> None:
+def require_still_room(files: PlanFiles, phase: Phase, attempt: OpenAttempt) -> None:
     """Refuse to continue a phase that needs a file of the user which still differs from HEAD.
 
     Raises:
         PlanError: An item names such a file.
     """
     named = clean_paths(path for item in phase.open_items for path in item.paths)
-    if user := named & find_user_paths(files.repo, leg):
+    if user := named & find_user_paths(files.repo, attempt):
         now = write_snapshot_tree(files.repo)
-        _refuse(files.plan_path, phase, find_hopeless(files.repo, phase, leg.base_head, frozenset(user), now))
+        _refuse(files.plan_path, phase, find_hopeless(files.repo, phase, attempt.base_head, frozenset(user), now))
 
 
 def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
@@ -249,27 +249,27 @@ def _show(check: CommandCheck) -> str:
     return f"`{shorten(' '.join(check.command.split()), _SHOWN_CHARS)}`"
 
 
-def find_merged(repo: Repo, leg: OpenLeg) -> CommitText | None:
-    """Return the phase's own commit that a landing leg merges; None for any other leg."""
-    return read_text(repo, leg.merges) if leg.merges else None
+def find_merged(repo: Repo, attempt: OpenAttempt) -> CommitText | None:
+    """Return the phase's own commit that a landing attempt merges; None for any other attempt."""
+    return read_text(repo, attempt.merges) if attempt.merges else None
 
 
-def is_untouched(leg: OpenLeg) -> bool:
-    """Return whether no session has worked in a landing leg."""
-    return bool(leg.merges) and trailers.ATTEMPT not in dict(leg.trailers)
+def is_untouched(attempt: OpenAttempt) -> bool:
+    """Return whether no session has worked in a landing attempt."""
+    return bool(attempt.merges) and trailers.ATTEMPT not in dict(attempt.trailers)
 
 
-def find_note(repo: Repo, leg: OpenLeg) -> str:
-    """Return the note about the merge for each session of a landing leg; empty for any other leg.
+def find_note(repo: Repo, attempt: OpenAttempt) -> str:
+    """Return the note about the merge for each session of a landing attempt; empty for any other attempt.
 
-    The body of the leg's first checkpoints, before any session, holds the note; the last of them adds the gate's
+    The body of the attempt's first checkpoints, before any session, holds the note; the last of them adds the gate's
     result.
-    Later checkpoints hold a session's baton instead, so this reads the first ones from the history.
+    Later checkpoints hold a session's handoff note instead, so this reads the first ones from the history.
     """
-    if not leg.merges or leg.last_wip is None:
+    if not attempt.merges or attempt.last_wip is None:
         return ""
-    args = ("--first-parent", "--basic-regexp", "--grep=^relay: snapshot of phase ", leg.last_wip.commit)
-    texts = tuple(read_texts(repo.git, *args, *((f"^{leg.base_head}",) if leg.base_head else ()), "--"))
+    args = ("--first-parent", "--basic-regexp", "--grep=^relay: snapshot of phase ", attempt.last_wip.commit)
+    texts = tuple(read_texts(repo.git, *args, *((f"^{attempt.base_head}",) if attempt.base_head else ()), "--"))
     first = (text for text in texts if text.get(trailers.SESSION) == texts[-1].get(trailers.SESSION))
     return next((text.message.body.strip() for text in first), "")
 
@@ -292,33 +292,33 @@ def find_common(repo: Repo, plan_path: str, tip: str, own: str) -> str:
     return find_added(repo, plan_path, rev=own) or base or ""
 
 
-def list_landed(repo: Repo, leg: OpenLeg, plan: Plan) -> tuple[Phase, ...]:
-    """Return the phases that others have finished since the leg's phase began, with the plan's current ids."""
-    base = find_common(repo, leg.plan_path, leg.base_head or "", leg.merges) if leg.merges else None
-    text = find_text(repo, base, leg.plan_path)
+def list_landed(repo: Repo, attempt: OpenAttempt, plan: Plan) -> tuple[Phase, ...]:
+    """Return the phases that others have finished since the attempt's phase began, with the plan's current ids."""
+    base = find_common(repo, attempt.plan_path, attempt.base_head or "", attempt.merges) if attempt.merges else None
+    text = find_text(repo, base, attempt.plan_path)
     if text is None:
         return ()
-    before = parse_at(text, leg.plan_path)
+    before = parse_at(text, attempt.plan_path)
     now = find_lineage(before, plan).phases
     was_done = {now.get(phase.id) for phase in before.phases if phase.done}
     return tuple(phase for phase in plan.phases if phase.done and phase.id not in was_done)
 
 
-def list_commands(repo: Repo, settings: Settings, leg: OpenLeg, plan: Plan, phase: Phase) -> tuple[str, ...]:
+def list_commands(repo: Repo, settings: Settings, attempt: OpenAttempt, plan: Plan, phase: Phase) -> tuple[str, ...]:
     """Return the phase's verify commands; when it lands, also those of the phases that it is merged onto.
 
     Args:
         settings: They have commands too.
         plan: HEAD's plan.
     """
-    landed = [other for other in list_landed(repo, leg, plan) if other.id != phase.id]
+    landed = [other for other in list_landed(repo, attempt, plan) if other.id != phase.id]
     found = (command for one in (phase, *landed) for command in get_commands(settings, one))
     return tuple(dict.fromkeys(found))
 
 
-def check_marks(repo: Repo, leg: OpenLeg, tree: str) -> Refused | None:
+def check_marks(repo: Repo, attempt: OpenAttempt, tree: str) -> Refused | None:
     """Refuse a commit with conflict markers of the merge, even if the gate is green."""
-    left = list_marks(repo, tree, leg.base_head, leg.merges) if leg.merges and leg.base_head else ()
+    left = list_marks(repo, tree, attempt.base_head, attempt.merges) if attempt.merges and attempt.base_head else ()
     if not left:
         return None
     words = f"conflict markers are left in {list_paths(left)}"

@@ -1,7 +1,7 @@
 """The review before the commit, and `relay review` of a phase or any range.
 
 A round begins only without an open session: the author's session has ended, and its work is in a checkpoint and
-proposed. Trailers of the leg's next checkpoint hold the round's findings, so that a killed run does not pay for the
+proposed. Trailers of the attempt's next checkpoint hold the round's findings, so that a killed run does not pay for the
 round twice. A fresh session repairs confirmed faults, as it repairs a red gate; reviewers never tick or repair.
 """
 
@@ -45,11 +45,11 @@ from relay.session.values import SessionEnd, SessionKind
 from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.rules import Rules
 from relay.store import trailers
+from relay.store.attempts import AttemptStart, OpenAttempt, continue_attempt, render_wait
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.history import RelayCommit, read_plan_commits
-from relay.store.legs import LegStart, OpenLeg, continue_leg, render_wait
 from relay.store.spend import keeping_spent
-from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, LEG_STATUSES, PROPOSED, REVIEW, REVIEWED
+from relay.store.trailers import ATTEMPT_STATUSES, ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
 from relay.tools.workspace import Workspace
 
 MAX_ROUNDS = 2
@@ -70,11 +70,11 @@ _ITS_OWN = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One review of a phase, from the leg's trailers."""
+    """One review of a phase, from the attempt's trailers."""
 
     number: int
     tree: str
-    """The reviewed tree: HEAD's with the leg's files."""
+    """The reviewed tree: HEAD's with the attempt's files."""
     findings: tuple[ReviewFinding, ...]
 
     @property
@@ -87,7 +87,7 @@ class Round:
 class Reviewed:
     """The work may be committed."""
 
-    leg: OpenLeg
+    attempt: OpenAttempt
     trailers: tuple[tuple[str, str], ...] = ()
     """For the commit; empty without a review."""
 
@@ -102,10 +102,10 @@ class _Change:
     gate: GateResult
 
 
-def read_rounds(leg: OpenLeg) -> tuple[Round, ...]:
-    """Return the reviews of the leg's phase, oldest first."""
-    findings = [value.partition(" ") for key, value in leg.carried if key == FINDING]
-    found = (_ROUND.fullmatch(value) for key, value in leg.carried if key == REVIEWED)
+def read_rounds(attempt: OpenAttempt) -> tuple[Round, ...]:
+    """Return the reviews of the attempt's phase, oldest first."""
+    findings = [value.partition(" ") for key, value in attempt.carried if key == FINDING]
+    found = (_ROUND.fullmatch(value) for key, value in attempt.carried if key == REVIEWED)
     return tuple(
         Round(
             number=int(match[1]),
@@ -130,17 +130,19 @@ def review_work(
     Returns:
         Refused if faults were confirmed, a session is still open, or no reviewer could be asked.
     """
-    leg, base = candidate.leg, _find_base(ctx, candidate)
-    if is_untouched(leg) and not leg.is_unchecked and (merged := find_merged(ctx.repo, leg)):
-        return Reviewed(leg=leg, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW)))  # reviewed before
+    attempt, base = candidate.attempt, _find_base(ctx, candidate)
+    if is_untouched(attempt) and not attempt.is_unchecked and (merged := find_merged(ctx.repo, attempt)):
+        return Reviewed(
+            attempt=attempt, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW))
+        )  # reviewed before
     if base is None:
-        return Reviewed(leg=leg)
-    rounds = read_rounds(leg)
+        return Reviewed(attempt=attempt)
+    rounds = read_rounds(attempt)
     entries = read_entries(ctx.repo, after, owned)
     files = [(path, *entries.get(path, (ABSENT, ctx.repo.zero_id))) for path in owned]
-    tree = write_paths_tree(ctx.repo, files, start=leg.base_head or ctx.repo.empty_tree)
+    tree = write_paths_tree(ctx.repo, files, start=attempt.base_head or ctx.repo.empty_tree)
     if rounds and (rounds[-1].tree == tree or len(rounds) >= MAX_ROUNDS):
-        return _pass(ctx.observe, leg, rounds, is_same=rounds[-1].tree == tree)
+        return _pass(ctx.observe, attempt, rounds, is_same=rounds[-1].tree == tree)
     if candidate.in_session:
         return Refused(for_user="finished; its review comes first", for_review=True)
     change = _Change(base=rounds[-1].tree if rounds else base, tree=tree, gate=gate)
@@ -149,18 +151,18 @@ def review_work(
 
 def _find_base(ctx: RunContext, candidate: Candidate) -> str | None:
     """Return the base of the change; None if nothing is to be reviewed."""
-    head = candidate.leg.base_head
+    head = candidate.attempt.base_head
     match ctx.settings.review:
         case "phase" if candidate.status == "done":
             return head or ctx.repo.empty_tree
         case "plan" if candidate.status == "done" and candidate.pending.plan.done:
-            worked = [c for c in read_plan_commits(ctx.repo, ctx.plan_path) if c.status in trailers.LEG_STATUSES]
+            worked = [c for c in read_plan_commits(ctx.repo, ctx.plan_path) if c.status in trailers.ATTEMPT_STATUSES]
             return next(iter(worked[-1].parents), ctx.repo.empty_tree) if worked else head or ctx.repo.empty_tree
         case _:
             return None
 
 
-def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
+def _pass(observe: Observe, attempt: OpenAttempt, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
     """Accept the work: no fault was confirmed, nothing has changed since, or there were enough rounds."""
     last, found = rounds[-1], sum(len(one.findings) for one in rounds)
     confirmed = sum(len(one.confirmed) for one in rounds)
@@ -171,17 +173,17 @@ def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: b
     every = tuple(finding for one in rounds for finding in one.findings)
     last_seen = "" if is_same else " repair=unreviewed"
     counts = f"rounds={last.number} found={found} confirmed={confirmed} open={len(left)}"
-    return Reviewed(leg=leg, trailers=((REVIEW, f"{counts}{last_seen} {compute_digest(every)}"),))
+    return Reviewed(attempt=attempt, trailers=((REVIEW, f"{counts}{last_seen} {compute_digest(every)}"),))
 
 
 def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
-    leg, number, author = candidate.leg, len(rounds) + 1, find_author(candidate.leg)
+    attempt, number, author = candidate.attempt, len(rounds) + 1, find_author(candidate.attempt)
     cap = ReviewCap(ctx)
 
     def begin_session() -> str:
-        nonlocal leg
+        nonlocal attempt
         session_id = ctx.new_id()
-        leg = _put_session(ctx.repo, leg, session_id, ctx.meter.unrecorded)
+        attempt = _put_session(ctx.repo, attempt, session_id, ctx.meter.unrecorded)
         return session_id
 
     with ctx.open_reading(SessionKind.REVIEW) as workspace:
@@ -190,9 +192,9 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
             ctx, workspace, phase_id=phase.id, new_id=begin_session, runner=phase.runner, cap=cap
         )
         found = review(reviewers, _brief(ctx, candidate, rounds, change))
-    leg = _put_session(ctx.repo, leg, author, ctx.meter.unrecorded)
+    attempt = _put_session(ctx.repo, attempt, author, ctx.meter.unrecorded)
     if isinstance(found, Incomplete):
-        return _end_incomplete(ctx, candidate, leg, found, is_capped=cap.met)
+        return _end_incomplete(ctx, candidate, attempt, found, is_capped=cap.met)
     held = Round(number=number, tree=change.tree, findings=found)
     ctx.observe(
         ReviewFinished(
@@ -202,9 +204,9 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
             confirmed=len(held.confirmed),
         )
     )
-    leg = _save(ctx, candidate, leg, held)
+    attempt = _save(ctx, candidate, attempt, held)
     if not held.confirmed:
-        return _pass(ctx.observe, leg, (*rounds, held), is_same=True)
+        return _pass(ctx.observe, attempt, (*rounds, held), is_same=True)
     words = f"a review confirmed {count(len(held.confirmed), 'fault')}"
     first = render_finding(held.confirmed[0])
     return Refused(for_user=f"{words}: {first}", for_model=render_numbered(held.confirmed), for_review=True)
@@ -285,45 +287,45 @@ class ReviewCap:
 
 
 def _end_incomplete(
-    ctx: RunContext, candidate: Candidate, leg: OpenLeg, found: Incomplete, *, is_capped: bool
+    ctx: RunContext, candidate: Candidate, attempt: OpenAttempt, found: Incomplete, *, is_capped: bool
 ) -> Reviewed | Refused:
     """Accept the work if a further review would end in the same way; else it waits for another run."""
     if is_capped or found.end in _ITS_OWN:
         ctx.observe(Noticed(text=f"not reviewed: {found.detail}", warning=True))
         # Leave out the detail: it may be an endpoint's text, and forges obey some words.
-        return Reviewed(leg=leg, trailers=((REVIEW, f"none: {'its cap was met' if is_capped else found.end}"),))
+        return Reviewed(attempt=attempt, trailers=((REVIEW, f"none: {'its cap was met' if is_capped else found.end}"),))
     if found.retry_at is not None:
-        _save(ctx, candidate, leg, None, render_wait(found.retry_at, ctx.settings.model))
+        _save(ctx, candidate, attempt, None, render_wait(found.retry_at, ctx.settings.model))
     return Refused(for_user=found.detail)
 
 
-def find_author(leg: OpenLeg) -> str:
-    """Return the session that did the work: after a killed review, the leg names the review's session."""
-    return dict(leg.wip_trailers).get(trailers.SESSION, "") or leg.session_id
+def find_author(attempt: OpenAttempt) -> str:
+    """Return the session that did the work: after a killed review, the attempt names the review's session."""
+    return dict(attempt.wip_trailers).get(trailers.SESSION, "") or attempt.session_id
 
 
-def _put_session(repo: Repo, leg: OpenLeg, session_id: str, spend: Spent) -> OpenLeg:
-    """Put another session's id on the leg, so that its spend is found after a kill."""
-    start = LegStart(
+def _put_session(repo: Repo, attempt: OpenAttempt, session_id: str, spend: Spent) -> OpenAttempt:
+    """Put another session's id on the attempt, so that its spend is found after a kill."""
+    start = AttemptStart(
         session_id=session_id,
-        phase_id=leg.phase_id,
-        plan_path=leg.plan_path,
-        environment=leg.environment,
-        trailers=tuple(mark for mark in leg.trailers if mark[0] in KEPT_MARKS),
+        phase_id=attempt.phase_id,
+        plan_path=attempt.plan_path,
+        environment=attempt.environment,
+        trailers=tuple(mark for mark in attempt.trailers if mark[0] in KEPT_MARKS),
     )
-    return continue_leg(repo, replace(leg, spend=spend), start)
+    return continue_attempt(repo, replace(attempt, spend=spend), start)
 
 
 def _save(
     ctx: RunContext,
     candidate: Candidate,
-    leg: OpenLeg,
+    attempt: OpenAttempt,
     held: Round | None,
     wait: tuple[tuple[str, str], ...] = (),
-) -> OpenLeg:
+) -> OpenAttempt:
     """Save a round's findings; work with confirmed faults is no longer proposed."""
     kept = {ENDED, ERROR} if held is not None and held.confirmed else {ENDED, ERROR, PROPOSED}
-    marks = tuple(mark for mark in leg.wip_trailers if mark[0] in kept) + wait
+    marks = tuple(mark for mark in attempt.wip_trailers if mark[0] in kept) + wait
     if held is not None:
         counts = f"found={len(held.findings)} confirmed={len(held.confirmed)}"
         marks += ((REVIEWED, f"{held.number} {held.tree} {counts}"),)
@@ -332,11 +334,11 @@ def _save(
     record = WipRecord(
         spend=ctx.meter.unrecorded,
         items=candidate.pending.claimed_ids,
-        baton=leg.baton,
+        handoff_note=attempt.handoff_note,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         trailers=marks,
     )
-    return save_wip(ctx.repo, leg, record)
+    return save_wip(ctx.repo, attempt, record)
 
 
 MAX_TASK_CHARS = 20_000
@@ -365,7 +367,7 @@ def get_range(files: PlanFiles, what: str) -> Range:
         PlanError: No phase is done, or the phase is not.
         RepoError: Git knows no such range.
     """
-    commits = [c for c in read_plan_commits(files.repo, files.plan_path) if c.status in LEG_STATUSES and c.phase]
+    commits = [c for c in read_plan_commits(files.repo, files.plan_path) if c.status in ATTEMPT_STATUSES and c.phase]
     phase_id = what or next((commit.phase for commit in commits if commit.status == "done"), "")
     own = [commit for commit in commits if commit.phase == phase_id]
     plan = find_plan(files, "HEAD") if what and not own else None

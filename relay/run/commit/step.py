@@ -1,6 +1,6 @@
 """The commit step: a claim of a session becomes true here or nowhere.
 
-The order is fixed: find the leg's own files, run the gate, check the change of the plan and of the files, have it
+The order is fixed: find the attempt's own files, run the gate, check the change of the plan and of the files, have it
 reviewed, then make one commit with code, ticks and trailers. Each refusal is a value with words for the model and for
 the user.
 """
@@ -66,6 +66,7 @@ from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent, Usage
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
+from relay.store.attempts import OpenAttempt, close_attempt, find_attempt_changes
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.store.environment import (
     Environment,
@@ -75,8 +76,7 @@ from relay.store.environment import (
     read_environment,
     select_owned,
 )
-from relay.store.history import BATON_TITLE
-from relay.store.legs import OpenLeg, close_leg, find_leg_changes
+from relay.store.history import HANDOFF_NOTE_TITLE
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
@@ -93,22 +93,22 @@ MAX_GATE_RUNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A leg's work, and its gate."""
+    """An attempt's work, and its gate."""
 
     owned: tuple[str, ...]
     """The paths of the commit."""
     user: frozenset[str]
-    """Paths that differed from HEAD when the leg began, or that git ignored then and does not ignore now."""
+    """Paths that differed from HEAD when the attempt began, or that git ignored then and does not ignore now."""
     changes: tuple[PathChange, ...]
-    """From the leg's start until after the gate."""
+    """From the attempt's start until after the gate."""
     before: TreeSnapshot
     """The work tree before the gate."""
     after: TreeSnapshot
     run: GateRun
 
 
-def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
-    """Check a leg's work and commit it; an error of git or the disk is a refusal too."""
+def commit_attempt(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
+    """Check an attempt's work and commit it; an error of git or the disk is a refusal too."""
     try:
         return commit_phase(ctx, candidate)
     except RepoError as error:
@@ -117,18 +117,18 @@ def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
 
 
 def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
-    """Check a leg's work and commit it.
+    """Check an attempt's work and commit it.
 
     Raises:
         RepoError: A snapshot or the commit could not be stored.
     """
-    leg, begin = candidate.leg, write_snapshot_tree(ctx.repo)
-    environment = load_environment(ctx.repo, leg.environment)
-    changes = find_leg_changes(ctx.repo, leg, begin)
-    user = find_user_paths(ctx.repo, leg) | find_earlier_paths(ctx.repo, environment, changes)
+    attempt, begin = candidate.attempt, write_snapshot_tree(ctx.repo)
+    environment = load_environment(ctx.repo, attempt.environment)
+    changes = find_attempt_changes(ctx.repo, attempt, begin)
+    user = find_user_paths(ctx.repo, attempt) | find_earlier_paths(ctx.repo, environment, changes)
     # A session cannot write existing files of this kind; the author of commits from elsewhere could.
-    user |= find_persons(c.path for c in changes if leg.is_unchecked or c.kind is ChangeKind.ADDED)
-    owned = select_owned(ctx.plan_path, leg, user, changes)
+    user |= find_persons(c.path for c in changes if attempt.is_unchecked or c.kind is ChangeKind.ADDED)
+    owned = select_owned(ctx.plan_path, attempt, user, changes)
     before, moved, others = begin, tuple[str, ...](), tuple[str, ...]()
     for _ in range(MAX_GATE_RUNS):
         run = _run_gate(ctx, candidate, owned, before)
@@ -139,7 +139,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
         after = write_snapshot_tree(ctx.repo)
         moved, others = find_moved(ctx, run, owned, diff_trees(ctx.repo, before.tree, after.tree))
         if not (moved or others):
-            changes = find_leg_changes(ctx.repo, leg, after)
+            changes = find_attempt_changes(ctx.repo, attempt, after)
             return _commit_checked(ctx, candidate, replace(work, changes=changes, after=after))
         before = after
     if not moved:
@@ -158,7 +158,7 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
         return red
     if refusal := _check_left_out(ctx, candidate, work):
         return refusal
-    users = work.user | {entry.path for entry in candidate.leg.skipped}
+    users = work.user | {entry.path for entry in candidate.attempt.skipped}
     left = describe_surplus(ctx.repo, run.difference, users, work.after, work.owned)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
     return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
@@ -170,12 +170,12 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if candidate.pending.claims:
         doubts = replace(doubts, others=doubts.others + _find_left_claims(ctx, candidate, work.owned))
-    if not candidate.leg.merges:  # else its own commits said it
+    if not candidate.attempt.merges:  # else its own commits said it
         own = [change for change in work.changes if change.path in work.owned]
         changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
         doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,))))
     if refusal := (
-        check_marks(ctx.repo, candidate.leg, work.after.tree)
+        check_marks(ctx.repo, candidate.attempt, work.after.tree)
         or _check_plan(candidate)
         or _check_left_out(ctx, candidate, work)
         or _check_strange(ctx.files)
@@ -188,10 +188,10 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return Refused(for_user=f"not committed, because {words}")
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
-        seen = _read_seen(ctx.repo, candidate.leg)
+        seen = _read_seen(ctx.repo, candidate.attempt)
         ctx.memory.propose(work.after.tree, work.owned, list_judged(seen), work.run.result)
         return reviewed
-    candidate = replace(candidate, leg=reviewed.leg)
+    candidate = replace(candidate, attempt=reviewed.attempt)
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked anyway: {words}", warning=True))
     _report_left_out(ctx, work)
@@ -200,7 +200,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
-    seen = _read_seen(ctx.repo, candidate.leg)
+    seen = _read_seen(ctx.repo, candidate.attempt)
     ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
@@ -208,11 +208,11 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
 
 def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list[str]:
     """Return the later items that the work made wrong and the session left so."""
-    pending, leg = candidate.pending, candidate.leg
-    if leg.merges:  # its own commits said it
+    pending, attempt = candidate.pending, candidate.attempt
+    if attempt.merges:  # its own commits said it
         return []
     later = [phase for phase in pending.plan.phases if phase.id != candidate.phase.id]
-    found = find_outdated(ctx.repo, leg.base_tree, work.after.tree, later)
+    found = find_outdated(ctx.repo, attempt.base_tree, work.after.tree, later)
     left = [one.words for one in found if not is_amended(one, pending.head, pending.plan)][:MAX_ABSENT]
     for words in left:
         ctx.observe(Noticed(text=f"left as it is in the plan: {words}", warning=True))
@@ -221,15 +221,15 @@ def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list
 
 def _find_left_claims(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...]) -> tuple[str, ...]:
     """Return a doubt for each claim of the ledger that the phase made stale and that no session looked at again."""
-    head, pending = candidate.leg.base_head, candidate.pending
+    head, pending = candidate.attempt.base_head, candidate.pending
     changed = find_newly_changed(ctx.repo, pending.ledger, read_ledger(ctx.files, head), head, owned)
     left = describe_left(pending.ledger, judge(pending.ledger, changed, pending.plan.gate_paths))
     return tuple(_make_harmless(candidate, words, ctx.secret_values) for words in left[:MAX_LEFT])
 
 
-def _read_seen(repo: Repo, leg: OpenLeg) -> Environment:
-    """Return the ignored files that a leg's gate may see: those at the leg's start, or now if that is unknown."""
-    return load_environment(repo, leg.environment) or read_environment(repo)
+def _read_seen(repo: Repo, attempt: OpenAttempt) -> Environment:
+    """Return the ignored files that an attempt's gate may see: those at its start, or now if that is unknown."""
+    return load_environment(repo, attempt.environment) or read_environment(repo)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
@@ -247,7 +247,7 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
 
 def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Delivery:
     return Delivery(
-        leg=candidate.leg,
+        attempt=candidate.attempt,
         items=candidate.pending.claims,
         touched=candidate.touched,
         changed=frozenset(change.path for change in work.changes),
@@ -260,21 +260,21 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
 
 def _check_phantom(ctx: RunContext, candidate: Candidate, doubts: Doubts) -> Refused | None:
     """Refuse ticks without evidence, unless the work was committed before the session."""
-    refused = None if candidate.leg.merges else check_phantom(doubts)
+    refused = None if candidate.attempt.merges else check_phantom(doubts)
     done_before = refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase)
     return None if done_before else refused
 
 
 def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
-    leg = candidate.leg
+    attempt = candidate.attempt
     return run_phase_gate(
         ctx,
         GateTask(
             phase_id=candidate.phase.id,
             commands=candidate.commands,
-            intent=Intent(head=leg.base_head, paths=owned, drafts=(ctx.plan_path, ctx.ledger_path)),
+            intent=Intent(head=attempt.base_head, paths=owned, drafts=(ctx.plan_path, ctx.ledger_path)),
             now=now,
-            environment=_read_seen(ctx.repo, leg),
+            environment=_read_seen(ctx.repo, attempt),
             baseline=candidate.baseline,
             own=list_own(candidate.phase, candidate.commands),
             is_unfinished=candidate.status == "handoff",
@@ -325,7 +325,7 @@ def _check_secrets(
     ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
 ) -> Refused | None:
     """Refuse a commit that would add a secret; the message names the lines without their content."""
-    found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
+    found = find_disclosures(ctx.repo, candidate.attempt.base_head, after.tree, owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
         words = list_some([one.words for one in refused], 3, joint="; ")
@@ -360,12 +360,12 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
 
 def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message) -> CommitOutcome:
     request = CommitRequest(
-        branch=candidate.leg.branch,
-        head=candidate.leg.base_head,
-        merges=candidate.leg.merges,
+        branch=candidate.attempt.branch,
+        head=candidate.attempt.base_head,
+        merges=candidate.attempt.merges,
         message=message,
         other_subjects=list_subjects(ctx, candidate),
-        plain_body="" if candidate.leg.merges else _render_body(ctx, candidate, with_evidence=False),
+        plain_body="" if candidate.attempt.merges else _render_body(ctx, candidate, with_evidence=False),
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
@@ -415,9 +415,9 @@ def _explain(outcome: CommitOutcome) -> Refused:
 
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
-    # After the commit: if relay is killed before the leg closes, the next run finds the commit and does the rest.
+    # After the commit: if relay is killed before the attempt closes, the next run finds the commit and does the rest.
     tick_edited_plan(ctx.files, outcome.commit or "", candidate.pending.claimed_ids)
-    close_leg(ctx.repo, candidate.leg)
+    close_attempt(ctx.repo, candidate.attempt)
     ctx.meter.record()
     ctx.observe(
         Committed(
@@ -429,7 +429,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             files=count_lines(ctx.repo, outcome.commit or ctx.repo.zero_id),
         )
     )
-    for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):
+    for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.attempt.base_head, outcome.commit or "")):
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.is_plain:
         ctx.observe(
@@ -447,13 +447,13 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
 def make_commit_message(
     ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
 ) -> Message:
-    """Return the message of a phase's commit: subject, ticked items with their evidence, baton, trailers.
+    """Return the message of a phase's commit: subject, ticked items with their evidence, handoff note, trailers.
 
     Args:
         doubts: Trailers with doubts about ticks.
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
-    merged = find_merged(ctx.repo, candidate.leg)
+    merged = find_merged(ctx.repo, candidate.attempt)
     spent = ctx.meter.unrecorded
     return Message(
         subject=merged.message.subject if merged else choose_subject(ctx, candidate),
@@ -464,13 +464,13 @@ def make_commit_message(
             (trailers.STATUS, candidate.status),
             (trailers.ITEMS, " ".join(pending.claimed_ids)),
             *_render_amended(pending),
-            (trailers.SESSION, candidate.leg.session_id),
+            (trailers.SESSION, candidate.attempt.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(run)),
             *(render_merge(merged, run.result.digest) if merged else ()),
             *doubts,
-            (trailers.REPAIRS, str(trailers.count_repairs(candidate.leg.carried))),
-            *(pair for pair in candidate.leg.carried if pair[0] == trailers.RUNG),
+            (trailers.REPAIRS, str(trailers.count_repairs(candidate.attempt.carried))),
+            *(pair for pair in candidate.attempt.carried if pair[0] == trailers.RUNG),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *(_render_carried(candidate) if candidate.status == "handoff" else ()),
@@ -483,16 +483,16 @@ def make_commit_message(
 
 
 def _render_body(ctx: RunContext, candidate: Candidate, *, with_evidence: bool = True) -> str:
-    """Return the body of a phase's commit: the ticked items, and the baton of a hand-off."""
-    earlier = trailers.parse_evidence(candidate.leg.carried)
+    """Return the body of a phase's commit: the ticked items, and the handoff note of a hand-off."""
+    earlier = trailers.parse_evidence(candidate.attempt.carried)
     ticked = "\n".join(
         _render_tick(item, (candidate.evidence.get(item.id) or earlier.get(item.text, "")) if with_evidence else "")
         for item in candidate.pending.claims
     )
-    # One paragraph: when the baton is read back, it ends at an empty line.
-    noted = "\n".join(map(_wrap, candidate.baton.split("\n")))
-    baton = f"{BATON_TITLE}\n{noted}" if candidate.baton and candidate.status == "handoff" else ""
-    return _make_harmless(candidate, "\n\n".join(part for part in (ticked, baton) if part), ctx.secret_values)
+    # One paragraph: when the handoff note is read back, it ends at an empty line.
+    noted = "\n".join(map(_wrap, candidate.handoff_note.split("\n")))
+    handoff_note = f"{HANDOFF_NOTE_TITLE}\n{noted}" if candidate.handoff_note and candidate.status == "handoff" else ""
+    return _make_harmless(candidate, "\n\n".join(part for part in (ticked, handoff_note) if part), ctx.secret_values)
 
 
 def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: str) -> CommitRequest:
@@ -524,8 +524,8 @@ def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: s
 
 def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:
     """Return the trailers for the phase's next session."""
-    trial = tuple(mark for mark in candidate.leg.trailers if mark[0] == trailers.TRIAL)
-    return (*trailers.render_said(candidate.leg.said), *trial)
+    trial = tuple(mark for mark in candidate.attempt.trailers if mark[0] == trailers.TRIAL)
+    return (*trailers.render_said(candidate.attempt.said), *trial)
 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:

@@ -37,14 +37,14 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
+from relay.run.attempt.keeper import ClaimWatch
 from relay.run.commit.review import find_reviewers
 from relay.run.explore import find_explorer
-from relay.run.leg.keeper import ClaimWatch
 from relay.run.planning.submission import (
     ASSUMPTIONS,
     Interview,
-    Judge,
-    Rejected,
+    JudgeSubmission,
+    RejectedPlan,
     Submissions,
     judge_appended,
     judge_plan,
@@ -61,9 +61,9 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.open import wait_while_paused
 from relay.setup.session import SessionTask
+from relay.store.attempts import drop_spent
 from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.history import find_text
-from relay.store.legs import drop_spent
 from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.steering_files import note_own
 from relay.store.worktree_notes import drop_words, read_words
@@ -230,7 +230,7 @@ def find_issue(text: str) -> str:
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
     judgement = submissions.judgement
-    faults = "; ".join(judgement.faults) if isinstance(judgement, Rejected) else ""
+    faults = "; ".join(judgement.faults) if isinstance(judgement, RejectedPlan) else ""
     if ended.end in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL} or not ended.detail:
         return faults or ended.detail or "the session submitted no plan"
     return f"{ended.detail}; of the last one: {faults}" if faults else ended.detail
@@ -291,7 +291,7 @@ def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
     return phase
 
 
-def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, Judge]:
+def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, JudgeSubmission]:
     """Return the session's first message and the judge of its submissions."""
     measure = partial(
         measure_phases,

@@ -37,7 +37,7 @@ from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
 from relay.session.layers import PHASE, PLAN
 from relay.session.usage import MAX_READ_BYTES, Usage, estimate_size_tokens, pad_tokens
-from relay.store.worktree_notes import Said
+from relay.store.worktree_notes import UserWords
 from relay.tools.workspace import RefusedError, ToolAnswer
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ _BLANK = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class RejectedPlan:
     """A submission that goes back to the session."""
 
     violations: tuple[Violation, ...]
@@ -245,11 +245,11 @@ class Rejected:
         )
 
 
-Judgement = Plan | Rejected
+CheckedSubmission = Plan | RejectedPlan
 """The whole new plan, even if the submission was a part of it; or its rejection."""
 Measure = Callable[[Plan], tuple[PhaseSize, ...]]
 """Estimates each phase of a plan."""
-Judge = Callable[[str, bool], Judgement]
+JudgeSubmission = Callable[[str, bool], CheckedSubmission]
 """Judges a submission, with or without sizes."""
 
 
@@ -257,11 +257,11 @@ Judge = Callable[[str, bool], Judgement]
 class Submissions:
     """The submissions of one session. Mutable: it counts them and keeps the last."""
 
-    judge: Judge
+    judge: JudgeSubmission
     tries: int = 0
     last: str = ""
     """The newest; empty before the first."""
-    judgement: Judgement | None = None
+    judgement: CheckedSubmission | None = None
     """Of the newest; None before the first."""
 
     @property
@@ -287,19 +287,19 @@ class Submissions:
         return ToolAnswer(text=words, is_error=True, ends_session=not left)
 
 
-def knowing_models(judge: Judge, settings: Settings) -> Judge:
+def knowing_models(judge: JudgeSubmission, settings: Settings) -> JudgeSubmission:
     """Return a judge that also refuses phases on a model or effort that a run would refuse."""
 
-    def judge_known(text: str, sizes: bool) -> Judgement:  # noqa: FBT001  # as Judge has it
+    def judge_known(text: str, sizes: bool) -> CheckedSubmission:  # noqa: FBT001  # as Judge has it
         result = judge(text, sizes)
-        phases = [] if isinstance(result, Rejected) else [phase for phase in result.phases if not phase.done]
+        phases = [] if isinstance(result, RejectedPlan) else [phase for phase in result.phases if not phase.done]
         faults = tuple(check_models(phases, settings))
-        return Rejected(violations=faults) if faults else result
+        return RejectedPlan(violations=faults) if faults else result
 
     return judge_known
 
 
-def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:
+def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> CheckedSubmission:
     """Judge phases that replace one phase; the faults name lines of the submission."""
     try:
         parse_plan(text)
@@ -312,13 +312,13 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     if isinstance(result, Plan):
         return result
     named = (_find_submitted_line(phase, text, fault) for fault in result.violations)
-    return Rejected(violations=(*_describe_numbering(before, phase, text), *named))
+    return RejectedPlan(violations=(*_describe_numbering(before, phase, text), *named))
 
 
-def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judgement:
+def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> CheckedSubmission:
     """Judge phases that follow all others; existing phases must stay the same."""
     result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
-    if isinstance(result, Rejected):
+    if isinstance(result, RejectedPlan):
         return result
     old = len(before.phases)
     kept = all(
@@ -327,14 +327,14 @@ def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judge
     )
     if len(result.phases) <= old or not kept:
         words = "this is no new phase after the others: begin with its heading, as the plan's phases do"
-        return Rejected(violations=(Violation(line=0, message=words),))
+        return RejectedPlan(violations=(Violation(line=0, message=words),))
     faults = _check_new(result.phases[old:])
-    return Rejected(violations=tuple(faults)) if faults else result
+    return RejectedPlan(violations=tuple(faults)) if faults else result
 
 
-def reject(error: PlanError) -> Rejected:
+def reject(error: PlanError) -> RejectedPlan:
     """Return the rejection for a plan's error."""
-    return Rejected(violations=(Violation(line=error.line, message=error.message),))
+    return RejectedPlan(violations=(Violation(line=error.line, message=error.message),))
 
 
 def _find_submitted_line(phase: Phase, text: str, fault: Violation) -> Violation:
@@ -363,7 +363,7 @@ def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[Viola
         yield Violation(line=0, message=f"phases and items are named here as the whole plan will number them: {names}")
 
 
-def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> Judgement:
+def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> CheckedSubmission:
     """Judge a whole plan.
 
     Args:
@@ -378,7 +378,7 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     faults = [violation for violation in check_plan(plan) if not violation.warning]
     faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
     faults += _check_sizes(measure(plan)) if measure else []
-    return Rejected(violations=tuple(faults)) if faults else plan
+    return RejectedPlan(violations=tuple(faults)) if faults else plan
 
 
 def _check_new(phases: Sequence[Phase]) -> list[Violation]:
@@ -483,7 +483,7 @@ class Interview:
         self._observe(WordsHeard(text=clean))
         return clean
 
-    def take_words(self, found: Sequence[Said]) -> tuple[str, ...]:
+    def take_words(self, found: Sequence[UserWords]) -> tuple[str, ...]:
         """Return the user's words that the session has not seen yet."""
         new = [said for said in found if said.name not in self.left]
         self.left += [said.name for said in new]
@@ -498,12 +498,12 @@ class Interview:
         plan = append_entries(plan, ISSUE, [f"Closes {self._issue}"] if self._issue else [])
         return append_entries(append_entries(plan, ASSUMPTIONS, [*self.assumed]), CONSTRAINTS, [*self._said])
 
-    def noting(self, judge: Judge) -> Judge:
+    def noting(self, judge: JudgeSubmission) -> JudgeSubmission:
         """Return a judge that adds the answers to an accepted plan."""
 
-        def judge_noted(text: str, sizes: bool) -> Judgement:  # noqa: FBT001  # as Judge has it
+        def judge_noted(text: str, sizes: bool) -> CheckedSubmission:  # noqa: FBT001  # as Judge has it
             result = judge(text, sizes)
-            if isinstance(result, Rejected):
+            if isinstance(result, RejectedPlan):
                 return result
             try:
                 return self.note_into(result)

@@ -41,7 +41,7 @@ from relay.runners.messages.credentials import CredentialError
 from relay.runners.messages.endpoint import FRAMES, PLAIN, StatusError, Way, locate_message, read_beginning
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.openings import listen
-from relay.session.tape import Keep
+from relay.session.tape import KeepNote
 
 if TYPE_CHECKING:
     import h11
@@ -188,13 +188,13 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class RejectedRequest:
     """A request for something that no endpoint may do for a session."""
 
     words: str
 
 
-Told = HeldRequest | Passed | Rejected
+Told = HeldRequest | Passed | RejectedRequest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,7 +247,7 @@ class Route:
     """Called twice for each request that a model answers, and once for each refused one; on a thread of its own."""
     way: Way = PLAIN
     """The kind of endpoint, what signs requests to it, and their form there."""
-    keep: Keep = lambda _: None
+    keep: KeepNote = lambda _: None
     """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
     """Removes from a request what no model may see: an agent reads files itself."""
@@ -329,7 +329,7 @@ class _Exchange:
                 request = read_request(self.path, body, self.route.mark)
             self._require_fit(request)
         except ValueError as error:
-            self.route.tell(Rejected(words=str(error)))
+            self.route.tell(RejectedRequest(words=str(error)))
             raise _RejectedError(400, str(error)) from None
         return self.route.own.judge(request) if request and request.is_main else request
 

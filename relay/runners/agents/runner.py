@@ -139,7 +139,7 @@ class TunnelSession(AgentSession):
 PORT = 47_113
 """Port of the gateway on the sandbox's loopback, which is a network of its own."""
 _MODEL, _TOOLS = "model", "tools"
-Look = Callable[[], None]
+ReportNew = Callable[[], None]
 """Reports what is new since the last look."""
 
 
@@ -214,7 +214,9 @@ class AgentRunner:
                 account = Account(spec, model, observe, max_wait_s=wait_s, sets_limits=sets)
                 yield AgentSession(self.profile, spec, account, context)
 
-    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str) -> tuple[Sandbox, Installed, Look]:
+    def _put_up(
+        self, stack: ExitStack, spec: SessionSpec, inbox: Inbox, mark: str
+    ) -> tuple[Sandbox, Installed, ReportNew]:
         """Open gateway, tool server and a sandbox with a socket to each; return also what watches its network."""
         if spec.sandbox is None or not spec.sandbox.mechanism.confines:
             raise RunnerError(
@@ -249,7 +251,7 @@ class AgentRunner:
 
     def _open_way_out(
         self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
-    ) -> tuple[tuple[Opening, ...], Look]:
+    ) -> tuple[tuple[Opening, ...], ReportNew]:
         """Open the gateway, or a proxy for the vendor's hosts if the agent reaches its vendor itself."""
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"

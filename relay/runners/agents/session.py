@@ -32,7 +32,7 @@ from relay.runners.agents.acp import (
     read_update,
     takes_system,
 )
-from relay.runners.agents.gateway import HeldRequest, Passed, Rejected
+from relay.runners.agents.gateway import HeldRequest, Passed, RejectedRequest
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import LineNotices, LoopDetector, SessionSpec, show_crossing
 from relay.sandbox.child import Answered, Child, Gone, Incoming, Intake, Notification, Question, Wire
@@ -148,7 +148,7 @@ _LOOK_S = 0.1
 _MOST_REFUSALS = 10
 """Most kinds of refused requests that a session shows; a command of it could invent any number."""
 
-Happening = Incoming | Gone | HeldRequest | Passed | Rejected | Called
+Happening = Incoming | Gone | HeldRequest | Passed | RejectedRequest | Called
 Inbox = Intake[Happening]
 
 
@@ -361,7 +361,7 @@ class AgentSession:
                 self._handle_passed(found)
             case Called():
                 self._handle_call(found)
-            case Notification() | Rejected():
+            case Notification() | RejectedRequest():
                 return self._handle_news(found)
             case Question():
                 known = found.method == "session/request_permission"
@@ -381,9 +381,9 @@ class AgentSession:
         words = self._process.child.read_errors().splitlines()
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
-    def _handle_news(self, said: Notification | Rejected) -> None:
+    def _handle_news(self, said: Notification | RejectedRequest) -> None:
         """Handle a message that alone is no sign of life."""
-        if isinstance(said, Rejected):
+        if isinstance(said, RejectedRequest):
             self._show_refusal(said.words)
         else:
             self._handle_update(said)

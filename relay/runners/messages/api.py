@@ -51,7 +51,7 @@ from relay.runners.messages.reading import (
 )
 from relay.session.gauge import LEAST_WINDOW_TOKENS
 from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
-from relay.session.tape import Keep, Note
+from relay.session.tape import KeepNote, Note
 from relay.session.usage import Usage
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _KEPT_PREFIX = "anthropic-ratelimit-"
 class NotedRequest:
     """One request on the wire, noted for the tape. Mutable: collects the answer."""
 
-    def __init__(self, keep: Keep, request: Mapping[str, Any]) -> None:
+    def __init__(self, keep: KeepNote, request: Mapping[str, Any]) -> None:
         self._keep = keep
         self._heard = bytearray()
         self._head: dict[str, Any] = {}
@@ -292,7 +292,7 @@ class MessagesApi:
         complaint = f"provider = {self._family.name} lists no models; it has no limits for"
         return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
 
-    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: Keep = lambda _: None) -> Answer | Fault:
+    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: KeepNote = lambda _: None) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
@@ -308,7 +308,7 @@ class MessagesApi:
     def _secrets(self) -> tuple[str, ...]:
         return (*self._own_secrets, *(self._credential.secrets if self._credential else ()))
 
-    def _keep(self, keep: Keep, note: Note) -> None:
+    def _keep(self, keep: KeepNote, note: Note) -> None:
         """Keep a note without the values of a credential, which the environment does not hold."""
         hidden = self._credential.secrets if self._credential and "status" in note else ()
         keep({**note, "body": hide_values(note["body"], hidden)} if hidden else note)

@@ -27,7 +27,7 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.session.events import Observe, RetryScheduled
 from relay.session.prices import find_limits
-from relay.session.tape import Keep
+from relay.session.tape import KeepNote
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
@@ -495,7 +495,7 @@ class Api(Protocol):
         """Return window and limits, the user's settings first; or a fault that may pass by itself."""
 
     def send(
-        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: Keep
+        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: KeepNote
     ) -> Answer | Fault:
         """Send one request, and keep what goes over the wire.
 

@@ -118,7 +118,7 @@ def _digest(value: Any) -> str:
 
 
 Block = dict[str, Any]
-Message = dict[str, Any]
+MessageDict = dict[str, Any]
 
 LOOK_BACK_BLOCKS = 20
 """How many blocks the cache looks back from a marker, the marked block included (prompt-caching docs, 2026-08)."""
@@ -131,20 +131,20 @@ class History:
         messages: The beginning of the conversation.
     """
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages: list[Message] = list(messages)
+    def __init__(self, messages: Iterable[MessageDict] = ()) -> None:
+        self._messages: list[MessageDict] = list(messages)
         blocks = (block for message in self._messages for block in message["content"])
         self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
         self._cached_messages = self._cached_blocks = 0
         self.task_at = 0
-        """Index of the message that the leg began with."""
+        """Index of the message that the session began with."""
 
     def begin_task(self) -> None:
-        """Note that the next message begins a leg."""
+        """Note that the next message begins a session."""
         self.task_at = len(self._messages)
 
     @property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[MessageDict]:
         """All messages so far; not to be changed."""
         return self._messages
 
@@ -218,7 +218,7 @@ class History:
         self._messages[begin:] = [{**one, "content": [*map(_drop_picture, one["content"])]} for one in new]
         return self._messages[begin:] != new
 
-    def render(self, ttl: Mapping[str, str], *, marks_last: bool = False) -> list[Message]:
+    def render(self, ttl: Mapping[str, str], *, marks_last: bool = False) -> list[MessageDict]:
         """Return the messages for a request.
 
         The endpoint marks the last block by itself. If more blocks than its look-back were added since the last
@@ -273,7 +273,7 @@ def _make_sendable(text: str) -> str:
     return text.encode(errors="replace").decode() if text.strip() else "(no output)"
 
 
-def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -> list[Message]:
+def _mark(messages: Sequence[MessageDict], reach: int, control: Mapping[str, str]) -> list[MessageDict]:
     """Copy `messages` with a cache marker on the last markable block among the first `reach`."""
     seen, best = 0, None
     for m, message in enumerate(messages):

@@ -50,7 +50,7 @@ from relay.runners.messages.context_window import (
     LEAST_FREED_SHARE,
     ContextWindow,
     History,
-    Message,
+    MessageDict,
     estimate_block,
 )
 from relay.session.events import Noticed, RelaySpoke
@@ -79,14 +79,14 @@ if nothing could be shortened and the session has to hand over. Or returns how t
 class ApiRunner:
     """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`.
 
-    Mutable: remembers the models it asked for, and the last leg's conversation where a strategy continues it.
+    Mutable: remembers the models it asked for, and the last session's conversation where a strategy continues it.
     """
 
     connection: ApiConnection
     find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
     """The user's settings for a model; they take precedence over what the endpoint says."""
     strategy: str = "reset"
-    """``reset``; or ``none``, ``compact``, ``prune`` or ``edit``: one conversation goes on from leg to leg."""
+    """``reset``; or ``none``, ``compact``, ``prune`` or ``edit``: one conversation goes on from session to session."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     dialects: dict[Compat, EndpointDialect] = field(default_factory=dict)
     """The dialects of models that the user describes in another way than the first."""
@@ -172,7 +172,7 @@ class Conversation:
         self.go_on_for(spec)
 
     def go_on_for(self, spec: SessionSpec) -> None:
-        """Serve a further leg in this conversation; system and tools must be the same."""
+        """Serve a further session in this conversation; system and tools must be the same."""
         self._context.spec = spec
         self._context.history.begin_task()
         self._stuck = LoopDetector()
@@ -370,7 +370,7 @@ class Conversation:
     def _say(self, text: str) -> None:
         self._context.history.say(text)
         self._context.append(text)
-        if self._context.turn > self._first_turn:  # the first message of a leg is reported when the leg begins
+        if self._context.turn > self._first_turn:  # the first message of a session is reported when the session begins
             self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _notify(self, text: str) -> None:
@@ -487,14 +487,14 @@ def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
     return answer.text[:SUMMARY_CHARS].strip() if isinstance(answer, Answer) else answer
 
 
-def compact(messages: Sequence[Message], task_at: int, summary: str, *, keep_tokens: int) -> History:
+def compact(messages: Sequence[MessageDict], task_at: int, summary: str, *, keep_tokens: int) -> History:
     """Begin a conversation with the task, a summary and the last turns of the old one.
 
     A turn is an answer and everything up to the next one, so a call is never cut from its result. The last turn is kept
     whatever its size, because the model has not seen its results yet.
 
     Args:
-        task_at: Index of the message that the leg began with; older messages are dropped.
+        task_at: Index of the message that the session began with; older messages are dropped.
         keep_tokens: Most of the turns before the last, by estimate.
     """
     starts = [at for at, message in enumerate(messages) if at > task_at and message["role"] == "assistant"]
@@ -505,11 +505,11 @@ def compact(messages: Sequence[Message], task_at: int, summary: str, *, keep_tok
             break
         kept = start
     words = f"relay: your summary of the conversation up to here, which it replaces:\n\n{summary}"
-    begin: Message = {"role": "user", "content": [messages[task_at]["content"][0], {"type": "text", "text": words}]}
+    begin: MessageDict = {"role": "user", "content": [messages[task_at]["content"][0], {"type": "text", "text": words}]}
     return History([begin, *map(_drop_thinking, messages[kept:])])
 
 
-def clear_results(messages: Sequence[Message], *, keep_tokens: int) -> tuple[History, int]:
+def clear_results(messages: Sequence[MessageDict], *, keep_tokens: int) -> tuple[History, int]:
     """Clear old tool results.
 
     Args:
@@ -533,10 +533,10 @@ def clear_results(messages: Sequence[Message], *, keep_tokens: int) -> tuple[His
     return History([*messages[:first], *behind]), sum(old.values())
 
 
-def _clear(message: Message, at: int, old: Collection[tuple[int, int]]) -> Message:
+def _clear(message: MessageDict, at: int, old: Collection[tuple[int, int]]) -> MessageDict:
     blocks = enumerate(message["content"])
     return {**message, "content": [b | {"content": CLEARED} if (at, place) in old else b for place, b in blocks]}
 
 
-def _drop_thinking(message: Message) -> Message:
+def _drop_thinking(message: MessageDict) -> MessageDict:
     return {**message, "content": [block for block in message["content"] if block.get("type") not in _THINKING]}

@@ -1,4 +1,4 @@
-"""The figures of one session (leg), updated event by event, with the file parts that it was shown more than once."""
+"""The figures of one session, updated event by event, with the file parts that it was shown more than once."""
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from relay.base.values import dataclass
 from relay.insight.figures.claims import ClaimTally
 from relay.insight.figures.decay import (
-    Course,
     Decay,
     LayerFigures,
     Retrieved,
+    TurnsLeft,
     find_history_share,
     find_signal,
     find_turns_left,
@@ -34,9 +34,9 @@ from relay.insight.figures.values import (
     BandCounts,
     Compaction,
     CostlyResult,
-    LegFigures,
     PromptPart,
     Series,
+    SessionFigures,
     ToolSpan,
     TurnFigures,
     rank,
@@ -45,11 +45,11 @@ from relay.session.events import (
     CacheBroken,
     Event,
     GaugeCrossed,
-    LegEnded,
-    LegStarted,
     RelaySpoke,
     ResponseReceived,
     RetryScheduled,
+    SessionEnded,
+    SessionStarted,
     TextShown,
     ToolFinished,
     ToolStarted,
@@ -60,7 +60,7 @@ from relay.session.prices import Rates, find_price
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage, estimate_size_tokens
 
-MOST_BATON_CHARS = 4_000
+MOST_HANDOFF_NOTE_CHARS = 4_000
 MOST_OPEN_CALLS = 1_000
 """Simultaneous calls; a log with more has lost their ends."""
 _MILLION = 1_000_000
@@ -90,7 +90,7 @@ class _Result:
     """Of the fill at its call."""
 
 
-class LegTally:
+class SessionTally:
     """Growing figures of one session. Mutable.
 
     Args:
@@ -104,7 +104,7 @@ class LegTally:
         self,
         run_id: str,
         began: float,
-        started: LegStarted,
+        started: SessionStarted,
         known: Collection[str],
         phase: PhaseTally,
         *,
@@ -145,7 +145,7 @@ class LegTally:
         self._peak_tokens: int | None = None
         self._band: Band | None = None
         self._bands: dict[Band, dict[str, int]] = {}
-        self._ended: tuple[float, LegEnded] | None = None
+        self._ended: tuple[float, SessionEnded] | None = None
         self._parts = tuple(PromptPart(source=part["source"], tokens=part["tokens"]) for part in started.prompt)
         self._cuts = sum_layers((part["source"], part.get("cut_tokens", 0)) for part in started.prompt)
         for part in self._parts:
@@ -378,21 +378,21 @@ class LegTally:
     def _break_cache(self, _: float, __: CacheBroken) -> None:
         self.sum.count("cache_breaks")
 
-    def _end(self, at: float, event: LegEnded) -> None:
+    def _end(self, at: float, event: SessionEnded) -> None:
         self._ended = at, event
 
     @property
-    def figures(self) -> LegFigures:
+    def figures(self) -> SessionFigures:
         """The figures so far."""
         started, last = self.started, self._last
         ended_at, ended = self._ended or (None, None)
-        return LegFigures(
+        return SessionFigures(
             run_id=self._run_id,
             session_id=started.session_id,
             phase_id=started.phase_id,
             title=started.title,
-            leg=started.leg,
-            attempt=started.attempt,
+            number=started.number,
+            tries=started.tries,
             reason=started.reason,
             model=last.model if last else "",
             runner=started.runner,
@@ -403,7 +403,7 @@ class LegTally:
             detail=ended.detail if ended else "",
             totals=self.sum.totals,
             parts=self._parts,
-            baton=started.baton[:MOST_BATON_CHARS],
+            handoff_note=started.handoff_note[:MOST_HANDOFF_NOTE_CHARS],
             first_tokens=self._first_tokens,
             last_tokens=self._last_tokens,
             peak_tokens=self._peak_tokens,
@@ -465,14 +465,14 @@ class LegTally:
             return None
         return find_turns_to_go(len(open_items - self._phase.claimed), self._turn / claimed if claimed else self._pace)
 
-    def _find_course(self) -> Course | None:
+    def _find_course(self) -> TurnsLeft | None:
         """Return the turns to the phase's likely end; None if one of its figures is unknown, or nothing is left."""
         turns, growth, last = self._find_turns_to_go(), self._find_growth(), self._last
         rates = self._find_rates(last.model, self._last_at) if last else None
         if not turns or growth is None or rates is None:
             return None
         output = self.sum.spent.usage.output_tokens / self._measured
-        return Course(turns=turns, growth_tokens=growth, output_tokens=output, rates=rates)
+        return TurnsLeft(turns=turns, growth_tokens=growth, output_tokens=output, rates=rates)
 
     def _list_retrieved(self) -> tuple[Retrieved, ...]:
         results, claims = self._results, self._claims.uses
@@ -526,7 +526,7 @@ class LegTally:
         GaugeCrossed: _cross,
         RetryScheduled: _retry,
         CacheBroken: _break_cache,
-        LegEnded: _end,
+        SessionEnded: _end,
     }
 
 

@@ -1,13 +1,13 @@
-"""The start of a session: plan, pending plan, baton and baseline gate; nothing else of the session before.
+"""The start of a session: plan, pending plan, handoff note and baseline gate; nothing else of the session before.
 
-A phase has at most one open leg ref, from its first session (or its last commit) to its next commit. All sessions in
+A phase has at most one open attempt, from its first session (or its last commit) to its next commit. All sessions in
 between share its base, so that the commit holds their work together, and nothing of the user's.
 """
 
 from collections.abc import Mapping
 from itertools import takewhile
 
-from relay.base.tree import Look
+from relay.base.tree import FileState
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
@@ -23,6 +23,7 @@ from relay.plan.edit import list_all_notes
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PartLimit, PhaseBriefing, render_review_report
+from relay.run.attempt.preload import Preload, read_preload, reads_first
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.hooks import require_hooks
@@ -39,7 +40,6 @@ from relay.run.commit.readiness import (
 )
 from relay.run.commit.review import read_rounds
 from relay.run.commit.step import make_sample
-from relay.run.leg.preload import Preload, read_preload, reads_first
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import BoxState, Noticed, Observe, PlanShown, ShownItem, ShownPhase
@@ -49,6 +49,15 @@ from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.setup.skills import render_skills
+from relay.store.attempts import (
+    AttemptStart,
+    OpenAttempt,
+    continue_attempt,
+    find_place_id,
+    is_refunded,
+    keep_snapshot,
+    open_attempt,
+)
 from relay.store.environment import Environment, load_environment, read_environment, save_environment
 from relay.store.history import (
     add_spent,
@@ -58,7 +67,6 @@ from relay.store.history import (
     read_undone,
     was_made_here,
 )
-from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, is_refunded, keep_snapshot, open_leg
 from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -117,11 +125,11 @@ MAX_STALE_SHOWN = 20
 class Handover:
     """The start of one session."""
 
-    leg: OpenLeg
+    attempt: OpenAttempt
     phase_id: str
     number: int
     """1 for the first session of the phase; a session that was cut off does not count."""
-    attempt: int
+    tries: int
     """The same, with every session counted."""
     no_progress: int
     """Consecutive sessions of this phase, before this one, that passed the reset line without a tick."""
@@ -136,22 +144,22 @@ class Handover:
     baseline: GateResult | None
     """The gate before the phase; None if unknown."""
     briefing: PhaseBriefing
-    seen: Mapping[str, Look]
+    seen: Mapping[str, FileState]
     """State of the files in the first message, by path."""
 
 
 def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
-    """Open a leg on a phase that has none; None if a stop was requested during the baseline gate.
+    """Open an attempt on a phase that has none; None if a stop was requested during the baseline gate.
 
-    The gate runs before the leg begins. So files that it makes belong neither to the leg nor to the user: a session may
-    change and commit them. A file that the user had changed stays the user's; if the gate overwrites it, a ref keeps
-    the old version.
+    The gate runs before the attempt begins. So files that it makes belong neither to the attempt nor to the user: a
+    session may change and commit them. A file that the user had changed stays the user's; if the gate overwrites it, a
+    ref keeps the old version.
 
     Raises:
         PlanError: The gate can never be green, or no commit could hold the files of the phase.
     """
     head, before, note = ctx.repo.head(), write_snapshot_tree(ctx.repo), f"relay: before the gate of phase {phase.id}"
-    number, baton, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
+    number, handoff_note, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     require_room(ctx, plan, phase, before, frozenset(dirty))
@@ -165,7 +173,9 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     is_touched = require_hooks(ctx, phase.id, sample) or gate.is_fresh
     if ctx.workspace.should_stop():
         return None
-    pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # may raise: before a leg is open
+    pending = PendingPlan(
+        head=plan, plan=plan, ledger=read_ledger(ctx.files, head)
+    )  # may raise: before an attempt is open
     base = before
     if is_touched:
         base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # with the gate's own caches
@@ -183,15 +193,15 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
     marks += tuple(pair for pair in earlier if pair[0] == RUNG)
     marks += ((TRIAL, line),) if (line := _find_trial(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
-    start = LegStart(
+    start = AttemptStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
         plan_path=ctx.plan_path,
         environment=save_environment(ctx.repo, environment),
         trailers=marks,
     )
-    leg = open_leg(ctx.repo, start, base=base)
-    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=gate.result)
+    attempt = open_attempt(ctx.repo, start, base=base)
+    return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
 
 
 def _make_baseline_task(
@@ -209,33 +219,33 @@ def _make_baseline_task(
     )
 
 
-def ensure_baseline(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
-    """Return a landing leg with the baseline gate on the landed phases; run it if nobody has run it here.
+def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAttempt:
+    """Return a landing attempt with the baseline gate on the landed phases; run it if nobody has run it here.
 
     Args:
         plan: HEAD's plan.
     """
-    phase = plan.find_phase(leg.phase_id)
-    if phase is None or not is_untouched(leg) or BASELINE in dict(leg.trailers):
-        return leg
+    phase = plan.find_phase(attempt.phase_id)
+    if phase is None or not is_untouched(attempt) or BASELINE in dict(attempt.trailers):
+        return attempt
     now, environment = (
         write_snapshot_tree(ctx.repo),
-        load_environment(ctx.repo, leg.environment) or read_environment(ctx.repo),
+        load_environment(ctx.repo, attempt.environment) or read_environment(ctx.repo),
     )
-    commands = list_commands(ctx.repo, ctx.settings, leg, plan, phase)
+    commands = list_commands(ctx.repo, ctx.settings, attempt, plan, phase)
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, now, environment))
     if any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
-        return leg
+        return attempt
     # Without a sandbox that can show the commit, the gate saw the merge: it says nothing about before.
     baseline = render_baseline(gate.result) if gate.is_hidden or not gate.difference.paths else UNKNOWN
-    start = LegStart(
-        session_id=leg.session_id,
-        phase_id=leg.phase_id,
-        plan_path=leg.plan_path,
-        environment=leg.environment,
+    start = AttemptStart(
+        session_id=attempt.session_id,
+        phase_id=attempt.phase_id,
+        plan_path=attempt.plan_path,
+        environment=attempt.environment,
         trailers=((BASELINE, baseline),),
     )
-    return continue_leg(ctx.repo, leg, start)
+    return continue_attempt(ctx.repo, attempt, start)
 
 
 def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
@@ -257,71 +267,73 @@ def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten:
     observe(Noticed(text=f"{words}; {ref} keeps the version before", warning=True))
 
 
-def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
-    """Put a fresh session on an open leg, with the state of its newest checkpoint."""
-    if phase := plan.find_phase(leg.phase_id):
-        require_still_room(ctx.files, phase, leg)
-    found = dict(leg.trailers)
+def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason: str) -> Handover:
+    """Put a fresh session on an open attempt, with the state of its newest checkpoint."""
+    if phase := plan.find_phase(attempt.phase_id):
+        require_still_room(ctx.files, phase, attempt)
+    found = dict(attempt.trailers)
     # A session that was cut off says nothing about the size of the phase: it does not count.
-    counts = not is_refunded(leg)
-    number = read_number(leg) + counts
-    ticked = len(leg.items) > parse_count(found.get(CLAIMED, ""), 0)
+    counts = not is_refunded(attempt)
+    number = read_number(attempt) + counts
+    ticked = len(attempt.items) > parse_count(found.get(CLAIMED, ""), 0)
     no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
-    baseline, former = read_baseline(leg), leg.session_id
-    discarded = _describe_discarded(leg)
-    note = find_note(ctx.repo, leg)
-    noted = f"{note}\n\n{leg.baton}".strip() if note not in leg.baton else leg.baton
-    baton = f"{noted}\n\n{discarded}".strip() if leg.baton else note
+    baseline, former = read_baseline(attempt), attempt.session_id
+    discarded = _describe_discarded(attempt)
+    note = find_note(ctx.repo, attempt)
+    noted = f"{note}\n\n{attempt.handoff_note}".strip() if note not in attempt.handoff_note else attempt.handoff_note
+    handoff_note = f"{noted}\n\n{discarded}".strip() if attempt.handoff_note else note
     marks: tuple[tuple[str, str], ...] = (
         (LEG, str(number)),
         (NO_PROGRESS, str(no_progress)),
-        (CLAIMED, str(len(leg.items))),
+        (CLAIMED, str(len(attempt.items))),
         (BASELINE, found.get(BASELINE, "")),
     )
-    marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
+    marks += tuple(mark for mark in attempt.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
     # Another work tree has other ignored files.
-    is_known = leg.environment and leg.place == find_place_id(ctx.repo)
-    start = LegStart(
+    is_known = attempt.environment and attempt.place == find_place_id(ctx.repo)
+    start = AttemptStart(
         session_id=ctx.new_id(),
-        phase_id=leg.phase_id,
+        phase_id=attempt.phase_id,
         plan_path=ctx.plan_path,
-        environment=leg.environment if is_known else save_environment(ctx.repo, read_environment(ctx.repo)),
+        environment=attempt.environment if is_known else save_environment(ctx.repo, read_environment(ctx.repo)),
         trailers=marks,
     )
-    leg = continue_leg(ctx.repo, leg, start)
-    pending = read_pending(ctx.files, plan, leg)
+    attempt = continue_attempt(ctx.repo, attempt, start)
+    pending = read_pending(ctx.files, plan, attempt)
     interrupted = _describe_interruption(former, pending.claimed_ids) + (f" {discarded}" if discarded else "")
-    interruption = "" if leg.baton else interrupted
-    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
+    interruption = "" if attempt.handoff_note else interrupted
+    return _make_handover(
+        ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=baseline, interruption=interruption
+    )
 
 
-def read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
-    """Return plan and ledger with the changes of an open leg's sessions; `plan` is HEAD's."""
-    tip = leg.last_wip.commit if leg.last_wip else files.repo.head()
+def read_pending(files: PlanFiles, plan: Plan, attempt: OpenAttempt) -> PendingPlan:
+    """Return plan and ledger with the changes of an open attempt's sessions; `plan` is HEAD's."""
+    tip = attempt.last_wip.commit if attempt.last_wip else files.repo.head()
     return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
 
 
-def get_leg_phase(pending: PendingPlan, leg: OpenLeg) -> Phase:
-    """Return the phase of a leg.
+def get_attempt_phase(pending: PendingPlan, attempt: OpenAttempt) -> Phase:
+    """Return the phase of an attempt.
 
     Raises:
         LookupError: The plan has no such phase; the resume point excludes that.
     """
-    phase = pending.plan.find_phase(leg.phase_id) or pending.head.find_phase(leg.phase_id)
+    phase = pending.plan.find_phase(attempt.phase_id) or pending.head.find_phase(attempt.phase_id)
     if phase is None:
-        raise LookupError(leg.phase_id)
+        raise LookupError(attempt.phase_id)
     return phase
 
 
-def read_number(leg: OpenLeg) -> int:
-    """Return the number of a leg's last session within its phase, from 1."""
-    return parse_count(dict(leg.trailers).get(LEG, ""), 1)
+def read_number(attempt: OpenAttempt) -> int:
+    """Return the number of an attempt's last session within its phase, from 1."""
+    return parse_count(dict(attempt.trailers).get(LEG, ""), 1)
 
 
-def read_baseline(leg: OpenLeg) -> GateResult | None:
+def read_baseline(attempt: OpenAttempt) -> GateResult | None:
     """Return the gate before the phase; None if unknown."""
-    return parse_baseline(dict(leg.trailers).get(BASELINE, ""))
+    return parse_baseline(dict(attempt.trailers).get(BASELINE, ""))
 
 
 def _find_left_wrong(files: PlanFiles, phase: Phase) -> tuple[str, ...]:
@@ -334,42 +346,42 @@ def _find_left_wrong(files: PlanFiles, phase: Phase) -> tuple[str, ...]:
 
 def _make_handover(  # noqa: PLR0913  # two private callers
     ctx: RunContext,
-    leg: OpenLeg,
+    attempt: OpenAttempt,
     pending: PendingPlan,
     *,
     reason: str,
-    baton: str,
+    handoff_note: str,
     baseline: GateResult | None,
     interruption: str = "",
 ) -> Handover:
-    phase, found = get_leg_phase(pending, leg), dict(leg.trailers)
+    phase, found = get_attempt_phase(pending, attempt), dict(attempt.trailers)
     stale = (*_find_left_wrong(ctx.files, phase), *find_stale(ctx.repo, ctx.plan_path, phase))
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
     preload = _read_files(ctx, phase)
-    baton, cut_note = _fit_note(ctx, leg, phase, baton)
+    handoff_note, cut_note = _fit_note(ctx, attempt, phase, handoff_note)
     ledger, cut_ledger = _render_ledger(ctx, pending, phase)
     return Handover(
-        leg=leg,
+        attempt=attempt,
         seen=preload.seen,
-        phase_id=leg.phase_id,
-        number=read_number(leg),
-        attempt=parse_count(found.get(ATTEMPT, ""), 1),
+        phase_id=attempt.phase_id,
+        number=read_number(attempt),
+        tries=parse_count(found.get(ATTEMPT, ""), 1),
         trial=found.get(TRIAL, ""),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,
-        commands=list_commands(ctx.repo, ctx.settings, leg, pending.head, phase),
+        commands=list_commands(ctx.repo, ctx.settings, attempt, pending.head, phase),
         baseline=baseline,
         briefing=PhaseBriefing(
             plan=pending.plan,
             phase=phase,
             plan_path=ctx.plan_path,
-            environment=_describe_environment(leg.branch, ctx.workspace.sandbox, ctx.settings),
+            environment=_describe_environment(attempt.branch, ctx.workspace.sandbox, ctx.settings),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
             files=preload.files,
-            baton=baton,
+            handoff_note=handoff_note,
             interruption=interruption,
             amended=_list_amended(pending, phase),
             baseline=_describe_red(baseline, phase),
@@ -377,8 +389,8 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             rules=_read_folder_rules(ctx, phase),
             skills=render_skills(ctx.rules.skills) if ctx.settings.runner_for(phase.runner) == OWN_LOOP else "",
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
-            said=leg.said,
-            review=_render_review(leg),
+            said=attempt.said,
+            review=_render_review(attempt),
             limits=_list_limits(ctx, pending, phase, cut_note, cut_ledger),
         ),
     )
@@ -391,25 +403,27 @@ def _list_limits(
     return (
         ("rules", estimate_size_tokens(ctx.rules.cut_bytes), 0),
         ("plan", cut_plan, 0),
-        ("baton", cut_note, 0),
+        ("handoff_note", cut_note, 0),
         ("ledger", cut_ledger, ctx.settings.ledger_tokens),
     )
 
 
-def _fit_note(ctx: RunContext, leg: OpenLeg, phase: Phase, baton: str) -> tuple[str, int]:
+def _fit_note(ctx: RunContext, attempt: OpenAttempt, phase: Phase, handoff_note: str) -> tuple[str, int]:
     """Cut the middle of a handoff note that is too large for its layer; return the note, and the tokens left out."""
     line_tokens = ctx.sessions.soft_tokens
-    words = describe_note(phase.id, baton, line_tokens)
+    words = describe_note(phase.id, handoff_note, line_tokens)
     if not words:
-        return baton, 0
-    where = f"`git log -1 --format=%B {leg.last_wip.commit if leg.last_wip else leg.base_head}` shows all of it"
+        return handoff_note, 0
+    where = (
+        f"`git log -1 --format=%B {attempt.last_wip.commit if attempt.last_wip else attempt.base_head}` shows all of it"
+    )
     ctx.observe(Noticed(text=f"{words}; {where}", warning=True))
-    cut = cut_middle(baton, where, cap_tokens=NOTE.find_most(line_tokens))
-    return cut, max(0, estimate_tokens(baton) - estimate_tokens(cut))
+    cut = cut_middle(handoff_note, where, cap_tokens=NOTE.find_most(line_tokens))
+    return cut, max(0, estimate_tokens(handoff_note) - estimate_tokens(cut))
 
 
-def _render_review(leg: OpenLeg) -> str:
-    rounds = read_rounds(leg)
+def _render_review(attempt: OpenAttempt) -> str:
+    rounds = read_rounds(attempt)
     confirmed = rounds[-1].confirmed if rounds else ()
     return render_review_report(render_numbered(confirmed)) if confirmed else ""
 
@@ -459,7 +473,7 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
 
 
 def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
-    """Return the number of the next session of a phase, and baton and trailers of its last handoff commit."""
+    """Return the number of the next session of a phase, and handoff note and trailers of its last handoff commit."""
     commits = read_plan_commits(files.repo, files.plan_path)
     last = next((commit for commit in commits if commit.status != "amended"), None)
     if last is None or last.status != "handoff":
@@ -467,12 +481,12 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
     if find_phases(files.repo, files.plan_path, plan, commits).get(last.commit) != phase_id:
         return 1, "", ()
     number = parse_count(dict(last.found).get(LEG, ""), 1)
-    baton, said = last.baton, parse_said(last.found)
+    handoff_note, said = last.handoff_note, parse_said(last.found)
     if not said or was_made_here(files.repo, last):
-        return number + 1, baton, last.found
+        return number + 1, handoff_note, last.found
     # The author of a commit from elsewhere may not be this user: quote the words, since they are no order.
     quoted = "\n".join(f"- {' '.join(text.split())}" for text in said)
-    told = f"{baton}\n\nIts commit came from elsewhere, and says that somebody told it:\n{quoted}"
+    told = f"{handoff_note}\n\nIts commit came from elsewhere, and says that somebody told it:\n{quoted}"
     return number + 1, told, tuple(pair for pair in last.found if pair[0] != SAID)
 
 
@@ -518,8 +532,8 @@ def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> 
     )
 
 
-def _describe_discarded(leg: OpenLeg) -> str:
-    paths = [parse_path(value) for key, value in leg.wip_trailers if key == DISCARDED]
+def _describe_discarded(attempt: OpenAttempt) -> str:
+    paths = [parse_path(value) for key, value in attempt.wip_trailers if key == DISCARDED]
     if not paths:
         return ""
     return (

@@ -11,9 +11,17 @@ from relay.git.message import read_text
 from relay.git.objects import find_blob_id
 from relay.session.usage import Spent, Usage
 from relay.store import snapshot, trailers
+from relay.store.attempts import (
+    AttemptStart,
+    close_attempt,
+    continue_attempt,
+    find_attempt_changes,
+    note_spent,
+    open_attempt,
+    read_attempt,
+)
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.environment import find_user_paths
-from relay.store.legs import LegStart, close_leg, continue_leg, find_leg_changes, note_spent, open_leg, read_leg
 from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
 from relay.store.spend import (
     PlanningRecord,
@@ -31,63 +39,70 @@ def given(value):
     return value
 
 
-START = LegStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
+START = AttemptStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
 
 
 def spend(tokens=10, cost=0.25):
     return Spent(usage=Usage(input_tokens=tokens, output_tokens=1), cost_usd=cost)
 
 
-def test_a_leg_is_read_as_it_was_opened(box):
+def test_a_attempt_is_read_as_it_was_opened(box):
     repo = box.open()
     box.write("user.txt", "the user's")
-    leg = open_leg(repo, START)
-    assert read_leg(repo) == leg
-    assert (leg.base_head, leg.phase_id, leg.session_id, leg.plan_path) == (repo.head(), "2", "s-1", "docs/PLAN.md")
-    assert leg.spend == Spent(usage=Usage(), cost_usd=0.0)
-    assert ("Relay-Model", "m") in leg.trailers
-    assert box.tree(leg.base_tree)["user.txt"] == b"the user's"
+    attempt = open_attempt(repo, START)
+    assert read_attempt(repo) == attempt
+    assert (attempt.base_head, attempt.phase_id, attempt.session_id, attempt.plan_path) == (
+        repo.head(),
+        "2",
+        "s-1",
+        "docs/PLAN.md",
+    )
+    assert attempt.spend == Spent(usage=Usage(), cost_usd=0.0)
+    assert ("Relay-Model", "m") in attempt.trailers
+    assert box.tree(attempt.base_tree)["user.txt"] == b"the user's"
     assert box.text("rev-parse", "refs/relay/leg/main^") == repo.head()
 
 
-def test_no_leg_is_none(box):
-    assert read_leg(box.open()) is None
+def test_no_attempt_is_none(box):
+    assert read_attempt(box.open()) is None
 
 
-def test_a_second_leg_is_refused_and_a_closed_one_is_gone(box):
+def test_a_second_attempt_is_refused_and_a_closed_one_is_gone(box):
     repo = box.open()
-    leg = open_leg(repo, START)
-    with pytest.raises(RepoError, match="a leg is open"):
-        open_leg(repo, replace(START, session_id="s-2"))
-    assert close_leg(repo, leg)
-    assert read_leg(repo) is None
-    assert not close_leg(repo, leg)
-    assert open_leg(repo, START).wip_ref == "refs/relay/wip/main/000001"
+    attempt = open_attempt(repo, START)
+    with pytest.raises(RepoError, match="an attempt is open"):
+        open_attempt(repo, replace(START, session_id="s-2"))
+    assert close_attempt(repo, attempt)
+    assert read_attempt(repo) is None
+    assert not close_attempt(repo, attempt)
+    assert open_attempt(repo, START).wip_ref == "refs/relay/wip/main/000001"
 
 
-def test_snapshots_form_one_chain_for_each_leg(box):
+def test_snapshots_form_one_chain_for_each_attempt(box):
     repo = box.open()
-    leg = open_leg(repo, START)
+    attempt = open_attempt(repo, START)
     box.write("src/app.py", "1\n")
-    first = save_wip(repo, leg, WipRecord(spend=spend(), items=("2.1",), paths=("src/app.py",)))
+    first = save_wip(repo, attempt, WipRecord(spend=spend(), items=("2.1",), paths=("src/app.py",)))
     box.write("src/app.py", "2\n")
     second = save_wip(
-        repo, first, WipRecord(spend=spend(20), items=("2.1", "2.2"), baton="next:\n\n- do", paths=("src/app.py",))
+        repo,
+        first,
+        WipRecord(spend=spend(20), items=("2.1", "2.2"), handoff_note="next:\n\n- do", paths=("src/app.py",)),
     )
-    assert read_leg(repo) == second
-    assert second.baton == "next:\n\n- do"
-    assert box.text("rev-parse", f"{leg.wip_ref}~1", f"{leg.wip_ref}~2").split() == [
+    assert read_attempt(repo) == second
+    assert second.handoff_note == "next:\n\n- do"
+    assert box.text("rev-parse", f"{attempt.wip_ref}~1", f"{attempt.wip_ref}~2").split() == [
         given(first.last_wip).commit,
-        leg.commit,
+        attempt.commit,
     ]
-    assert box.tree(leg.wip_ref)["src/app.py"] == b"2\n"
-    close_leg(repo, second)
-    other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
-    assert box.text("for-each-ref", "--format=%(refname)", "refs/relay/wip").split() == [leg.wip_ref, other.wip_ref]
+    assert box.tree(attempt.wip_ref)["src/app.py"] == b"2\n"
+    close_attempt(repo, second)
+    other = save_wip(repo, open_attempt(repo, START), WipRecord(spend=Spent(cost_usd=None)))
+    assert box.text("for-each-ref", "--format=%(refname)", "refs/relay/wip").split() == [attempt.wip_ref, other.wip_ref]
     assert other.spend == Spent(cost_usd=None)
 
 
-SAME = WipRecord(spend=spend(20), items=("2.1",), baton="next")
+SAME = WipRecord(spend=spend(20), items=("2.1",), handoff_note="next")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +110,7 @@ SAME = WipRecord(spend=spend(20), items=("2.1",), baton="next")
     [
         ({}, False),
         ({"items": ()}, True),
-        ({"baton": ""}, True),
+        ({"handoff_note": ""}, True),
         ({"trailers": ((trailers.SAID, "no"),)}, True),
         ({"replace": {"src/app.py": b"2\n"}}, True),
     ],
@@ -103,15 +118,15 @@ SAME = WipRecord(spend=spend(20), items=("2.1",), baton="next")
 def test_a_snapshot_that_says_nothing_new_is_none_where_the_cost_is_noted(box, changes, is_kept):
     repo = box.open()
     evidence = (trailers.EVIDENCE, "2.1 it runs")  # carried along
-    leg = open_leg(repo, replace(START, session_id="s1"))
-    leg = save_wip(repo, leg, replace(SAME, spend=spend(), trailers=(evidence,)))
-    first = save_wip(repo, leg, SAME)
-    assert given(first.last_wip).commit != given(leg.last_wip).commit  # nobody else knows the cost
+    attempt = open_attempt(repo, replace(START, session_id="s1"))
+    attempt = save_wip(repo, attempt, replace(SAME, spend=spend(), trailers=(evidence,)))
+    first = save_wip(repo, attempt, SAME)
+    assert given(first.last_wip).commit != given(attempt.last_wip).commit  # nobody else knows the cost
     note_spent(repo, "s1", spend(30), synced=True)
     then = save_wip(repo, first, replace(SAME, **changes))
     assert (given(then.last_wip).commit != given(first.last_wip).commit) == is_kept
     assert is_newest(repo, given(then.last_wip))
-    found = given(read_leg(repo))
+    found = given(read_attempt(repo))
     assert (given(found.last_wip).commit, found.spend) == (given(then.last_wip).commit, spend(30))
     box.write("more", "3\n")
     assert given(save_wip(repo, then, replace(SAME, **changes)).last_wip).commit != given(then.last_wip).commit
@@ -120,14 +135,14 @@ def test_a_snapshot_that_says_nothing_new_is_none_where_the_cost_is_noted(box, c
 def test_a_snapshot_of_which_an_object_cannot_be_stored_is_none(box):
     """The ref stays where it was, nobody holds its lock, and what was written beside is gone."""
     repo = box.open()
-    first = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend()))
+    first = save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend()))
     box.write("src/app.py", "refused\n")
     blob = find_blob_id(repo, b"refused\n")
     obstacle = repo.objects_dir / blob[:2] / blob[2:]
     (obstacle / "full").mkdir(parents=True)
     with pytest.raises(GitError, match="an object cannot be stored"):
         save_wip(repo, first, WipRecord(spend=spend(), paths=("src/app.py",)))
-    assert read_leg(repo) == first
+    assert read_attempt(repo) == first
     ref = repo.common_dir / first.wip_ref
     assert list(ref.parent.iterdir()) == [ref]
     assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
@@ -136,120 +151,120 @@ def test_a_snapshot_of_which_an_object_cannot_be_stored_is_none(box):
     assert box.tree(second.wip_ref)["src/app.py"] == b"refused\n"
 
 
-def test_two_relays_on_one_leg_do_not_overwrite_each_other(box):
+def test_two_relays_on_one_attempt_do_not_overwrite_each_other(box):
     repo = box.open()
-    leg = open_leg(repo, START)
-    save_wip(repo, leg, WipRecord(spend=spend()))
+    attempt = open_attempt(repo, START)
+    save_wip(repo, attempt, WipRecord(spend=spend()))
     box.write("more")
     with pytest.raises(RepoError, match="moved by somebody else"):
-        save_wip(repo, leg, WipRecord(spend=spend()))
+        save_wip(repo, attempt, WipRecord(spend=spend()))
 
 
-def test_legs_of_branches_with_slashes_do_not_block_each_other(box):
+def test_attempts_of_branches_with_slashes_do_not_block_each_other(box):
     repo = box.open()
     for branch in ("feature", "feature2/login", "feature2"):
         box.git("switch", "-qc", branch, "main")
-        save_wip(repo, open_leg(repo, START), WipRecord(spend=spend()))
+        save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend()))
         box.git("switch", "-q", "main")
         box.git("branch", "-qD", branch)
     box.git("switch", "-qc", "feature/login")
-    leg = open_leg(repo, START)
-    assert given(read_leg(repo, "feature")).branch == "feature"
-    assert box.text("rev-parse", "refs/relay/leg/feature%2Flogin") == leg.commit
+    attempt = open_attempt(repo, START)
+    assert given(read_attempt(repo, "feature")).branch == "feature"
+    assert box.text("rev-parse", "refs/relay/leg/feature%2Flogin") == attempt.commit
 
 
-def test_an_unborn_branch_has_legs(new_box):
+def test_an_unborn_branch_has_attempts(new_box):
     box = new_box()
     box.write("PLAN.md", "# plan")
     repo = box.open()
-    leg = open_leg(repo, START)
-    assert (leg.base_head, box.tree(leg.commit)) == (None, {"PLAN.md": b"# plan"})
-    assert read_leg(repo) == leg
+    attempt = open_attempt(repo, START)
+    assert (attempt.base_head, box.tree(attempt.commit)) == (None, {"PLAN.md": b"# plan"})
+    assert read_attempt(repo) == attempt
     box.write("a.py", "1")
-    now = save_wip(repo, leg, WipRecord(spend=spend()))
-    assert [c.path for c in find_leg_changes(repo, now, given(now.last_wip))] == ["a.py"]
-    assert find_user_paths(repo, leg) == {"PLAN.md"}
+    now = save_wip(repo, attempt, WipRecord(spend=spend()))
+    assert [c.path for c in find_attempt_changes(repo, now, given(now.last_wip))] == ["a.py"]
+    assert find_user_paths(repo, attempt) == {"PLAN.md"}
     box.fsck()
 
 
 def test_a_detached_head_is_refused_by_name(box):
     box.git("checkout", "-q", "--detach")
     with pytest.raises(RepoError, match="HEAD is detached"):
-        open_leg(box.open(), START)
+        open_attempt(box.open(), START)
 
 
 def test_hostile_text_cannot_forge_trailers(box):
     repo = box.open()
     evil = "1.1\nRelay-Cost: 0.00 USD\n\nRelay-Session: other"
-    start = LegStart(session_id=evil, phase_id="2\nRelay-Base: 0000", plan_path="a\nb.md")
-    leg = open_leg(repo, start)
-    assert (leg.base_head, leg.plan_path) == (repo.head(), "a\nb.md")
-    record = WipRecord(spend=spend(cost=9.0), items=(evil,), baton="x\n\nRelay-Cost: 0.00 USD")
-    save_wip(repo, leg, record)
-    assert given(read_leg(repo)).spend.cost_usd == 9.0
-    assert given(read_leg(repo)).baton == "x\n\nRelay-Cost: 0.00 USD"
+    start = AttemptStart(session_id=evil, phase_id="2\nRelay-Base: 0000", plan_path="a\nb.md")
+    attempt = open_attempt(repo, start)
+    assert (attempt.base_head, attempt.plan_path) == (repo.head(), "a\nb.md")
+    record = WipRecord(spend=spend(cost=9.0), items=(evil,), handoff_note="x\n\nRelay-Cost: 0.00 USD")
+    save_wip(repo, attempt, record)
+    assert given(read_attempt(repo)).spend.cost_usd == 9.0
+    assert given(read_attempt(repo)).handoff_note == "x\n\nRelay-Cost: 0.00 USD"
 
 
-def test_the_leg_s_changes_are_the_difference_to_its_start(box):
+def test_the_attempt_s_changes_are_the_difference_to_its_start(box):
     repo = box.open()
     box.write("user-new.txt", "user")
     box.write("src/old.py", "user's edit\n")
-    leg = open_leg(repo, START)
-    box.write("src/app.py", "leg\n")
-    box.write("leg-new.txt", "leg")
+    attempt = open_attempt(repo, START)
+    box.write("src/app.py", "attempt\n")
+    box.write("attempt-new.txt", "attempt")
     now = write_snapshot_tree(repo, replace={"PLAN.md": b"ticked"})
-    assert [c.path for c in find_leg_changes(repo, leg, now)] == ["leg-new.txt", "src/app.py"]
-    assert find_user_paths(repo, leg) == {"user-new.txt", "src/old.py"}
+    assert [c.path for c in find_attempt_changes(repo, attempt, now)] == ["attempt-new.txt", "src/app.py"]
+    assert find_user_paths(repo, attempt) == {"user-new.txt", "src/old.py"}
 
 
-def test_what_was_too_large_at_the_start_never_becomes_the_leg_s(box):
-    """A user's huge file that shrinks in the leg would otherwise look like a new file."""
+def test_what_was_too_large_at_the_start_never_becomes_the_attempt_s(box):
+    """A user's huge file that shrinks in the attempt would otherwise look like a new file."""
     repo = box.open()
     name = "huge\n.bin"
     with (box.root / name).open("wb") as file:
         file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
-    open_leg(repo, START)
-    leg = given(read_leg(repo))
-    assert [s.path for s in leg.skipped] == [name]
+    open_attempt(repo, START)
+    attempt = given(read_attempt(repo))
+    assert [s.path for s in attempt.skipped] == [name]
     (box.root / name).write_bytes(b"small")
-    assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
+    assert find_attempt_changes(repo, attempt, write_snapshot_tree(repo)) == ()
 
 
 def test_what_becomes_too_large_is_not_a_deletion(box):
     repo = box.open()
     box.write("growing.bin", "small")
-    leg = open_leg(repo, START)
+    attempt = open_attempt(repo, START)
     with (box.root / "growing.bin").open("wb") as file:
         file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
-    assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
+    assert find_attempt_changes(repo, attempt, write_snapshot_tree(repo)) == ()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_of_a_crowded_directory_only_untracked_files_are_left_out(box, when):
-    """Snapshots hold the tracked ones, so what a command does to them is the leg's."""
+    """Snapshots hold the tracked ones, so what a command does to them is the attempt's."""
     repo = box.open()
     box.write("src/user.txt", "the user's")
-    leg = open_leg(repo, START)
+    attempt = open_attempt(repo, START)
     box.write("src/app.py", "edited\n")
     (box.root / "src/old.py").unlink()
     (box.root / "src/user.txt").unlink()
     box.write("src/generated.txt", "1 of 6,210")
     crowd, now = (Skipped(path="src", reason="6,210 untracked files"),), write_snapshot_tree(repo)
     if when == "before":
-        leg = replace(leg, skipped=crowd)
+        attempt = replace(attempt, skipped=crowd)
     else:
         now = replace(now, skipped=crowd)
-    assert [change.path for change in find_leg_changes(repo, leg, now)] == ["src/app.py", "src/old.py"]
+    assert [change.path for change in find_attempt_changes(repo, attempt, now)] == ["src/app.py", "src/old.py"]
 
 
-def test_legs_survive_a_fetch_into_a_clone(box, new_box):
+def test_attempts_survive_a_fetch_into_a_clone(box, new_box):
     repo = box.open()
-    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), items=("2.1",)))
+    attempt = save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend(), items=("2.1",)))
     other = new_box()
     other.git(
         "fetch", "-q", box.root, "refs/heads/main:refs/heads/main", "refs/relay/*:refs/relay/*", "--update-head-ok"
     )
-    assert read_leg(other.open()) == leg
+    assert read_attempt(other.open()) == attempt
 
 
 def test_what_planning_cost_waits_for_its_commit(box):
@@ -291,15 +306,20 @@ def test_rejected_plans_are_kept(box):
     assert dict(read_text(repo, "refs/relay/rejected/main/000001").found)["Relay-Session"] == "p-1"
 
 
-def test_another_session_goes_on_with_an_open_leg(box):
+def test_another_session_goes_on_with_an_open_attempt(box):
     repo = box.open()
     box.write("user.txt", "user")
-    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), items=("2.1",), baton="go on"))
-    box.write("later.txt", "the leg's")
-    now = continue_leg(repo, leg, LegStart(session_id="s-2", phase_id="2", plan_path="docs/PLAN.md"))
-    assert read_leg(repo) == now
-    assert (now.session_id, now.base_tree, now.base_head) == ("s-2", leg.base_tree, leg.base_head)
-    assert (now.spend, now.items, now.baton, now.last_wip) == (leg.spend, leg.items, leg.baton, leg.last_wip)
-    assert [c.path for c in find_leg_changes(repo, now, write_snapshot_tree(repo))] == ["later.txt"]
+    attempt = save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend(), items=("2.1",), handoff_note="go on"))
+    box.write("later.txt", "the attempt's")
+    now = continue_attempt(repo, attempt, AttemptStart(session_id="s-2", phase_id="2", plan_path="docs/PLAN.md"))
+    assert read_attempt(repo) == now
+    assert (now.session_id, now.base_tree, now.base_head) == ("s-2", attempt.base_tree, attempt.base_head)
+    assert (now.spend, now.items, now.handoff_note, now.last_wip) == (
+        attempt.spend,
+        attempt.items,
+        attempt.handoff_note,
+        attempt.last_wip,
+    )
+    assert [c.path for c in find_attempt_changes(repo, now, write_snapshot_tree(repo))] == ["later.txt"]
     with pytest.raises(RepoError, match="changed by somebody else"):
-        continue_leg(repo, leg, START)
+        continue_attempt(repo, attempt, START)

@@ -1,7 +1,7 @@
 """Saves a session's work in git: checkpoints, the pending plan and ledger, and the plan as it was.
 
 A checkpoint follows each tool call that changed something, so a crash loses at most the work of the running tool.
-`relay.run.leg.session` drives the session.
+`relay.run.attempt.session` drives the session.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from relay.base.redaction import redact
-from relay.base.tree import Look, read_file, replace_file, take_look
+from relay.base.tree import FileState, read_file, replace_file, take_look
 from relay.base.words import list_some
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
@@ -28,22 +28,22 @@ from relay.ledger.model import (
     render_stamp_time,
 )
 from relay.ledger.snapshot import clip, describe_belief, describe_nogood
-from relay.prompts.texts import render_baton, render_outdated, render_said_notice
+from relay.prompts.texts import render_handoff_note, render_outdated, render_said_notice
+from relay.run.attempt.start import Handover, render_plan
 from relay.run.commit.candidate import PendingPlan
-from relay.run.leg.start import Handover, render_plan
 from relay.session.events import Noticed, PlanRestored, WordsHeard
-from relay.session.values import Baton, ToolCall, ToolResult
+from relay.session.values import HandoffNote, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
 from relay.setup.open import wait_while_paused
+from relay.store.attempts import render_wait
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.environment import find_owned_paths
-from relay.store.legs import render_wait
 from relay.store.outdated import Outdated, find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
 from relay.store.worktree_notes import drop_words, read_words
-from relay.tools.claims import Findings, LegNotes, Record
+from relay.tools.claims import AttemptNotes, Findings, Record
 
 MAX_TOLD = 5
 """Most claims of one message; for more, the message says that the file is cited as a whole."""
@@ -60,7 +60,7 @@ class ClaimWatch:
         notes: Their ledger grows.
     """
 
-    def __init__(self, files: PlanFiles, notes: LegNotes | Findings, stamp: Stamp) -> None:
+    def __init__(self, files: PlanFiles, notes: AttemptNotes | Findings, stamp: Stamp) -> None:
         self._repo = files.repo
         self._own = (files.plan_path, files.ledger_path)
         self._notes = notes
@@ -198,24 +198,26 @@ _TELLING = frozenset({"tick", "bash"})
 
 
 class Keeper:
-    """Saves the work of one session; a `relay.run.leg.session.LegKeeper`.
+    """Saves the work of one session; a `relay.run.attempt.session.AttemptKeeper`.
 
     Args:
         notes: The notes of the session's tools; read after each call.
         is_busy: Whether a command runs in the background, which may change files between calls.
     """
 
-    def __init__(self, ctx: RunContext, handover: Handover, notes: LegNotes, *, is_busy: Callable[[], bool]) -> None:
-        self.leg = handover.leg
-        """The open leg, with its newest snapshot."""
+    def __init__(
+        self, ctx: RunContext, handover: Handover, notes: AttemptNotes, *, is_busy: Callable[[], bool]
+    ) -> None:
+        self.attempt = handover.attempt
+        """The open attempt, with its newest snapshot."""
         self._ctx = ctx
         self._notes = notes
         self._is_busy = is_busy
         self._begun = handover.pending
-        stamp = Stamp(phase=handover.phase_id, session=handover.leg.session_id)
+        stamp = Stamp(phase=handover.phase_id, session=handover.attempt.session_id)
         self._claims = ClaimWatch(ctx.files, notes, stamp)
         self._was_busy = self._has_looked = False
-        self._foreign: dict[str, Look] = {}
+        self._foreign: dict[str, FileState] = {}
         """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
         self._told: set[str] = set()
         self._outdated: set[Outdated] = set()
@@ -228,7 +230,7 @@ class Keeper:
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
     def keep_found(self, path: str) -> bool:
-        """Save another writer's version of a file since the last checkpoint; a `relay.tools.claims.Keep`."""
+        """Save another writer's version of a file since the last checkpoint; a `relay.tools.claims.KeepReplaced`."""
         repo, last = self._ctx.repo, self._get_last()
         if not is_newest(repo, last):
             self._look_at_all(last)
@@ -252,7 +254,7 @@ class Keeper:
         return keep
 
     def _get_last(self) -> TreeSnapshot:
-        return self.leg.last_wip or TreeSnapshot(tree=self.leg.base_tree)
+        return self.attempt.last_wip or TreeSnapshot(tree=self.attempt.base_tree)
 
     def _look_at_all(self, last: TreeSnapshot) -> None:
         """Take the session's first snapshot, or one after the gate, which may have changed files too."""
@@ -300,10 +302,10 @@ class Keeper:
 
     def _find_outdated(self, *, files: bool) -> str:
         """Return a message about later items that the phase made wrong, each name once."""
-        begun, plan, leg = self._begun.head, self._notes.plan, self.leg
-        later = [phase for phase in plan.phases if phase.id != leg.phase_id]
+        begun, plan, attempt = self._begun.head, self._notes.plan, self.attempt
+        later = [phase for phase in plan.phases if phase.id != attempt.phase_id]
         told, tree = [one.name for one in self._outdated], self._get_last().tree
-        found = find_outdated(self._ctx.repo, leg.base_tree, tree, later, without=told, files=files)
+        found = find_outdated(self._ctx.repo, attempt.base_tree, tree, later, without=told, files=files)
         new = [one for one in found if one not in self._outdated and not is_amended(one, begun, plan)]
         self._outdated.update(new)
         return render_outdated([one.words for one in new])
@@ -317,27 +319,27 @@ class Keeper:
         self,
         *,
         paths: tuple[str, ...] | None = None,
-        baton: str = "",
+        handoff_note: str = "",
         trailers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """Take a checkpoint with claims, pending plan and spend.
 
         Args:
             paths: Paths that may have changed since the last checkpoint; None looks at the whole tree.
-            baton: For the next session; empty while this one goes on.
+            handoff note: For the next session; empty while this one goes on.
             trailers: Further trailers.
         """
-        self.leg = save_wip(self._ctx.repo, self.leg, self._make_record(paths, baton, trailers))
+        self.attempt = save_wip(self._ctx.repo, self.attempt, self._make_record(paths, handoff_note, trailers))
         self._was_busy = self._is_busy()
 
     def _make_record(
-        self, paths: tuple[str, ...] | None = None, baton: str = "", trailers: tuple[tuple[str, str], ...] = ()
+        self, paths: tuple[str, ...] | None = None, handoff_note: str = "", trailers: tuple[tuple[str, str], ...] = ()
     ) -> WipRecord:
         pending = self.pending
         return WipRecord(
             spend=self._ctx.meter.unrecorded,
             items=pending.claimed_ids,
-            baton=baton,
+            handoff_note=handoff_note,
             replace=pending.render_files(self._ctx.plan_path, self._ctx.ledger_path),
             paths=paths,
             trailers=trailers + self._render_evidence(),
@@ -348,7 +350,7 @@ class Keeper:
         texts, values = {item.id: item.text for item in self._notes.phase.items}, self._ctx.secret_values
         clean = ((item, redact(words, environ_values=values)) for item, words in self._notes.claims.items())
         found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
-        return tuple(mark for mark in found if mark not in self.leg.carried)
+        return tuple(mark for mark in found if mark not in self.attempt.carried)
 
     def _is_shared(self) -> bool:
         """Return whether a command in the background may have changed files since the last checkpoint."""
@@ -360,27 +362,29 @@ class Keeper:
         if there and not self._is_shared():
             self._told.update(there)
             words = f"somebody saved {list_paths(there)} while the session worked"
-            self._ctx.observe(Noticed(text=f"{words}; each version is kept under {self.leg.wip_ref}"))
+            self._ctx.observe(Noticed(text=f"{words}; each version is kept under {self.attempt.wip_ref}"))
 
     def _read_own(self) -> dict[str, bytes | None]:
         paths = (self._ctx.plan_path, self._ctx.ledger_path)
         return {path: read_file(self._ctx.repo.root, path) for path in paths}
 
     def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
-        """Leave the work in the tree and save it with a baton; the leg stays open for the next session."""
-        baton = "" if hurried else self.render_baton(gate_words)
-        self.save(paths=() if hurried else None, baton=baton, trailers=trailers)
+        """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session."""
+        handoff_note = "" if hurried else self.render_handoff_note(gate_words)
+        self.save(paths=() if hurried else None, handoff_note=handoff_note, trailers=trailers)
 
     def hear(self) -> str:
         """Wait while the user pauses the run; save and return the user's new words, empty without any."""
         wait_while_paused(self._ctx)
         repo = self._ctx.repo
-        found = read_words(repo, self.leg.phase_id)
+        found = read_words(repo, self.attempt.phase_id)
         if not found:
             return ""
         texts = tuple(redact(said.text, environ_values=self._ctx.secret_values) for said in found)
-        new = tuple(text for text in texts if text not in self.leg.said)  # a killed relay may have saved some already
-        self.save(paths=(), baton=self.leg.baton, trailers=render_said(new))
+        new = tuple(
+            text for text in texts if text not in self.attempt.said
+        )  # a killed relay may have saved some already
+        self.save(paths=(), handoff_note=self.attempt.handoff_note, trailers=render_said(new))
         drop_words(repo, tuple(said.name for said in found))
         for text in texts:
             self._ctx.observe(WordsHeard(text=text))
@@ -388,7 +392,9 @@ class Keeper:
 
     def note_repair(self, number: int) -> None:
         """Save that the commit step gives the work back to the session, for the nth time."""
-        self.save(paths=(), baton=self.leg.baton, trailers=render_repair(self.leg.session_id, number))
+        self.save(
+            paths=(), handoff_note=self.attempt.handoff_note, trailers=render_repair(self.attempt.session_id, number)
+        )
 
     def note_wait(self, until: float) -> None:
         """Save the end of a limit before waiting for it."""
@@ -399,23 +405,23 @@ class Keeper:
         pending = self.pending
         self._ctx.observe(render_plan(pending.plan, committed=pending.plan if committed else pending.head))
 
-    def render_baton(self, gate_words: str) -> str:
-        """Return the baton for the next session; `gate_words` is the last refusal of the commit step, or empty."""
+    def render_handoff_note(self, gate_words: str) -> str:
+        """Return the handoff note for the next session; `gate_words`: the commit step's last refusal, or empty."""
         now = write_snapshot_tree(self._ctx.repo)
         notes = self._notes
         asked = notes.hand_off
-        session = self.leg.session_id
+        session = self.attempt.session_id
         recorded = tuple(name for name, claim in notes.ledger.claims.items() if claim.stamp.session == session)
         last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
-        text = render_baton(
-            Baton(
+        text = render_handoff_note(
+            HandoffNote(
                 done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self.pending.claimed_ids),
                 open=notes.open_ids(),
                 next_step=asked.next_step if asked else "",
                 learned=asked.learned if asked else (),
                 recorded=recorded,
                 dead_ends=asked.dead_ends if asked else last_errors,
-                files=find_owned_paths(self._ctx.repo, self._ctx.plan_path, self.leg, now)[:50],
+                files=find_owned_paths(self._ctx.repo, self._ctx.plan_path, self.attempt, now)[:50],
                 gate=gate_words,
                 author="model" if asked else "relay",
             )
@@ -423,7 +429,7 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Take a checkpoint if a call changed something; `relay.store.legs` notes the cost of other calls."""
+        """Take a checkpoint if a call changed something; `relay.store.attempts` notes the cost of other calls."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:
@@ -457,5 +463,5 @@ class Keeper:
         repo, record = self._ctx.repo, self._make_record()
         found = write_snapshot_tree(repo)
         drafted = write_snapshot_tree(repo, replace=record.replace)
-        self.leg = save_snapshots(repo, self.leg, record, found, drafted)
-        return f"{self.leg.last_wip.commit[:12]}~1" if self.leg.last_wip else ""
+        self.attempt = save_snapshots(repo, self.attempt, record, found, drafted)
+        return f"{self.attempt.last_wip.commit[:12]}~1" if self.attempt.last_wip else ""

@@ -1,4 +1,4 @@
-"""What a leg decides, on a runner, a keeper and a commit step of a few lines: no endpoint, no sandbox, no git."""
+"""What an attempt decides, on a runner, a keeper and a commit step of a few lines: no endpoint, no sandbox, no git."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from relay.base.interrupts import Interrupts, Urgency
 from relay.ledger.model import Ledger
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
+from relay.run.attempt.session import Attempt, AttemptKind, AttemptParts, AttemptResult
+from relay.run.attempt.start import Handover
 from relay.run.commit.candidate import PendingPlan, PhaseCommit, Proposal, Refused
-from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
-from relay.run.leg.start import Handover
 from relay.runners.base import SessionSpec
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
-from relay.store.legs import OpenLeg
+from relay.store.attempts import OpenAttempt
 from relay.store.trailers import ENDED, ERROR, PROPOSED, WAIT_UNTIL
 from relay.tools import claims
-from relay.tools.claims import LegNotes
+from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import Toolbox
 from tests.scripted import Act, ScriptedRunner, make_sessions
 
@@ -35,10 +35,10 @@ Advance = Sequence[Act | SessionOutcome]
 
 @dataclass
 class World:
-    """Everything around a leg, in memory; a `relay.run.leg.session.LegKeeper`."""
+    """Everything around an attempt, in memory; a `relay.run.attempt.session.AttemptKeeper`."""
 
     interrupts: Interrupts
-    notes: LegNotes = field(default_factory=lambda: LegNotes(plan=PLAN, phase=PHASE))
+    notes: AttemptNotes = field(default_factory=lambda: AttemptNotes(plan=PLAN, phase=PHASE))
     answers: list[PhaseCommit | Refused] = field(default_factory=list)
     """Of the commit step; when none is left, it commits."""
     at_commit: Urgency = Urgency.NONE
@@ -46,18 +46,18 @@ class World:
     happened: list[str] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
     kept: list[tuple[dict[str, str], str, bool]] = field(default_factory=list)
-    """How the leg was left open: trailers, the words of the gate, in a hurry."""
+    """How the attempt was left open: trailers, the words of the gate, in a hurry."""
     told: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """What the user says, one for each time that it is asked."""
     specs: list[SessionSpec] = field(default_factory=list)
 
-    def play(self, *advances: Advance, **settings: object) -> LegResult:
-        """Run a leg whose session does this."""
+    def play(self, *advances: Advance, **settings: object) -> AttemptResult:
+        """Run an attempt whose session does this."""
         runner = ScriptedRunner([list(advances)], told=self.told, specs=self.specs)
         tools = Toolbox(specs=(), run=self.run_tool, stop=lambda: self.happened.append("stop"), is_busy=lambda: False)
-        parts = LegParts(system="", notes=self.notes, toolbox=tools, keeper=self, commit=self.commit)
-        return Leg(make_handover(), parts, make_sessions(runner, [], **settings), self.interrupts).run()
+        parts = AttemptParts(system="", notes=self.notes, toolbox=tools, keeper=self, commit=self.commit)
+        return Attempt(make_handover(), parts, make_sessions(runner, [], **settings), self.interrupts).run()
 
     def run_tool(self, call: ToolCall) -> ToolResult:
         """Note what is claimed; a command fails as it is told to."""
@@ -101,17 +101,17 @@ class World:
 
 def make_handover() -> Handover:
     """What the first session of the phase starts from."""
-    leg = OpenLeg(
+    attempt = OpenAttempt(
         branch="main", commit="c", base_head="h", base_tree="t", session_id="0badcafe", phase_id="1",
         plan_path="PLAN.md", boot_id="", place="", wip_ref="",
     )  # fmt: skip
     briefing = PhaseBriefing(
-        plan=PLAN, phase=PHASE, plan_path="PLAN.md", environment=(), claimed=(), baton="", interruption="",
+        plan=PLAN, phase=PHASE, plan_path="PLAN.md", environment=(), claimed=(), handoff_note="", interruption="",
         baseline="", ledger="",
     )  # fmt: skip
     return Handover(
         seen={},
-        leg=leg, phase_id="1", number=1, no_progress=0, attempt=1, reason="", commands=(), baseline=None,
+        attempt=attempt, phase_id="1", number=1, no_progress=0, tries=1, reason="", commands=(), baseline=None,
         briefing=briefing,
         pending=PendingPlan(head=PLAN, plan=PLAN, ledger=Ledger()),
     )  # fmt: skip
@@ -132,7 +132,7 @@ def asks(world: World, urgency: Urgency) -> Advance:
 def test_what_is_all_claimed_and_passes_is_done(world):
     ended = world.play([ONE, TWO, SAID])
 
-    assert (ended.kind, ended.detail, ended.new_claims) == (LegKind.DONE, "phase 1 is done", 2)
+    assert (ended.kind, ended.detail, ended.new_claims) == (AttemptKind.DONE, "phase 1 is done", 2)
     assert world.proposals == [Proposal(subject="Say hello", status="done", gate_words="")]
     assert world.happened == ["show", "tick", "tick", "stop", "commit"]  # nothing runs while the work is checked
     assert len(world.told) == 1
@@ -189,7 +189,7 @@ def test_what_the_user_says_goes_into_the_first_message_and_holds_the_commit_up(
 
     ended = world.play([ONE, TWO, SAID], [SAID])
 
-    assert ended.kind is LegKind.DONE
+    assert ended.kind is AttemptKind.DONE
     assert world.told[0].endswith("Carry out phase 1 now.\n\nbe brief")
     assert world.told[1] == "and kind"
     assert world.happened.count("commit") == 1
@@ -198,7 +198,7 @@ def test_what_the_user_says_goes_into_the_first_message_and_holds_the_commit_up(
 def test_a_session_that_forgot_an_item_is_reminded_of_it(world):
     ended = world.play([ONE], [TWO])
 
-    assert ended.kind is LegKind.DONE
+    assert ended.kind is AttemptKind.DONE
     assert "not ticked: 1.2." in world.told[1]
     assert [proposal.subject for proposal in world.proposals] == [""]
 
@@ -208,7 +208,7 @@ def test_a_session_is_reminded_once(world, first, again):
     """Words are no completion; who ticked something got somewhere."""
     ended = world.play(first, [], [TWO])
 
-    assert (ended.kind, ended.can_go_on) == (LegKind.FAILED, again)
+    assert (ended.kind, ended.can_go_on) == (AttemptKind.FAILED, again)
     assert "but 1.2 is not ticked" in ended.detail or "1.1, 1.2 are not ticked" in ended.detail
     assert (len(world.told), world.proposals, len(world.kept)) == (2, [], 1)
 
@@ -218,7 +218,7 @@ def test_a_red_gate_goes_back_to_the_session(world):
 
     ended = world.play([ONE, TWO], [WHOLE])
 
-    assert ended.kind is LegKind.DONE
+    assert ended.kind is AttemptKind.DONE
     assert RED.for_model in world.told[1]
     assert world.happened.count("repair 1") == 1
     assert [proposal.gate_words for proposal in world.proposals] == ["", RED.for_user]
@@ -227,12 +227,12 @@ def test_a_red_gate_goes_back_to_the_session(world):
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_repairs_are_used_up(world, allowed):
-    """What the gate said is in the baton, and what the phase is stuck at in the trailers."""
+    """What the gate said is in the handoff note, and what the phase is stuck at in the trailers."""
     world.answers = [RED] * 9
 
     ended = world.play([ONE, TWO], max_repairs=allowed)
 
-    assert (ended.kind, ended.detail, ended.can_go_on) == (LegKind.FAILED, RED.for_user, False)
+    assert (ended.kind, ended.detail, ended.can_go_on) == (AttemptKind.FAILED, RED.for_user, False)
     assert len(world.told) == len(world.proposals) == 1 + allowed
     assert all(f"(try {n} of {allowed})" in words for n, words in enumerate(world.told) if n)
     ((trailers, gate_words, hurried),) = world.kept
@@ -253,7 +253,7 @@ def test_finished_work_waits_for_its_review(world, last):
 
     ended = world.play([ONE, TWO, last])
 
-    assert (ended.kind, ended.detail, len(world.told)) == (LegKind.REVIEW, "its review comes first", 1)
+    assert (ended.kind, ended.detail, len(world.told)) == (AttemptKind.REVIEW, "its review comes first", 1)
     ((trailers, gate_words, _),) = world.kept
     assert (trailers[PROPOSED], trailers[ERROR], gate_words) == ("Say hello" if last is SAID else "-", "", "")
 
@@ -261,19 +261,19 @@ def test_finished_work_waits_for_its_review(world, last):
 def test_no_repair_is_asked_for_when_the_user_wants_to_stop(world):
     world.answers, world.at_commit = [RED], Urgency.FINISH_TURN
 
-    assert world.play([ONE, TWO], max_repairs=5).kind is LegKind.INTERRUPTED
+    assert world.play([ONE, TWO], max_repairs=5).kind is AttemptKind.INTERRUPTED
     assert (len(world.told), len(world.kept)) == (1, 1)
 
 
 def test_a_hand_off_without_a_claim_is_kept(world):
     ended = world.play([HAND_OFF])
 
-    assert (ended.kind, ended.end, ended.new_claims) == (LegKind.HANDOFF, SessionEnd.ENDED_BY_TOOL, 0)
+    assert (ended.kind, ended.end, ended.new_claims) == (AttemptKind.HANDOFF, SessionEnd.ENDED_BY_TOOL, 0)
     assert (world.proposals, len(world.kept)) == ([], 1)
 
 
 def test_a_hand_off_with_a_claim_that_passes_is_committed(world):
-    assert world.play([ONE, HAND_OFF]).kind is LegKind.HANDOFF
+    assert world.play([ONE, HAND_OFF]).kind is AttemptKind.HANDOFF
     assert [proposal.status for proposal in world.proposals] == ["handoff"]
     assert world.kept == []
 
@@ -282,20 +282,20 @@ def test_a_hand_off_with_a_claim_that_does_not_pass_is_kept(world):
     """The phase is not finished: a red gate is told to the next session, and is no error."""
     world.answers = [RED]
 
-    assert world.play([ONE, HAND_OFF]).kind is LegKind.HANDOFF
+    assert world.play([ONE, HAND_OFF]).kind is AttemptKind.HANDOFF
     ((trailers, gate_words, _),) = world.kept
     assert (trailers[ERROR], gate_words) == ("", RED.for_user)
 
 
 def test_a_hand_off_with_nothing_open_finishes_the_phase(world):
-    assert world.play([ONE, TWO, HAND_OFF]).kind is LegKind.DONE
+    assert world.play([ONE, TWO, HAND_OFF]).kind is AttemptKind.DONE
     assert [proposal.status for proposal in world.proposals] == ["done"]
 
 
 def test_what_a_person_has_to_resolve_is_not_committed(world):
     ended = world.play([ONE, BLOCK])
 
-    assert (ended.kind, ended.detail) == (LegKind.BLOCKED, "blocked: no access")
+    assert (ended.kind, ended.detail) == (AttemptKind.BLOCKED, "blocked: no access")
     assert (world.proposals, len(world.kept)) == ([], 1)
 
 
@@ -304,21 +304,21 @@ def test_a_session_that_was_ended_leaves_its_work(world, end):
     """Over the line another can go on; a stop is the user's; everything else has failed."""
     ended = world.play([SessionOutcome(end=end, detail="the reason")])
 
-    kinds = {SessionEnd.HARD_LINE: LegKind.HANDOFF, SessionEnd.OVERFLOW: LegKind.HANDOFF}
-    expected = kinds.get(end, LegKind.INTERRUPTED if end is SessionEnd.INTERRUPTED else LegKind.FAILED)
+    kinds = {SessionEnd.HARD_LINE: AttemptKind.HANDOFF, SessionEnd.OVERFLOW: AttemptKind.HANDOFF}
+    expected = kinds.get(end, AttemptKind.INTERRUPTED if end is SessionEnd.INTERRUPTED else AttemptKind.FAILED)
     assert (ended.kind, ended.end, ended.detail) == (expected, end, "the reason")
     assert world.happened == ["show", "stop"]
     ((trailers, _, hurried),) = world.kept
     assert (trailers[ENDED], hurried) == (end, False)
 
 
-@pytest.mark.parametrize(("claimed", "kind"), [([ONE], LegKind.HANDOFF), ([ONE, TWO], LegKind.DONE)])
+@pytest.mark.parametrize(("claimed", "kind"), [([ONE], AttemptKind.HANDOFF), ([ONE, TWO], AttemptKind.DONE)])
 def test_at_the_hard_line_what_is_claimed_is_checked(world, claimed, kind):
     assert world.play([*claimed, SessionOutcome(end=SessionEnd.HARD_LINE)]).kind is kind
     assert (len(world.proposals), world.kept) == (1, [])
 
 
-@pytest.mark.parametrize(("claimed", "kind"), [([ONE], LegKind.INTERRUPTED), ([ONE, TWO], LegKind.DONE)])
+@pytest.mark.parametrize(("claimed", "kind"), [([ONE], AttemptKind.INTERRUPTED), ([ONE, TWO], AttemptKind.DONE)])
 def test_a_stop_lets_what_is_claimed_be_committed(world, claimed, kind):
     assert world.play([*claimed, *asks(world, Urgency.FINISH_TURN)]).kind is kind
     assert (len(world.proposals), world.kept) == (1, [])
@@ -328,7 +328,7 @@ def test_a_stop_now_commits_nothing(world):
     """There is no time for the gate, nor for looking at the whole tree."""
     ended = world.play([ONE, TWO, *asks(world, Urgency.NOW)])
 
-    assert (ended.kind, ended.detail) == (LegKind.INTERRUPTED, "stopped")
+    assert (ended.kind, ended.detail) == (AttemptKind.INTERRUPTED, "stopped")
     assert world.proposals == []
     assert [hurried for _, _, hurried in world.kept] == [True]
 

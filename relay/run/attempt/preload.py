@@ -12,7 +12,7 @@ from itertools import islice
 
 from relay.base.redaction import find_secrets
 from relay.base.secrecy import is_covered
-from relay.base.tree import Look
+from relay.base.tree import FileState
 from relay.base.values import dataclass
 from relay.config.model import OWN_LOOP
 from relay.git.names import list_paths, render_path
@@ -40,7 +40,7 @@ class Preload:
 
     files: tuple[tuple[str, str], ...] = ()
     """Of each its name for a heading, and its text."""
-    seen: Mapping[str, Look] = field(default_factory=dict)
+    seen: Mapping[str, FileState] = field(default_factory=dict)
     """State of each file, by its path without links."""
     left: tuple[str, ...] = ()
     """Files that would have fitted alone, but not with the smaller ones."""
@@ -67,7 +67,7 @@ def read_preload(workspace: Workspace, repo: Repo, paths: Iterable[str], secrets
     read = (read_whole(workspace, path, MAX_TOKENS * BYTES_PER_TOKEN) for path in named)
     found = {file.path: file for file in read if file and not is_covered(file.path, protected)}
     ignored = find_unwelcome(repo, tuple(found))
-    files, seen, left, room = list[tuple[str, str]](), dict[str, Look](), list[str](), MAX_TOKENS
+    files, seen, left, room = list[tuple[str, str]](), dict[str, FileState](), list[str](), MAX_TOKENS
     for file in sorted(found.values(), key=lambda file: (len(file.text), file.path)):
         if file.path in ignored or find_secrets(file.text, environ_values=secrets) or _speaks_as_relay(file.text):
             continue

@@ -1,4 +1,4 @@
-"""One leg: a fresh session on a phase, from its first message to its commit or its baton (the handoff note).
+"""One attempt: a fresh session on a phase, from its first message to its commit or its handoff note.
 
 The session works, its keeper saves the work call by call, and relay checks the claims when it ends. Keeper and check
 are arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.loop.make_parts` makes the arguments).
@@ -22,13 +22,13 @@ from relay.prompts.texts import (
     render_reminder,
     render_soft_notice,
 )
+from relay.run.attempt.start import Handover
 from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
-from relay.run.leg.start import Handover
 from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
-from relay.store.legs import render_end, render_proposal, render_wait
-from relay.tools.claims import LegNotes
+from relay.store.attempts import render_end, render_proposal, render_wait
+from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import Toolbox
 
 # One line, and no two parts can match the same text: the model's text may have any length.
@@ -46,8 +46,8 @@ def _strip_marks(text: str) -> str:
     return text
 
 
-class LegKind(StrEnum):
-    """The end of a leg."""
+class AttemptKind(StrEnum):
+    """The end of an attempt."""
 
     DONE = "done"
     """The phase is committed."""
@@ -61,24 +61,24 @@ class LegKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegResult:
-    """The end of a leg; the loop decides what comes next."""
+class AttemptResult:
+    """The end of an attempt; the loop decides what comes next."""
 
-    kind: LegKind
+    kind: AttemptKind
     end: SessionEnd
     detail: str
     """One line for the user."""
     ways: Hint = ""
     """How the user can repair it; shown after ``detail``."""
     refused: Refused | None = None
-    """The refusal of the commit, if that ended the leg."""
+    """The refusal of the commit, if that ended the attempt."""
     new_claims: int
     """Number of items that this session claimed."""
     can_go_on: bool = False
     """Whether the failed session made progress: a fresh one may do the rest, or its finished work may be committed."""
 
 
-class LegKeeper(Protocol):
+class AttemptKeeper(Protocol):
     """Saves a session's work, so that the next session can go on."""
 
     def show_plan(self) -> None:
@@ -97,33 +97,33 @@ class LegKeeper(Protocol):
         """Save the end of a limit (seconds since the epoch) before waiting for it."""
 
     def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
-        """Save everything with a baton, and the end of the session.
+        """Save everything with a handoff note, and the end of the session.
 
         Args:
             trailers: Describe the end.
             gate_words: The last refusal of the commit step; empty without one.
-            hurried: There is time for spend and claims only: no look at the tree, no baton.
+            hurried: There is time for spend and claims only: no look at the tree, no handoff note.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegParts:
-    """The collaborators of a leg."""
+class AttemptParts:
+    """The collaborators of an attempt."""
 
     system: str
     """The system prompt: role, protocol and rules."""
-    notes: LegNotes
+    notes: AttemptNotes
     """The tools fill them."""
     toolbox: Toolbox
-    keeper: LegKeeper
+    keeper: AttemptKeeper
     commit: Callable[[Proposal], PhaseCommit | Refused]
     """Checks the work and commits it, or returns why not."""
 
 
-class Leg:
+class Attempt:
     """One session on one phase."""
 
-    def __init__(self, handover: Handover, parts: LegParts, sessions: Sessions, interrupts: Interrupts) -> None:
+    def __init__(self, handover: Handover, parts: AttemptParts, sessions: Sessions, interrupts: Interrupts) -> None:
         self._handover = handover
         self._parts = parts
         self._notes = parts.notes
@@ -133,15 +133,15 @@ class Leg:
         self._last_error = ("", "")
         """The tool and the words of the session's last error; empty once it was overcome."""
 
-    def run(self) -> LegResult:
+    def run(self) -> AttemptResult:
         """Run the session to its end, then commit or save its work."""
         handover = self._handover
         task = SessionTask(
-            session_id=handover.leg.session_id,
+            session_id=handover.attempt.session_id,
             title=handover.briefing.phase.title,
             phase_id=handover.phase_id,
             number=handover.number,
-            attempt=handover.attempt,
+            tries=handover.tries,
             reason=handover.reason,
             trial=handover.trial,
             system=self._parts.system,
@@ -169,7 +169,7 @@ class Leg:
         is_off = "consolidate" in settings.ablate or settings.strategy != "reset"
         return "" if is_off or not self._notes.open_ids() else render_band_notice(fill_tokens, line_tokens)
 
-    def _drive(self, session: Session) -> LegResult:
+    def _drive(self, session: Session) -> AttemptResult:
         self._parts.keeper.show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         refused = Refused(for_user="")
@@ -198,7 +198,7 @@ class Leg:
             self._parts.keeper.note_repair(attempts)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
-    def _end_refused(self, outcome: SessionOutcome, made: Refused) -> LegResult:
+    def _end_refused(self, outcome: SessionOutcome, made: Refused) -> AttemptResult:
         """End a session without asking it to repair its work."""
         if made.for_review:
             return self._propose(outcome, made.for_user)
@@ -206,50 +206,50 @@ class Leg:
         ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(self._find_subject(outcome)))
         return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
-    def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
-        """Return the end of the leg; None if the session may go on, or its work is to be checked."""
+    def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> AttemptResult | None:
+        """Return the end of the attempt; None if the session may go on, or its work is to be checked."""
         if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
             return self._end_early(outcome)
         if self._notes.blocked is not None:
-            return self._keep(LegKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
+            return self._keep(AttemptKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
         if self._notes.hand_off is not None:
             return self._hand_off(outcome, "the session handed over")
         open_ids = self._notes.open_ids()
         if open_ids and reminded:
-            ended = self._keep(LegKind.FAILED, outcome, _describe_unfinished(open_ids))
+            ended = self._keep(AttemptKind.FAILED, outcome, _describe_unfinished(open_ids))
             return replace(ended, can_go_on=bool(self._notes.claims))
         return None
 
-    def _fail_kind(self) -> LegKind:
-        return LegKind.INTERRUPTED if self._interrupts.finish_turn else LegKind.FAILED
+    def _fail_kind(self) -> AttemptKind:
+        return AttemptKind.INTERRUPTED if self._interrupts.finish_turn else AttemptKind.FAILED
 
-    def _end_early(self, outcome: SessionOutcome) -> LegResult:
+    def _end_early(self, outcome: SessionOutcome) -> AttemptResult:
         """Handle a session that did not end by itself: hand over if another can go on, else stop."""
         match outcome.end:
             case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
                 return self._hand_off(outcome, outcome.detail)
             case SessionEnd.INTERRUPTED if not self._interrupts.stop_now:
                 ended = self._hand_off(outcome, outcome.detail)
-                return ended if ended.kind is LegKind.DONE else replace(ended, kind=LegKind.INTERRUPTED)
+                return ended if ended.kind is AttemptKind.DONE else replace(ended, kind=AttemptKind.INTERRUPTED)
             case SessionEnd.INTERRUPTED:
-                return self._keep(LegKind.INTERRUPTED, outcome, outcome.detail)
+                return self._keep(AttemptKind.INTERRUPTED, outcome, outcome.detail)
             case _:
-                return self._keep(LegKind.FAILED, outcome, outcome.detail)
+                return self._keep(AttemptKind.FAILED, outcome, outcome.detail)
 
-    def _hand_off(self, outcome: SessionOutcome, detail: str) -> LegResult:
-        """Commit work that passes the gate already; save everything else with the baton."""
+    def _hand_off(self, outcome: SessionOutcome, detail: str) -> AttemptResult:
+        """Commit work that passes the gate already; save everything else with the handoff note."""
         finished = not self._notes.open_ids()
         if self._notes.claims or finished:
             made = self._commit(outcome, "done" if finished else "handoff")
             if isinstance(made, PhaseCommit):
-                return self._end_done(outcome) if finished else self._end(LegKind.HANDOFF, outcome, detail)
+                return self._end_done(outcome) if finished else self._end(AttemptKind.HANDOFF, outcome, detail)
             if made.for_review:
                 return self._propose(outcome, made.for_user)
-        return self._keep(LegKind.HANDOFF, outcome, detail)
+        return self._keep(AttemptKind.HANDOFF, outcome, detail)
 
-    def _propose(self, outcome: SessionOutcome, words: str) -> LegResult:
+    def _propose(self, outcome: SessionOutcome, words: str) -> AttemptResult:
         self._last_error, self._gate_words = ("", ""), ""
-        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
+        return self._keep(AttemptKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
         subject = self._find_subject(outcome)
@@ -260,16 +260,16 @@ class Leg:
                 self._last_error = ("gate", made.for_user)
         return made
 
-    def _end_done(self, outcome: SessionOutcome) -> LegResult:
-        return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
+    def _end_done(self, outcome: SessionOutcome) -> AttemptResult:
+        return self._end(AttemptKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
 
-    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
-        return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
+    def _end(self, kind: AttemptKind, outcome: SessionOutcome, detail: str) -> AttemptResult:
+        return AttemptResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(
-        self, kind: LegKind, outcome: SessionOutcome, detail: str, marks: tuple[tuple[str, str], ...] = ()
-    ) -> LegResult:
-        """Leave the work in the tree and save it with a baton; the leg stays open for the next session.
+        self, kind: AttemptKind, outcome: SessionOutcome, detail: str, marks: tuple[tuple[str, str], ...] = ()
+    ) -> AttemptResult:
+        """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session.
 
         If relay must stop now, there is time to save the spend, but not to look at the whole tree.
         """

@@ -1,11 +1,11 @@
-"""The refs under ``refs/relay/`` of one branch: the open leg, its snapshots; and the cost of an open session.
+"""The refs under ``refs/relay/`` of one branch: the open attempt, its snapshots; and the cost of an open session.
 
 ===================================  =====================================================================
-``refs/relay/leg/<branch>``          the open leg; its tree is the work tree at the leg's start
-``refs/relay/wip/<branch>/<n>``      one ref per leg, n counting up; a chain of snapshots, newest first
+``refs/relay/leg/<branch>``          the open attempt; its tree is the work tree at the attempt's start
+``refs/relay/wip/<branch>/<n>``      one ref per attempt, n counting up; a chain of snapshots, newest first
 ``refs/relay/plan/<branch>``         a written plan that no commit has yet, with the cost of planning
 ``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
-``refs/relay/spent/<branch>/<n>``    the cost of a leg that was given up
+``refs/relay/spent/<branch>/<n>``    the cost of an attempt that was given up
 ===================================  =====================================================================
 
 ``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.git.names.render_ref_part`). All facts are in
@@ -13,7 +13,7 @@ trailers, so a ref fetched on another machine says as much as here.
 
 A session's cost is noted with each request in ``.git/relay/spent/<session>``, for the time between two snapshots: a
 kill loses none of it. The last whole line of that file counts; it holds the cost since the session's beginning, so
-nothing is added twice. Cost from before the session is in its leg, or in the record of its planning
+nothing is added twice. Cost from before the session is in its attempt, or in the record of its planning
 (`relay.store.spend`).
 """
 
@@ -39,7 +39,7 @@ from relay.git.status import PathChange
 from relay.session.usage import Spent, rank_spent
 from relay.session.values import SessionEnd
 from relay.store import trailers
-from relay.store.refs import find_leg_ref, get_branch, next_ref
+from relay.store.refs import find_attempt_ref, get_branch, next_ref
 from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import (
     BASE,
@@ -59,12 +59,12 @@ from relay.store.trailers import (
 
 _UNBORN = "none"
 NOWHERE = "nowhere"
-"""The place of a leg whose work is in no work tree yet."""
+"""The place of an attempt whose work is in no work tree yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegStart:
-    """Facts needed to open a leg."""
+class AttemptStart:
+    """Facts needed to open an attempt."""
 
     session_id: str
     phase_id: str
@@ -76,63 +76,63 @@ class LegStart:
     onto: str = ""
     """The commit at which it begins, if branch and work tree are not there yet; else empty."""
     merges: str = ""
-    """The commit that it is to merge there; empty for a leg that does work."""
+    """The commit that it is to merge there; empty for an attempt that does work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenLeg:
-    """A leg that has begun and was not closed."""
+class OpenAttempt:
+    """An attempt that has begun and was not closed."""
 
     branch: str
     commit: str
     base_head: str | None
-    """HEAD at the leg's start; None on an unborn branch."""
+    """HEAD at the attempt's start; None on an unborn branch."""
     base_tree: str
-    """The work tree at the leg's start, with the user's own changes."""
+    """The work tree at the attempt's start, with the user's own changes."""
     session_id: str
     phase_id: str
     plan_path: str
     boot_id: str
-    """Identifies the machine's start in which the leg began; empty where the system has no such id."""
+    """Identifies the machine's start in which the attempt began; empty where the system has no such id."""
     place: str
     """The work tree in which it began, from `find_place_id`."""
     wip_ref: str
     environment: str = ""
     """The commit that lists the ignored files at its start (`relay.store.environment`); empty if unknown."""
     last_wip: Snapshot | None = None
-    """The newest snapshot of this leg."""
+    """The newest snapshot of this attempt."""
     spend: Spent = field(default_factory=Spent)
     """Cost of all its sessions, as noted with the last request, else as of the newest snapshot."""
     items: tuple[str, ...] = ()
     """Ids of the items that the session has claimed, as of the newest snapshot."""
-    baton: str = ""
+    handoff_note: str = ""
     """The newest snapshot's text: the handoff note."""
     skipped: tuple[Skipped, ...] = ()
-    """Paths that the snapshot at the start left out: never the leg's."""
+    """Paths that the snapshot at the start left out: never the attempt's."""
     trailers: tuple[tuple[str, str], ...] = ()
-    """All trailers of the leg's commit."""
+    """All trailers of the attempt's commit."""
     wip_trailers: tuple[tuple[str, str], ...] = ()
     """Trailers of the newest snapshot, with the caller's own."""
 
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
-        """Trailers that each further session and snapshot of the leg keeps, each once, in order."""
+        """Trailers that each further session and snapshot of the attempt keeps, each once, in order."""
         found = self.trailers + self.wip_trailers
         return tuple(dict.fromkeys(pair for pair in found if pair[0] in trailers.CARRIED))
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The user's words to the sessions of this leg."""
+        """The user's words to the sessions of this attempt."""
         return trailers.parse_said(self.carried)
 
     @property
     def merges(self) -> str:
-        """The phase's own commit, if this leg only merges it onto what others landed; empty if it does work."""
+        """The phase's own commit, if this attempt only merges it onto what others landed; empty if it does work."""
         return dict(self.carried).get(trailers.MERGE, "")
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether nothing of a landing leg's commit was checked in this work tree."""
+        """Whether nothing of a landing attempt's commit was checked in this work tree."""
         return trailers.UNCHECKED in dict(self.carried)
 
 
@@ -141,35 +141,35 @@ def find_place_id(repo: Repo) -> str:
     return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
 
 
-def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -> OpenLeg:
-    """Open a leg on the branch, with the work tree as it is now for its start.
+def open_attempt(repo: Repo, start: AttemptStart, *, base: TreeSnapshot | None = None) -> OpenAttempt:
+    """Open an attempt on the branch, with the work tree as it is now for its start.
 
     Args:
         base: A snapshot of the work tree as it is, or as it will be; None takes one.
 
     Raises:
-        RepoError: HEAD is detached, or a leg is open on the branch already.
+        RepoError: HEAD is detached, or an attempt is open on the branch already.
     """
     branch, head = get_branch(repo), start.onto or repo.head()
-    # The leg's commit names this ref, so that a run after a crash finds the snapshots by the leg alone.
+    # The attempt's commit names this ref, so that a run after a crash finds the snapshots by the attempt alone.
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
     place = NOWHERE if start.onto else find_place_id(repo)
     kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, _list_parents(head, start.environment, start.merges), message)
-    if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
-        raise RepoError(f"a leg is open on {branch} already", hint=WHY)
-    return _parse_leg(branch, read_text(repo, commit))
+    if not refs.move_ref(repo, find_attempt_ref(branch), commit, None):
+        raise RepoError(f"an attempt is open on {branch} already", hint=WHY)
+    return _parse_attempt(branch, read_text(repo, commit))
 
 
 def _list_parents(*commits: str | None) -> tuple[str, ...]:
-    """Return the parents of a leg's commit: they keep the commits that it names."""
+    """Return the parents of an attempt's commit: they keep the commits that it names."""
     return tuple(commit for commit in commits if commit)
 
 
 def _render_start(
-    start: LegStart, head: str | None, place: str, wip_ref: str, *, skipped: tuple[Skipped, ...], spent: Spent
+    start: AttemptStart, head: str | None, place: str, wip_ref: str, *, skipped: tuple[Skipped, ...], spent: Spent
 ) -> tuple[tuple[str, str], ...]:
     return (
         (trailers.PLAN, render_path(start.plan_path)),
@@ -187,22 +187,22 @@ def _render_start(
     )
 
 
-def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
-    """Return the open leg of `branch` (HEAD's by default), with its newest snapshot; None without one.
+def read_attempt(repo: Repo, branch: str | None = None) -> OpenAttempt | None:
+    """Return the open attempt of `branch` (HEAD's by default), with its newest snapshot; None without one.
 
     Raises:
         GitError: Git has lost it (see `relay.store.checkpoints`).
     """
     branch = branch or repo.branch
-    commit = refs.find_ref(repo, find_leg_ref(branch)) if branch else None
+    commit = refs.find_ref(repo, find_attempt_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
-    leg = _parse_leg(branch, _read(repo, find_leg_ref(branch), commit))
-    tip = refs.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
-    before = leg.spend
-    leg = leg if tip is None else _advance(leg, _read(repo, leg.wip_ref, tip))
-    noted = find_spent(repo, leg.session_id)
-    return leg if noted is None else replace(leg, spend=before + noted)
+    attempt = _parse_attempt(branch, _read(repo, find_attempt_ref(branch), commit))
+    tip = refs.find_ref(repo, attempt.wip_ref) if attempt.wip_ref.startswith("refs/relay/wip/") else None
+    before = attempt.spend
+    attempt = attempt if tip is None else _advance(attempt, _read(repo, attempt.wip_ref, tip))
+    noted = find_spent(repo, attempt.session_id)
+    return attempt if noted is None else replace(attempt, spend=before + noted)
 
 
 def _read(repo: Repo, ref: str, commit: str) -> CommitText:
@@ -213,9 +213,9 @@ def _read(repo: Repo, ref: str, commit: str) -> CommitText:
         raise GitError(words, hint=("`", RUN, "` goes on from the newest checkpoint that is whole")) from error
 
 
-def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
+def _parse_attempt(branch: str, text: CommitText) -> OpenAttempt:
     base = text.get(BASE)
-    return OpenLeg(
+    return OpenAttempt(
         branch=branch,
         commit=text.commit,
         base_head=None if base == _UNBORN else base,
@@ -238,7 +238,7 @@ def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
     return tuple(Skipped(path=parse_path(path), reason=reason) for path, _, reason in parts)
 
 
-def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
+def _advance(attempt: OpenAttempt, text: CommitText) -> OpenAttempt:
     snapshot = Snapshot(
         commit=text.commit,
         tree=text.tree,
@@ -246,12 +246,12 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
         replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
     )
     return replace(
-        leg,
+        attempt,
         last_wip=snapshot,
-        # The cost only grows: a snapshot from before this session was put on the leg has a lower one.
-        spend=max(leg.spend, _parse_spent(text), key=rank_spent),
+        # The cost only grows: a snapshot from before this session was put on the attempt has a lower one.
+        spend=max(attempt.spend, _parse_spent(text), key=rank_spent),
         items=tuple(text.get(trailers.ITEMS).split()),
-        baton=text.message.body,
+        handoff_note=text.message.body,
         wip_trailers=text.found,
     )
 
@@ -260,49 +260,49 @@ def _parse_spent(text: CommitText) -> Spent:
     return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
 
 
-def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
-    """Put another session on an open leg: base and snapshots stay; session, boot id and further trailers are new.
+def continue_attempt(repo: Repo, attempt: OpenAttempt, start: AttemptStart) -> OpenAttempt:
+    """Put another session on an open attempt: base and snapshots stay; session, boot id and further trailers are new.
 
     Raises:
-        RepoError: Another process opened or closed the branch's leg meanwhile.
+        RepoError: Another process opened or closed the branch's attempt meanwhile.
     """
     place = find_place_id(repo)
-    start = replace(start, trailers=start.trailers + leg.carried)
-    kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
+    start = replace(start, trailers=start.trailers + attempt.carried)
+    kept = _render_start(start, attempt.base_head, place, attempt.wip_ref, skipped=attempt.skipped, spent=attempt.spend)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
-    parents = _list_parents(leg.base_head, start.environment, leg.merges)
-    commit = objects.write_commit(repo, leg.base_tree, parents, message)
-    if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
-        raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint=WHY)
-    drop_spent(repo, leg.session_id)
-    opened = _parse_leg(leg.branch, read_text(repo, commit))
+    parents = _list_parents(attempt.base_head, start.environment, attempt.merges)
+    commit = objects.write_commit(repo, attempt.base_tree, parents, message)
+    if not refs.move_ref(repo, find_attempt_ref(attempt.branch), commit, attempt.commit):
+        raise RepoError(f"the open attempt of {attempt.branch} was changed by somebody else", hint=WHY)
+    drop_spent(repo, attempt.session_id)
+    opened = _parse_attempt(attempt.branch, read_text(repo, commit))
     return replace(
         opened,
-        last_wip=leg.last_wip,
-        items=leg.items,
-        baton=leg.baton,
-        wip_trailers=leg.wip_trailers,
+        last_wip=attempt.last_wip,
+        items=attempt.items,
+        handoff_note=attempt.handoff_note,
+        wip_trailers=attempt.wip_trailers,
     )
 
 
-def displace_leg(repo: Repo, branch: str) -> None:
-    """Note that no work tree has the work of a branch's open leg any more: its newest snapshot must be restored.
+def displace_attempt(repo: Repo, branch: str) -> None:
+    """Note that no work tree has the work of a branch's open attempt any more: its newest snapshot must be restored.
 
     Raises:
-        RepoError: Another process opened or closed the branch's leg meanwhile.
+        RepoError: Another process opened or closed the branch's attempt meanwhile.
     """
-    if (leg := read_leg(repo, branch)) is None or leg.place == NOWHERE:
+    if (attempt := read_attempt(repo, branch)) is None or attempt.place == NOWHERE:
         return
-    text = read_text(repo, leg.commit)
+    text = read_text(repo, attempt.commit)
     kept = tuple((key, NOWHERE if key == PLACE else value) for key, value in text.found)
     message = replace(text.message, trailers=kept)
     commit = objects.write_commit(repo, text.tree, text.parents, message)
-    if not refs.move_ref(repo, find_leg_ref(branch), commit, leg.commit):
-        raise RepoError(f"the open leg of {branch} was changed by somebody else", hint=WHY)
+    if not refs.move_ref(repo, find_attempt_ref(branch), commit, attempt.commit):
+        raise RepoError(f"the open attempt of {branch} was changed by somebody else", hint=WHY)
 
 
 def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
-    """Keep a snapshot that belongs to no leg, under a ref of its own among those of the legs.
+    """Keep a snapshot that belongs to no attempt, under a ref of its own among those of the attempts.
 
     Returns:
         The ref and the commit.
@@ -319,14 +319,14 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
     return ref, commit
 
 
-def close_leg(repo: Repo, leg: OpenLeg) -> bool:
-    """Drop the open leg's ref; its snapshots stay. Its cost is on the branch, or kept elsewhere, by now.
+def close_attempt(repo: Repo, attempt: OpenAttempt) -> bool:
+    """Drop the open attempt's ref; its snapshots stay. Its cost is on the branch, or kept elsewhere, by now.
 
     Returns:
-        False when another leg is open by now; nothing has changed then.
+        False when another attempt is open by now; nothing has changed then.
     """
-    drop_spent(repo, leg.session_id)
-    return refs.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
+    drop_spent(repo, attempt.session_id)
+    return refs.drop_ref(repo, find_attempt_ref(attempt.branch), attempt.commit)
 
 
 def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
@@ -334,15 +334,15 @@ def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
 
 
-def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathChange, ...]:
-    """Return the leg's changes: the difference to its start.
+def find_attempt_changes(repo: Repo, attempt: OpenAttempt, now: TreeSnapshot) -> tuple[PathChange, ...]:
+    """Return the attempt's changes: the difference to its start.
 
     Paths that either snapshot left out are missing, and paths whose bytes in `now` are not the work tree's. A user's
-    change from before the leg is on both sides, so it does not show. If the leg changed the same file again, its path
-    is in the result, and the caller decides about it (`relay.store.environment`).
+    change from before the attempt is on both sides, so it does not show. If the attempt changed the same file again,
+    its path is in the result, and the caller decides about it (`relay.store.environment`).
     """
-    changes = objects.diff_trees(repo, leg.base_tree, now.tree)
-    unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
+    changes = objects.diff_trees(repo, attempt.base_tree, now.tree)
+    unheld = find_unheld(repo, attempt.base_head, [c.path for c in changes], attempt.skipped, now.skipped)
     return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
 
 
@@ -350,7 +350,7 @@ _NOT_ITS_FAULT = frozenset({
     SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET,
     SessionEnd.AGENT_FAILED,
 })  # fmt: skip
-"""Ends that say nothing about the phase: they count neither as a leg of it nor as an attempt."""
+"""Ends that say nothing about the phase: they count neither as an attempt of it nor as an attempt."""
 _NO_SUBJECT = "-"
 _ERROR_CHARS = 240
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
@@ -371,10 +371,10 @@ def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, st
     return (ENDED, end), (ERROR, f"{item or 'all ticked'}: {words}" if words else "")
 
 
-def has_ended_with(leg: OpenLeg, source: str, words: str) -> bool:
-    """Return whether the leg's last session had ticked everything and ended with this error."""
+def has_ended_with(attempt: OpenAttempt, source: str, words: str) -> bool:
+    """Return whether the attempt's last session had ticked everything and ended with this error."""
     (_, error) = render_end(SessionEnd.FINISHED, item="", error=f"{source}: {words}")
-    return error in leg.wip_trailers
+    return error in attempt.wip_trailers
 
 
 def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
@@ -382,9 +382,9 @@ def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
     return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
 
 
-def find_proposal(leg: OpenLeg) -> str | None:
-    """Return the subject that the leg's last session proposed, empty for none; None if it left work to do."""
-    found = dict(leg.wip_trailers)
+def find_proposal(attempt: OpenAttempt) -> str | None:
+    """Return the subject that the attempt's last session proposed, empty for none; None if it left work to do."""
+    found = dict(attempt.wip_trailers)
     if PROPOSED not in found or DISCARDED in found:
         return None
     return "" if found[PROPOSED] == _NO_SUBJECT else found[PROPOSED]
@@ -397,32 +397,32 @@ def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:
     return ((WAIT_UNTIL, f"{datetime.fromtimestamp(until, tz=UTC):{_TIME}} {model}"),)
 
 
-def find_reset(leg: OpenLeg, model: str) -> float | None:
-    """Return when this model's limit that the leg met resets, in seconds since the epoch; None without one."""
-    found = find_wait_until(leg)
+def find_reset(attempt: OpenAttempt, model: str) -> float | None:
+    """Return when this model's limit that the attempt met resets, in seconds since the epoch; None without one."""
+    found = find_wait_until(attempt)
     return found[0] if found is not None and found[1] == model else None
 
 
-def find_wait_until(leg: OpenLeg) -> tuple[float, str] | None:
-    """Return when a limit that the leg met resets, in seconds since the epoch, and its model."""
-    moment, _, limited = dict(leg.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
+def find_wait_until(attempt: OpenAttempt) -> tuple[float, str] | None:
+    """Return when a limit that the attempt met resets, in seconds since the epoch, and its model."""
+    moment, _, limited = dict(attempt.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
     try:
         return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp(), limited
     except ValueError:
         return None
 
 
-def is_refunded(leg: OpenLeg) -> bool:
-    """Return whether the leg's last session ended without fault of its own: a kill, a limit, a failing endpoint."""
-    return not leg.baton or dict(leg.wip_trailers).get(ENDED, "") in _NOT_ITS_FAULT
+def is_refunded(attempt: OpenAttempt) -> bool:
+    """Return whether the attempt's last session ended without fault of its own: a kill, a limit, a failing endpoint."""
+    return not attempt.handoff_note or dict(attempt.wip_trailers).get(ENDED, "") in _NOT_ITS_FAULT
 
 
-def find_repeated_error(repo: Repo, leg: OpenLeg) -> tuple[int, str]:
-    """Return how many of the leg's last sessions ended at the same item with the same error, and that error.
+def find_repeated_error(repo: Repo, attempt: OpenAttempt) -> tuple[int, str]:
+    """Return how many of the attempt's last sessions ended at the same item with the same error, and that error.
 
     Numbers in errors are not compared: lines, times and process ids differ where nothing else does.
     """
-    errors = _read_errors(repo, leg)
+    errors = _read_errors(repo, attempt)
     if not errors or not errors[0]:
         return 0, ""
     first = _NUMBER.sub("#", errors[0].partition(": ")[2])
@@ -435,11 +435,11 @@ def find_repeated_error(repo: Repo, leg: OpenLeg) -> tuple[int, str]:
     return times, errors[0]
 
 
-def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
+def _read_errors(repo: Repo, attempt: OpenAttempt) -> list[str]:
     """Return the errors of the sessions that ended by themselves, newest first; empty for one that ended without."""
-    if leg.last_wip is None:
+    if attempt.last_wip is None:
         return []
-    revs = (leg.last_wip.commit, *((f"^{leg.base_head}",) if leg.base_head else ()))
+    revs = (attempt.last_wip.commit, *((f"^{attempt.base_head}",) if attempt.base_head else ()))
     texts = read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
     # Later snapshots repeat the words of the session that ended: each session counts once.
     ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}

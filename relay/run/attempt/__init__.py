@@ -1,4 +1,4 @@
-"""A leg: one session of a phase, from its first message to its commit or its baton (the handoff note).
+"""An attempt: one session of a phase, from its first message to its commit or its handoff note.
 
 Begin with `session.py`:
 
