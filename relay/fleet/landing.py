@@ -331,7 +331,7 @@ def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...
     session = read_text(repo, landing.own).get(trailers.SESSION)
     attempts = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
     tips = [tip for tip in attempts if session and read_text(repo, tip).get(trailers.SESSION) == session]
-    grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}: ", "--max-count=1", "--first-parent")
+    grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}:", "--max-count=1", "--first-parent")
     found = (text.get(trailers.BASELINE) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
     return tuple((trailers.BASELINE, text) for text in found if text)[:1]
 

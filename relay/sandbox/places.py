@@ -40,7 +40,7 @@ MOST_GENERATED = 2_000
 """Files examined in each generated tree: a tool that links from a cache does so with nearly every file."""
 _BUILDS = frozenset({"target"})
 """Cargo gives its products a second name beside the first, and has to replace both."""
-CACHES = (".cache", ".vite", ".vite-temp", ".vitest")
+CACHES = (".cache", ".tmp", ".vite", ".vite-temp", ".vitest")
 """Directories of node_modules that tests and builds write; they hold no package."""
 _IN_PACKAGES = tuple(f"/node_modules/{name}" for name in CACHES)
 

@@ -204,7 +204,7 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
         return Sorting(old=(), kept=Counter())
     # Each open attempt, of any branch and work tree, names the ref of its snapshots.
     needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(_LEGS).values())}
-    args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}: ", "--")
+    args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}:", "--")
     merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
     judged = [(snapshot, _find_reason(snapshot, needed, merged, before)) for snapshot in found]
     return Sorting(

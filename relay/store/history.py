@@ -162,7 +162,7 @@ def _find_known(
 
 def _ask_for_all(repo: Repo, start: str, *newer_than: str) -> tuple[RelayCommit, ...]:
     stop = (f"^{commit}" for commit in newer_than if commit)
-    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}:", "--end-of-options", start, *stop, "--")
     return tuple(commit for commit in map(_parse_commit, read_texts(repo.git, *args)) if commit.plan)
 
 
@@ -269,7 +269,7 @@ def find_beginning(repo: Repo, plan_path: str) -> str:
     return next(iter(commits[-1].parents), "") if commits else repo.head() or ""
 
 
-_REVERTS = re.compile(r"This reverts commit ([0-9a-f]{40,64})")
+_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})", re.MULTILINE)
 
 
 def read_undone(repo: Repo, commits: Sequence[RelayCommit], rev: str = "HEAD") -> frozenset[str]:
@@ -300,7 +300,7 @@ def _find_reverted(reverts: Iterable[CommitText]) -> frozenset[str]:
     """
     undone: set[str] = set()
     for text in reverts:
-        if text.commit not in undone:
+        if text.commit not in undone and not text.get(trailers.PLAN):  # the words of a session revert nothing
             undone.update(_REVERTS.findall(text.message.body))
     return frozenset(undone)
 
@@ -344,7 +344,7 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
     origin = find_origin(repo, plan_path, own)
     if not origin:
         return ()
-    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}:", "--glob=refs/relay/rewound", "--ancestry-path")
     found = (_parse_commit(text) for text in read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
     return tuple(commit for commit in found if commit.plan == plan_path)
 
@@ -369,7 +369,7 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
         return ()
     origin = find_origin(repo, plan_path, own)
     below = (f"^{head}", *((f"^{origin}",) if origin else ()))
-    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", *sorted(tips), *below, "--")
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}:", "--end-of-options", *sorted(tips), *below, "--")
     found = (_parse_commit(text) for text in read_texts(repo.git, *args))
     return tuple(commit for commit in found if commit.plan == plan_path and commit.status)
 

@@ -7,6 +7,7 @@ Of two agents each runs a phase behind one of relay's own loop. All have one mod
 """
 
 import argparse
+import re
 import signal
 import sys
 import tempfile
@@ -93,7 +94,7 @@ _CLASSES = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tok
 
 
 def _count(message: str) -> int:
-    text = next((line for line in message.splitlines() if line.startswith("Relay-Usage: ")), "")
+    text = next((line for line in re.sub(r"\n +", " ", message).splitlines() if line.startswith("Relay-Usage: ")), "")
     usage = parse_usage(text.partition(": ")[2])
     return usage.context_tokens if usage else 0
 

@@ -9,6 +9,7 @@ changed. A profile is supported only while all of this holds. Not part of `make 
 import argparse
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -154,6 +155,7 @@ class Trial:
     def is_done(self, server: Rehearsal) -> bool:
         """Say whether there is a commit by this agent whose tokens are those of the server's log."""
         message = self.git("log", "-1", "--format=%B")
+        message = re.sub(r"\n +", " ", message)  # folded trailers
         found = [request.usage for request in server.requests if request.usage]
         names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         used = [sum(usage[name] for usage in found) for name in names]

@@ -111,7 +111,7 @@ def find_lost(root: Path, environ: dict[str, str], seen: Iterable[str]) -> list[
 
 def read_trailers(text: str) -> dict[str, str]:
     """Return the last paragraph of a commit message as keys and values; a line that begins with a blank goes on."""
-    last = text.strip().split("\n\n")[-1].replace("\n ", " ")
+    last = re.sub(r"\n +", " ", text.strip().split("\n\n")[-1])
     return dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
 
 

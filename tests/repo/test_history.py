@@ -33,6 +33,26 @@ def test_commits_of_the_plan_come_newest_first(box):
     assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md", newer_than=one)] == [two]
 
 
+def test_a_long_plan_path_which_is_folded_is_found_behind_many_commits(box):
+    plan = f"specs/001-{'long-' * 10}name/tasks.md"
+    one = record(box, plan=f"\n  {plan}")
+    for _ in range(history._MOST_NEW + 1):
+        box.git("commit", "-q", "--allow-empty", "-m", "many")
+    history._known.clear()
+    assert [commit.commit for commit in read_relay_commits(box.open(), plan)] == [one]
+
+
+def test_the_words_of_a_session_revert_nothing(box):
+    """Its evidence is in the body of relay's commit; a commit of `git revert` names no plan."""
+    one = record(box)
+    record(box, phase="2", extra=f"\n\nThis reverts commit {one}.\n\nRelay-Plan: PLAN.md\nRelay-Status: done\n")
+    box.git("commit", "-q", "--allow-empty", "-m", f"evidence\n\nSaid: This reverts commit {one}.")
+    commits = read_plan_commits(box.open(), "PLAN.md")
+    assert history.read_undone(box.open(), commits) == frozenset()
+    box.git("commit", "-q", "--allow-empty", "-m", f'Revert "phase 1"\n\nThis reverts commit {one}.')
+    assert history.read_undone(box.open(), commits) == {one}
+
+
 def test_a_branch_that_grows_is_read_on_and_any_other_anew(box):
     repo = box.open()
 

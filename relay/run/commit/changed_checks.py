@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import takewhile
 
 from relay.base.words import count, list_some
-from relay.git.names import render_path
+from relay.git.names import render_path, with_parents
 from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import PathChange
@@ -34,6 +34,9 @@ _SKIPS = re.compile(
     r"\bskip(?:if|unless|test)?\b|\bxfail\b|expectedFailure|\b(?:it|test|describe)\.(?:skip|todo)|#\[ignore"
 )
 _FLOOR = re.compile(r"(?:fail[-_]under|minimum_coverage|branches|functions|lines|statements)\W{1,4}(\d+(?:\.\d+)?)")
+_IMPORT = re.compile(r"\s*(?:from\s.+\simport\b|import\b|use\s|using\s|#include\b|(?:const|let|var)\s.+=\s*require\()")
+"""A line that a new test changes beside its own."""
+_PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
 _COVERED = re.compile(r"fail[-_]under|minimum_coverage|coverageThreshold|thresholds")
 _RULED = re.compile(r"(?:^|/)(?:GNUm|m|M)akefile$|(?:^|/)[jJ]ustfile$")
 
@@ -50,7 +53,7 @@ def describe_changed_checks(
     """
     named = {path.rstrip("/") for item in phase.items for path in item.paths}
     plain = {FILE, EXECUTABLE}
-    changed = [c for c in changes if c.old_mode in plain and c.path not in named]
+    changed = [c for c in changes if c.old_mode in plain and named.isdisjoint(with_parents((c.path,)))]
     said = {c.path: words for c in changed if (words := _describe(repo, c, commands))}
     mine = _find_own(repo, phase, plan_path, tuple(said)) if said else frozenset[str]()
     parts = [f"{render_path(path)} ({words})" for path, words in sorted(said.items()) if path not in mine]
@@ -59,9 +62,11 @@ def describe_changed_checks(
 
 def _find_own(repo: Repo, phase: Phase, plan_path: str, paths: tuple[str, ...]) -> frozenset[str]:
     """Return those of some paths that the phase's earlier commits made."""
-    open_ones = takewhile(lambda commit: commit.status == "handoff", read_plan_commits(repo, plan_path))
+    unfinished = {"handoff", "amended"}
+    open_ones = takewhile(lambda commit: commit.status in unfinished, read_plan_commits(repo, plan_path))
     own = [commit.commit for commit in open_ones if commit.phase == phase.id]
-    return frozenset(paths).difference(read_entries(repo, f"{own[-1]}^", paths)) if own else frozenset()
+    base = repo.find_commit(f"{own[-1]}^") if own else None  # a shallow clone may lack it
+    return frozenset(paths).difference(read_entries(repo, base, paths)) if base else frozenset()
 
 
 def _describe(repo: Repo, change: PathChange, commands: Sequence[str]) -> str:
@@ -78,12 +83,12 @@ def _describe(repo: Repo, change: PathChange, commands: Sequence[str]) -> str:
     tested = {
         one for command in commands for one in find_command_paths(command) if _CHECK.search(one.rpartition("/")[2])
     }
-    if not (_TEST_FILE.search(path) or path in tested):
+    if not ((_TEST_FILE.search(path) and not path.endswith(_PROSE)) or path in tested):
         return ""
     if not change.object_id:
         return "removed"
     old, new = before.splitlines(), after.splitlines()
-    lost = len(set(old) - set(new))
+    lost = sum(not _IMPORT.match(line) for line in set(old) - set(new))
     skipped = any(_SKIPS.search(line) for line in set(new) - set(old))
     return f"{count(lost, 'line')} changed" if lost else "tests skipped" if skipped else ""
 

@@ -13,6 +13,7 @@ from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.config import Settings
+from relay.config.model import COMMIT_HOOKS
 from relay.gate.model import GateMemory
 from relay.git.identity import render_signoff
 from relay.git.message import Message
@@ -125,7 +126,8 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
         hint = explain_hook(outcome).ways if outcome.hook else ""
         raise RepoError(f"the {file.title} could not be committed ({outcome.end}): {outcome.output}", hint=hint)
     on_commit()
-    ctx.memory.knows_hooks |= hooks is not None
+    # Message hooks have not seen the lines of a phase yet.
+    ctx.memory.knows_hooks |= hooks is not None and not {*COMMIT_HOOKS[1:]} & {*(hooks.names or ())}
     ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=file.status, phase_id="", items=()))
     for sentence in outcome.left:
         ctx.observe(Noticed(text=sentence, warning=True))

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from relay.base.errors import PlanError
 from relay.base.hints import Command, Hint, TypedPath
@@ -223,10 +223,16 @@ def _require_run(files: PlanFiles, plan: Plan, phase: Phase, run: GateRun) -> No
         named = lack.files or tuple(find_command_paths(check.command))
         is_excused = check.status is Outcome.FAILED and check.command not in phase.own_verify
         makers = [other for other in plan.phases if not other.done] if is_excused else [phase]
-        if not any(may_come(path, makers, "") for path in named):
+        if not any(may_come(path, makers, "") for path in named) and not (lack.files and _is_new(files.repo.root)):
             causes = f"{'; '.join(check.causes)}; " if check.causes else ""
             way = f"{causes}correct the Verify: line, or name the file in an item; --unchecked goes on all the same"
             raise _not_begun(files, phase, f"{words}, and no item of the phase makes it", way)
+
+
+def _is_new(root: Path) -> bool:
+    """Return whether the repository has nothing but dotfiles, documents and settings: a session makes the manifest."""
+    names = [path.name for path in root.iterdir()]
+    return all(name.startswith(".") or name.endswith((".md", ".toml", ".yaml")) for name in names)
 
 
 def _require_files(files: PlanFiles, phase: Phase, run: GateRun) -> None:
