@@ -169,8 +169,12 @@ def store_object(git: Git, common_dir: Path, kind: str, content: Iterable[bytes]
             size = scratch.tell()
             scratch.flush()
             object_id = _store(git, common_dir, kind, scratch)
-            if size <= _LARGEST_READ_BACK and read_object(git, common_dir, object_id) is None:
-                (common_dir / "objects" / object_id[:2] / object_id[2:]).unlink()
+            loose = common_dir / "objects" / object_id[:2] / object_id[2:]
+            is_empty = (
+                loose.exists() and not loose.stat().st_size
+            )  # as a power cut leaves it; git believes that it is there
+            if is_empty or (size <= _LARGEST_READ_BACK and read_object(git, common_dir, object_id) is None):
+                loose.unlink(missing_ok=True)
                 object_id = _store(git, common_dir, kind, scratch)
         except OSError as error:
             raise GitError(f"an object cannot be stored: {error.strerror}") from error
@@ -185,7 +189,10 @@ def _open_scratch(_process_id: int) -> BinaryIO:
 
 
 def _store(git: Git, common_dir: Path, kind: str, scratch: BinaryIO) -> str:
-    args = ("hash-object", "-w", "-t", kind, "--no-filters", "--stdin-paths")
+    literally = (
+        () if kind == "blob" else ("--literally",)
+    )  # git 2.40 refuses what its fsck only warns of: a linked .gitignore
+    args = ("hash-object", "-w", "-t", kind, *literally, "--no-filters", "--stdin-paths")
     fds, question = (scratch.fileno(),), b"%s/%d\n" % (_DESCRIPTORS, scratch.fileno())
     scratch.seek(0)  # where both processes have one position
     try:

@@ -189,8 +189,9 @@ def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
     """
     out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
     places = {name[:2] for name in (commit, *out.decode().split())}
-    for place in (*sorted(places), "."):
-        sync_directory(repo.common_dir / "objects" / place)
+    for place in (*sorted(places), "pack", "."):  # git makes a pack of one very large file
+        if (folder := repo.common_dir / "objects" / place).is_dir():
+            sync_directory(folder)
 
 
 def fill_index(git: Git, index: str, entries: Iterable[tuple[str, str, str]]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, find_ref_locks
 from relay.git.objects import RELAY_IDENTITY
 from relay.git.repository import Repo, find_id
+
+_WHOLE = re.compile(rb"ref:|[0-9a-fA-F]{40,64}\s*\Z")
 
 
 def move_ref(
@@ -113,7 +116,7 @@ def put_aside_broken(repo: Repo, prefix: str) -> Mapping[str, Path]:
             ref = file.relative_to(repo.common_dir).as_posix()
             if find_id(repo.common_dir, ref) is not None or not stat.S_ISREG(file.lstat().st_mode):
                 continue
-            if not file.read_bytes().startswith(b"ref:"):
+            if not _WHOLE.match(file.read_bytes()):
                 moved[ref] = repo.make_relay_dir() / f"broken-{ref.replace('/', '+')}"
                 file.replace(moved[ref])
                 sync_ref(repo, ref, is_new_place=False)

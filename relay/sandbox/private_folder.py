@@ -160,8 +160,10 @@ class PrivateDir:
 
 
 def _remove(path: Path, lock: int) -> None:
-    remove_tree(path)
-    os.close(lock)
+    try:
+        remove_tree(path)
+    finally:
+        os.close(lock)
 
 
 def remove_left_overs(folder: Path, *, now: float) -> None:

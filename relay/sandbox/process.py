@@ -7,6 +7,7 @@ correctly, but only the administrator may allow one.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -156,12 +157,21 @@ _STOPPING_S = 10.0
 """How long a process may wait in the kernel before it stops."""
 
 
+_TRIES = 200
+"""After so many all go on for a moment: a parent in vfork(2) waits for its stopped child to start a program."""
+
+
 def stop(root: int) -> bool:
     """Stop the descendants of a process until `resume`; return False if some still run, which wake each other."""
     until = time.monotonic() + _STOPPING_S
-    while running := [pid for pid in find_descendants(root) if _is_running(pid)]:
+    for tries in itertools.count(1):
+        if not (running := [pid for pid in find_descendants(root) if _is_running(pid)]):
+            break
         if time.monotonic() > until:
             return False
+        if tries % _TRIES == 0:
+            resume(root)
+            time.sleep(_PAUSE_S)
         _signal(running, signal.SIGSTOP)
         time.sleep(_PAUSE_S)
     return True

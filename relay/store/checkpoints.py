@@ -412,7 +412,7 @@ def _read_own(repo: Repo) -> dict[str, CommitText]:
 def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) -> str:
     if not ref.startswith((_SNAPSHOTS, _LEGS)):
         return f"{words}; git update-ref -d {ref} drops it" if old else words
-    found = _find_snapshot(repo, ref, old, own) if ref.startswith(_SNAPSHOTS) else _find_attempt(repo, ref, own)
+    found = _find_snapshot(repo, ref, own) if ref.startswith(_SNAPSHOTS) else _find_attempt(repo, ref, own)
     if not (refs.move_ref(repo, ref, found, old) if found else old is None or refs.drop_ref(repo, ref, old)):
         raise RepoError(f"{ref} was moved by somebody else", hint=ANOTHER_RELAY)
     if found is None:
@@ -420,9 +420,9 @@ def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) ->
     return f"{words}: it is at {found[:10]} now, the newest before it that is whole; the work tree is as it was"
 
 
-def _find_snapshot(repo: Repo, ref: str, old: str | None, own: _Commits) -> str | None:
+def _find_snapshot(repo: Repo, ref: str, own: _Commits) -> str | None:
     """Return the newest whole snapshot of the attempt whose snapshots the ref holds."""
-    chains = [chain for commit in own if commit != old and (chain := _follow(commit, ref, own))]
+    chains = [chain for commit in own if (chain := _follow(commit, ref, own))]
     for chain in sorted(chains, key=len, reverse=True):
         if _is_whole(repo, chain[0]):
             return chain[0]

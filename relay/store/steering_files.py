@@ -165,8 +165,11 @@ class SteeringWatch:
             self._before = {entry: _digest(self._repo.root, entry) for entry in self._entries}
             self._running += begun
             changed = {entry for entry in self._entries if was_running and self._before[entry] != before[entry]}
-            self._news |= changed
-            self._doubt(changed, is_new=begun > 0)
+            doubted = (
+                {*_find_unstaged(self._repo, changed)} if changed else changed
+            )  # the rest the user staged, or relay wrote
+            self._news |= doubted
+            self._doubt(doubted, is_new=begun > 0)
             # Behind the doubts: if relay is killed in between, the next run compares with what was before.
             if self._running and (changed or not was_running):
                 write_note(self._repo, _COMPARED, json.dumps(self._before), synced=False)
@@ -254,7 +257,9 @@ def find_all_strange(repo: Repo, plan_path: str) -> tuple[str, ...]:
     """Return all such files of the work tree."""
     steering = find_steering(repo.root) | {plan_path}
     record = _read(repo)
-    doubted = (record.strange if record else frozenset[str]()) | _find_changed(repo)
+    if record is None:  # no run yet, or the user removed it, as `describe_strange` says
+        return ()
+    doubted = record.strange | _find_changed(repo)
     return tuple(sorted({*find_strange(repo, steering), *_find_unstaged(repo, doubted)}))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.git.notes import STEERING
 from relay.git.repository import open_repo
 from relay.store.steering_files import SteeringWatch, begin_watch, find_all_strange
 from tests.agents import fake_agent
@@ -232,6 +233,29 @@ def test_what_changes_between_two_commands_is_the_persons(stage, path):
     steering.look(1)
 
     assert (find_all_strange(repo, "PLAN.md"), steering.take_news()) == ((), "")
+
+
+def test_a_plan_that_relay_commits_while_an_agent_waits_is_in_no_doubt_after_the_next_edit(stage):
+    """An agent that has finished is frozen: relay ticks and commits meanwhile, and the user edits later."""
+    repo = make_brothers(stage)
+    steering = watch(repo)
+    steering.look(1)
+    change(stage, "PLAN.md")
+    stage.git("commit", "-qm", "ticked", "PLAN.md")
+    steering.look(-1)
+    change(stage, "PLAN.md")
+
+    assert (find_all_strange(repo, "PLAN.md"), steering.take_news()) == ((), "")
+
+
+def test_without_its_record_nothing_is_doubted_as_the_hint_says(stage):
+    repo = make_brothers(stage)
+    watch(repo).look(1)  # relay dies while the command runs
+    change(stage, "PLAN.md")
+    assert find_all_strange(repo, "PLAN.md") == ("PLAN.md",)
+
+    (repo.relay_dir / STEERING).unlink()
+    begin_watch(repo, "PLAN.md")
 
 
 def test_while_one_command_runs_the_beginning_of_another_proves_nothing(stage):

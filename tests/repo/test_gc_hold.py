@@ -98,7 +98,7 @@ def test_the_newest_whole_snapshot_is_found(box, rev):
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 41, b"93"])
-@pytest.mark.parametrize("ref", ["attempt/main", "wip/main/000001"])
+@pytest.mark.parametrize("ref", ["leg/main", "wip/main/000001"])
 def test_a_ref_that_a_power_cut_emptied_is_put_aside_and_found_again(box, ref, data):
     """Git neither reads nor drops it, so that every run would end there."""
     repo, (*_, attempt) = make_snapshots(box)

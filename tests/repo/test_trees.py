@@ -190,6 +190,24 @@ def test_a_damaged_object_is_written_anew(box):
         assert file.read_bytes() == whole
 
 
+def test_a_large_object_that_a_power_cut_left_empty_is_written_anew(box):
+    repo, content = box.open(), b"x" * 1_100_000
+    (blob,) = store_blobs(repo, [content])
+    file = _find_file(repo, content)
+    file.chmod(0o644)
+    file.write_bytes(b"")
+    assert store_blobs(repo, [content]) == (blob,)
+    assert file.stat().st_size > 0
+
+
+def test_a_tree_with_a_linked_gitignore_is_stored(box):
+    """`git add` takes it, and git 2.40 calls it malformed where it is asked to store the tree as it is."""
+    repo = box.open()
+    (target,) = store_blobs(repo, [b"elsewhere"])
+    tree = write_paths_tree(repo, [(".gitignore", "120000", target), ("a", "100644", target)], start=None)
+    assert box.text("ls-tree", "--name-only", tree).split() == [".gitignore", "a"]
+
+
 def test_an_object_that_cannot_be_stored_is_an_error_that_says_why(box):
     repo = box.open()
     away = repo.objects_dir.rename(repo.common_dir / "away")
