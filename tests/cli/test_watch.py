@@ -197,7 +197,7 @@ def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
     assert said[-3] == "       context 58k of 100k tokens, 58%, Execute; stops at 110k"
     assert said[-2].startswith("       tick: 2.1 tests/test_keys.py::test_issue passes, ")
     assert said[-1] == "next   relay watch shows it live"
-    assert (body["at_work"]["phase"], body["at_work"]["fill_tokens"], body["at_work"]["session"]) == ("2", 58220, 1)
+    assert (body["at_work"]["phase"], body["at_work"]["fill_tokens"], body["at_work"]["number"]) == ("2", 58220, 1)
 
 
 @given(st.integers(0, len(LOG.splitlines())))

@@ -193,11 +193,13 @@ def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(wave, tmp_pa
     assert is_whole(wave)
 
 
-def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave):
+def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, tmp_path, monkeypatch):
     """Killed again when run once more, the phase stops; the next run, whose check is killed once, lands it."""
-    marks = [f"test -e node_modules/{n} || {{ touch node_modules/{n}; kill -9 $$; }}" for n in range(3)]
+    place = tmp_path / "marks"
+    place.mkdir()
+    monkeypatch.setenv("RELAY_WRITABLE_DIRS", str(place))
+    marks = [f"test -e {place}/{n} || {{ touch {place}/{n}; kill -9 $$; }}" for n in range(3)]
     wave.write("check.sh", f"if test -e 1.txt && test -e 2.txt; then {'; '.join(marks)}; fi\n")
-    wave.write(".gitignore", "node_modules/\n")
     wave.commit("check")
     done_beside(wave, "1", "2")
     code, out, server = run(wave, [])
@@ -215,7 +217,6 @@ def done_beside(stage, *phases, more=()):
         place = stage.root.with_name(f"{stage.root.name}.relay") / phase
         stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place))
         note_checked(open_repo(place), stage.git("rev-parse", "HEAD").strip())  # as relay begins one
-        (place / "node_modules").mkdir()
         calls = [turn["tools"][0] for turn in write_phase(int(phase), *more)["turns"] if "tools" in turn]
         runner = ScriptedRunner([[[(call["name"], call["input"]) for call in calls]]])
         ended = replace(stage, root=place, events=[]).play(runner, phase=phase)

@@ -11,5 +11,5 @@ def test_attempts_count_on_where_attempts_do_not(stage, cut_off):
     blocked = stage.seen(SessionStarted)[0]
     stage.run(REST, all_=False)
     rest = stage.seen(SessionStarted)[0]
-    assert [(attempt.number, attempt.attempt) for attempt in (blocked, rest)] == [(1, 2), (2, 3)]
-    assert Narrator().tell(rest)[0].text.startswith("phase 1 attempt 2, attempt 3 — Hello (session ")
+    assert [(attempt.number, attempt.tries) for attempt in (blocked, rest)] == [(1, 2), (2, 3)]
+    assert Narrator().tell(rest)[0].text.startswith("phase 1 session 2, try 3 — Hello (session ")
