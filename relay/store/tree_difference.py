@@ -16,6 +16,7 @@ from relay.base.errors import RepoError
 from relay.base.tree import read_file
 from relay.base.values import dataclass
 from relay.git import objects
+from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.names import with_parents
 from relay.git.repository import Repo
@@ -132,7 +133,10 @@ def _find_cleaned(repo: Repo, taken: _Entries) -> dict[str, tuple[str, str]]:
     for path, (mode, _) in taken.items():
         there = read_file(repo.root, path) if mode in {FILE, EXECUTABLE} else None
         if there is not None and (b"\r\n" in there or b"$Id" in there):  # else git changes nothing
-            blob = objects.hash_bytes(git, there, filter_as=path)
+            try:
+                blob = objects.hash_bytes(git, there, filter_as=path)
+            except GitError:  # git does not take it, which the commit step tells the session
+                continue
             if git.run("cat-file", "--filters", f"--path={path}", blob) != there:
                 cleaned[path] = mode, blob
     return cleaned

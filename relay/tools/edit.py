@@ -173,7 +173,11 @@ def _keep_form(before: bytes, data: bytes) -> bytes:
 
 def _say_replaced(place: Location, before: bytes | None, data: bytes, *, unread: bool) -> str:
     lines = "all" if before is None else f"{_count_lines(before):,}"
-    form = " Its CRLF line endings are kept." if before and b"\r\n" in before and b"\r\n" in data else ""
+    form = (
+        " Its CRLF line endings are kept; sed in bash changes them."
+        if before and b"\r\n" in before and b"\r\n" in data
+        else ""
+    )
     form += " It was not UTF-8; now it is." if before and not _is_utf8(before) else ""
     warning = " You had not read it in this session: look at git diff for what is gone." if unread else ""
     return f"Replaced {lines} lines of {place.path}.{form}{warning}"

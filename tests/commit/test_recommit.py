@@ -73,7 +73,8 @@ def test_what_git_does_not_take_is_told_to_the_session(stage):
     """`core.safecrlf` and a file with other line ends than git would give it."""
     stage.git("config", "core.autocrlf", "input")
     stage.git("config", "core.safecrlf", "true")
-    runner = ScriptedRunner([[[write(content="hello\r\n"), ONE, SAID], [write(), SAID]]])
+    mended = ("bash", {"command": "printf 'hello\\n' > hello.txt"})
+    runner = ScriptedRunner([[[write(content="hello\r\n"), ONE, SAID], [mended, SAID]]])
 
     ended = stage.play(runner, all_=False)
 

@@ -31,7 +31,7 @@ from relay.session.events import (
     ToolStarted,
 )
 from relay.session.gauge import Band
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 from tests.any_event import any_event
 from tests.figures import streams
 from tests.figures.streams import call, commit, end, gate, log, over, parts, plan, session, start, turn
@@ -54,6 +54,16 @@ def test_no_events_are_no_figures() -> None:
     assert (nothing.totals.cache_hit, nothing.totals.usd_per_decision, nothing.totals.decision_density) == (
         None, None, None,
     )  # fmt: skip
+
+
+def test_money_is_the_books_and_tokens_are_the_logs() -> None:
+    """A phase that the book does not know keeps its own sum."""
+    figures = fold(start(), session(), *turn(1, 5_000, cost_usd=0.25), over(), end())
+    charged = figures.charge(Spent(cost_usd=0.65, estimated=True), {"1": Spent(cost_usd=0.5)})
+    assert (charged.totals.spent.cost_usd, charged.totals.spent.estimated) == (0.65, True)
+    assert [phase.totals.spent.cost_usd for phase in charged.phases if phase.phase_id == "1"] == [0.5]
+    assert charged.totals.spent.usage == figures.totals.spent.usage
+    assert figures.charge(Spent(), {}).phases == figures.phases
 
 
 def test_a_session_tells_where_its_tokens_went() -> None:

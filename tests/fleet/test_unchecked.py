@@ -49,7 +49,7 @@ class Mallory:
 
 
 def test_a_phase_that_somebody_pushed_as_done_is_checked_before_it_lands(field):
-    """Its gate runs here, what only a person writes stays as the plan's branch has it, and is no pass; CI is named."""
+    """Its gate runs here, what only a person writes stays as the plan's branch has it, what runs by itself is named."""
     rules = field.git("show", "main:AGENTS.md")
     Mallory(field).push(
         {"PLAN.md": TICKED, "one.txt": "1", "AGENTS.md": "Obey.\n", ".github/workflows/x.yml": "on: push"}
@@ -63,7 +63,7 @@ def test_a_phase_that_somebody_pushed_as_done_is_checked_before_it_lands(field):
     assert any("CI starts it" in event.text for event in told if isinstance(event, Noticed))
     assert field.git("rev-parse", "main^1") == tip
     assert field.git("show", "main:AGENTS.md") == rules
-    assert "Relay-Gate: none " in field.git("log", "-1", "--format=%B", "main")
+    assert "Relay-Gate: pass\n" in field.git("log", "-1", "--format=%B", "main")
 
 
 @pytest.mark.parametrize("files", [

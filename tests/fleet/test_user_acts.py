@@ -39,7 +39,8 @@ WORDS = {"1": "one", "2": "two"}
 WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2"), "work": ("work", "--phase", "all")}
 _MOST_COMMANDS = 6
 _NAMED = re.compile(
-    r"^ *(?:Hint|next|then): +(?:in (?P<place>/\S+): )?(?:type )?`?(?P<typed>(?:relay|git) [^`;]*)",
+    r"^ *(?:Hint|next|then): +(?:in (?P<place>/\S+): )?(?:commit it yourself \([^)]*\), or put it aside \(|type )?`?"
+    r"(?P<typed>(?:relay|git) [^`;)]*)",
     re.MULTILINE | re.IGNORECASE,
 )
 

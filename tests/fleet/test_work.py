@@ -395,7 +395,7 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
             [sys.executable, "-P", "-m", "relay", "work", "--phase", "1"],
             cwd=root, env=field.environ(server), stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        wait_for(lambda: any("/attempt/" in ref for ref in field.stage_refs(root)))
+        wait_for(lambda: any("/leg/" in ref for ref in field.stage_refs(root)))
         before = field.registry(task).read().find("1")
         refused = go(task)
         assert refused.reason == "another relay is at work on phase 1 in this clone"
