@@ -1,6 +1,7 @@
 """What every request pays before a word of work is said: tools and role."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,12 @@ def measure_message() -> int:
 def test_tools_and_role_and_constant_words_fit_their_budget(system: str, tools: tuple[ToolSpec, ...]) -> None:
     """Every word here is paid for on every call; what is too long goes, not the limit."""
     assert measure(system, tools) + measure_message() <= LIMIT_TOKENS
+
+
+def test_what_a_model_is_told_of_its_tools_has_no_names_of_relays_code() -> None:
+    """Such a name is of no use to a model, and a rename by script can put one into a sentence."""
+    said = " ".join(tool.description for _, tools in KINDS.values() for tool in tools)
+    assert re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", said) == []
 
 
 def test_the_explorer_costs_those_who_have_it_little() -> None:

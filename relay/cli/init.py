@@ -3,9 +3,9 @@
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -220,6 +220,11 @@ def _say_written(name: str, *, is_new: bool) -> None:
     say(f"wrote {name}" if is_new else f"kept {name}: it exists", style="green" if is_new else "")
 
 
+def _find_left(path: str, known: Collection[str]) -> str:
+    """Return the outermost new folder of a file, or the file if its folders were there before."""
+    return next((f"{above}/" for above in reversed(PurePosixPath(path).parents) if str(above) not in known), path)
+
+
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     test = find_test_command(root)
     made = _write_first_files(root, test)
@@ -240,7 +245,8 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
         place: f"each step of a run would look through its {count(files, 'file')}"
         for place, files in find_packages(after).items()
     }
-    left = sorted({path.partition("/")[0] + "/" * ("/" in path) for path in set(after).difference(before)})
+    known = {".", *(str(above) for path in (*repo.git.list_files(), *before) for above in PurePosixPath(path).parents)}
+    left = sorted({_find_left(path, known) for path in set(after).difference(before)})
     ignorable |= dict.fromkeys(left, "the tests leave it behind")
     shared = [name for name in made if name != "PLAN.md"] + [".gitignore"] * bool(ignorable)  # a run commits the plan
     _say_next(made, ignorable, "", on_main=on_main, shared=" ".join(shared) if repo.head() is not None else ".")
@@ -294,7 +300,8 @@ def _say_next(
         say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
     for place, words in ignorable.items():
         say(f"  edit .gitignore     add {place}: {words}", exact=True)
-    say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
+    if "PLAN.md" in made:
+        say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
     say("  relay doctor        see what is still missing")
     if shared and not missing:
         say(f"  git add {shared} && git commit")

@@ -15,6 +15,7 @@ from relay.insight.figures.values import Figures
 from relay.insight.telemetry.log import list_logs, open_events
 from relay.plan.parse import find_plan_in
 from relay.plan.text import find_ledger_path
+from relay.run.commit.changed_checks import SKIPS, TEST_FILE
 from relay.session.usage import Usage
 from relay.setup.session import make_meter
 from relay.store.history import find_text
@@ -23,12 +24,8 @@ _MOST_PATCH_BYTES = 4 * 1024 * 1024
 _MOST_FILE_BYTES = 512 * 1024
 BLOCK_LINES = 6
 """Equal lines in a row that make a duplicate: what jscpd and PMD take, in lines, for about 70 tokens."""
-_TEST_FILE = re.compile(r"(^|/)(tests?|specs?|__tests__)/|(^|/)test_|[._-](test|spec)s?\.\w+$", re.IGNORECASE)
 _TEST = re.compile(
     r"\s*(?:(?:async\s+)?def test\w*\s*\(|func Test\w+\s*\(|#\[(?:\w+::)?test\]|@Test\b|(?:it|test)(?:\.each\S*)?\s*\()"
-)
-_SKIP = re.compile(
-    r"\bskip(?:If|Unless|Test)?\b|\bxfail\b|expectedFailure|\b(?:it|test|describe)\.(?:skip|todo)|#\[ignore"
 )
 _ASSERTION = re.compile(r"\bassert|\bexpect\s*\(|\b(?:t|require|assert)\.\w+\s*\(")
 
@@ -118,14 +115,14 @@ def count_weakened(added: Mapping[str, Sequence[str]], deleted: Mapping[str, Seq
     """Count tests and assertions that are gone, and tests that are skipped now, in test files; moved ones count not."""
     gone = Counter(line.strip() for line in _pick(deleted)) - Counter(line.strip() for line in _pick(added))
     tests = sum(number for line, number in gone.items() if _TEST.match(line))
-    skips = sum(bool(_SKIP.search(line)) for line in _pick(added)) - sum(map(bool, map(_SKIP.search, _pick(deleted))))
+    skips = sum(bool(SKIPS.search(line)) for line in _pick(added)) - sum(map(bool, map(SKIPS.search, _pick(deleted))))
     asserts = sum(bool(_ASSERTION.search(line)) for line in _pick(deleted))
     asserts -= sum(bool(_ASSERTION.search(line)) for line in _pick(added))
     return tests + max(0, skips) + max(0, asserts)
 
 
 def _pick(lines: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    return (line for path, found in lines.items() if _TEST_FILE.search(path) for line in found)
+    return (line for path, found in lines.items() if TEST_FILE.search(path) for line in found)
 
 
 def count_duplicated(texts: Sequence[str], added: Sequence[str]) -> int:

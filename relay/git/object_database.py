@@ -147,6 +147,9 @@ def close_all() -> None:
     """End all of them."""
     for key in tuple(_open):
         _close(key)
+    if _open_scratch.cache_info().currsize:
+        _open_scratch(os.getpid()).close()
+        _open_scratch.cache_clear()
 
 
 def compute_id(algorithm: str, kind: str, data: bytes) -> str:
@@ -170,9 +173,8 @@ def store_object(git: Git, common_dir: Path, kind: str, content: Iterable[bytes]
             scratch.flush()
             object_id = _store(git, common_dir, kind, scratch)
             loose = common_dir / "objects" / object_id[:2] / object_id[2:]
-            is_empty = (
-                loose.exists() and not loose.stat().st_size
-            )  # as a power cut leaves it; git believes that it is there
+            # As a power cut leaves it; git believes that it is there.
+            is_empty = loose.exists() and not loose.stat().st_size
             if is_empty or (size <= _LARGEST_READ_BACK and read_object(git, common_dir, object_id) is None):
                 loose.unlink(missing_ok=True)
                 object_id = _store(git, common_dir, kind, scratch)
@@ -189,9 +191,8 @@ def _open_scratch(_process_id: int) -> BinaryIO:
 
 
 def _store(git: Git, common_dir: Path, kind: str, scratch: BinaryIO) -> str:
-    literally = (
-        () if kind == "blob" else ("--literally",)
-    )  # git 2.40 refuses what its fsck only warns of: a linked .gitignore
+    # Git 2.40 refuses what its fsck only warns of: a linked .gitignore.
+    literally = () if kind == "blob" else ("--literally",)
     args = ("hash-object", "-w", "-t", kind, *literally, "--no-filters", "--stdin-paths")
     fds, question = (scratch.fileno(),), b"%s/%d\n" % (_DESCRIPTORS, scratch.fileno())
     scratch.seek(0)  # where both processes have one position

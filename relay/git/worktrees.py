@@ -11,6 +11,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from relay.base.errors import RepoError
 from relay.base.tree import read_file, remove_file
 from relay.base.values import dataclass
 from relay.git.command import GitError
@@ -122,9 +123,10 @@ def _discard(own: Path, place: Path) -> None:
     """Forget a work tree without files."""
     if not place.exists() or {entry.name for entry in place.iterdir()} <= {".git"}:
         (place / ".git").unlink(missing_ok=True)
-        # A process that still writes there can leave some of it: the next look tries again.
-        for _ in range(_REMOVALS):
+        for _ in range(_REMOVALS):  # a process that still writes there can leave some of it
             shutil.rmtree(own, ignore_errors=True)
+        if own.exists():
+            raise RepoError(f"{own} is left of a work tree that is gone, and cannot be removed", hint="run this again")
 
 
 def _fill(repo: Repo) -> None:

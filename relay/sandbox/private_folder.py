@@ -229,4 +229,5 @@ def remove_tree(path: Path) -> None:
     for words in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
         if os.path.lexists(path):
             argv = (*words, "--", os.fspath(path))
-            subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            env = {"PATH": f"{os.defpath}:/run/current-system/sw/bin"}  # NixOS has rm there alone
+            subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)

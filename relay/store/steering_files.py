@@ -161,20 +161,18 @@ class SteeringWatch:
             if not self._entries:
                 steering = {entry for entry in find_steering(self._repo.root) if not entry.startswith(f"{_SHARED}#")}
                 self._entries = tuple(sorted(steering | self._paths))
-            before, was_running = self._before, self._running
-            self._before = {entry: _digest(self._repo.root, entry) for entry in self._entries}
-            self._running += begun
-            changed = {entry for entry in self._entries if was_running and self._before[entry] != before[entry]}
-            doubted = (
-                {*_find_unstaged(self._repo, changed)} if changed else changed
-            )  # the rest the user staged, or relay wrote
-            self._news |= doubted
+            now, running = {entry: _digest(self._repo.root, entry) for entry in self._entries}, self._running + begun
+            changed = {entry for entry in self._entries if self._running and now[entry] != self._before[entry]}
+            # What equals the index the user staged, or relay wrote.
+            doubted = {*_find_unstaged(self._repo, changed)} if changed else changed
             self._doubt(doubted, is_new=begun > 0)
             # Behind the doubts: if relay is killed in between, the next run compares with what was before.
-            if self._running and (changed or not was_running):
-                write_note(self._repo, _COMPARED, json.dumps(self._before), synced=False)
-            elif not self._running:
+            if running and (changed or not self._running):
+                write_note(self._repo, _COMPARED, json.dumps(now), synced=False)
+            elif not running:
                 drop_note(self._repo, _COMPARED)
+            self._news |= doubted  # behind all that may fail: then the next look compares again
+            self._before, self._running = now, running
 
     def _doubt(self, changed: set[str], *, is_new: bool) -> None:
         record = _read(self._repo) or _Record(strange=frozenset(), known=None)
@@ -255,12 +253,11 @@ def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
 
 def find_all_strange(repo: Repo, plan_path: str) -> tuple[str, ...]:
     """Return all such files of the work tree."""
-    steering = find_steering(repo.root) | {plan_path}
     record = _read(repo)
     if record is None:  # no run yet, or the user removed it, as `describe_strange` says
         return ()
-    doubted = record.strange | _find_changed(repo)
-    return tuple(sorted({*find_strange(repo, steering), *_find_unstaged(repo, doubted)}))
+    new = (find_steering(repo.root) | {plan_path}) - record.known if record.known is not None else frozenset[str]()
+    return tuple(sorted(_find_unstaged(repo, new | record.strange | _find_changed(repo))))
 
 
 def _find_changed(repo: Repo) -> frozenset[str]:

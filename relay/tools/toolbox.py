@@ -104,7 +104,7 @@ TICK = _spec(
 )
 RECORD = _spec(
     "record",
-    "KeepReplaced a finding or decision for later sessions. "
+    "Keep a finding or decision for later sessions. "
     "The last four are claim ids; confirms: stale, true with these sources.",
     {
         "claim": _TEXT,

@@ -128,8 +128,9 @@ def _check_history(root: Path, environ: dict[str, str]) -> list[str]:
         items = trailers.get("Relay-Items", "").split()
         if len(boxes - ticked) != len(items) or ticked - boxes:
             wrong.append(f"{commit[:8]} ticks {sorted(boxes ^ ticked)} but names {items}")
-        # Without a sandbox a gate sees the user's files too: not ``pass``. `_check_gate` runs it on the commit alone.
-        if items and not trailers.get("Relay-Gate", "").startswith(("pass ", "none ")):
+        # Without a sandbox a gate sees the user's files too, and counts them. `_check_gate` looks at the commit alone.
+        seen = r"|none \w+ .*seen=[1-9]" if trailers.get("Relay-Sandbox") == "off" else ""
+        if items and not re.match(f"pass {seen}", trailers.get("Relay-Gate", "")):
             wrong.append(f"{commit[:8]} ticks without a gate")
         ticked = boxes
         if trailers.get("Relay-Status") in {"done", "handoff"}:
@@ -172,7 +173,7 @@ def _check_leftovers(root: Path, environ: dict[str, str]) -> list[str]:
     if fsck.strip():
         wrong.append(f"fsck: {fsck.strip()}")
     folder = root / ".git"
-    locks = [*folder.rglob("*.lock"), *(folder / "relay").glob("*.new"), *(folder / "relay").glob("blobs-*")]
+    locks = [*folder.rglob("*.lock"), *(folder / "relay").glob("*.new"), *(folder / "relay").glob("status-*")]
     wrong += [f"left: {path.relative_to(root)}" for path in locks]
     if (folder / "relay/intent").exists():
         wrong.append("an intent is left")

@@ -413,6 +413,7 @@ ATTACKS = (
         command="mkfifo /tmp/p; sh -c 'exec 3<>/tmp/p; n=0; while [ $n -lt 2200 ]; do read x <&3 & n=$((n + 1)); done;"
         ' sleep 30; echo THRO""UGH\'',  # as root it is relay that counts, which waits for its turn on a busy machine
         levels=(RUN,),
+        timeout_s=60,
         alone=True,
     ),
     Attack(

@@ -170,10 +170,10 @@ def test_a_test_command_that_fails_is_told_with_how_the_project_is_set_up(relay,
 
 def test_packages_that_git_does_not_ignore_are_named_and_what_the_tests_leave(relay, project):
     """Gates do see packages: what they cost is the time to look through them."""
-    for path in (".venv/bin/x", "web/node_modules/a/b.js", "env/pyvenv.cfg", "env/lib/y.py", "own.py"):
+    for path in (".venv/bin/x", "web/node_modules/a/b.js", "env/pyvenv.cfg", "env/lib/y.py", "own.py", "src/own.py"):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
-    (project / "Makefile").write_text("test:\n\tmkdir -p coverage/a\n\ttouch coverage/a/b report.xml\n")
+    (project / "Makefile").write_text("test:\n\tmkdir -p coverage/a\n\ttouch coverage/a/b report.xml src/left.log\n")
     (project / "relay.toml").write_text("")
     ran = relay("init")
     assert re.findall(r"^  edit \.gitignore     (.+)$", ran.out, re.MULTILINE) == [
@@ -182,6 +182,7 @@ def test_packages_that_git_does_not_ignore_are_named_and_what_the_tests_leave(re
         "add web/node_modules/: each step of a run would look through its 1 file",
         "add coverage/: the tests leave it behind",
         "add report.xml: the tests leave it behind",
+        "add src/left.log: the tests leave it behind",
     ]
     assert "  git add AGENTS.md .gitattributes .gitignore && git commit\n" in ran.out
     shown = relay("doctor", env={"RELAY_SANDBOX": "off"}).out

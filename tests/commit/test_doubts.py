@@ -219,6 +219,7 @@ CHECKED = {
         ("echo exit 0 > check.sh", "check.sh (1 line changed)"),
         ("sed -i 's/assert 1/pass/' tests/test_a.py", "tests/test_a.py (1 line changed)"),
         ("sed -i '1i @pytest.mark.skip' tests/test_a.py", "tests/test_a.py (tests skipped)"),
+        ("sed -i '1i @unittest.skipIf(True, 1)' tests/test_a.py", "tests/test_a.py (tests skipped)"),
         ("rm tests/test_a.py", "tests/test_a.py (removed)"),
         ("mv tests/test_a.py src/a.py", "tests/test_a.py (removed)"),
         ("sed -i s/80/20/ setup.cfg", "setup.cfg (a coverage floor)"),

@@ -1,8 +1,8 @@
 """One git child dies, wherever it is: relay stops with an error or goes on rightly, and the next run is right.
 
 A killed git, and one without memory, says nothing; what it did not say must never pass for "there is none". Every child
-of a run dies in turn, before its work, after it, and with git's own words for it; `make test` takes a
-part of them, `make test-thorough` all.
+of a run dies in turn, before its work, after it, and with git's own words for it; `make test` takes a part of
+them, `make test-thorough` all.
 """
 
 import os

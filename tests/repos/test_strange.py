@@ -370,7 +370,6 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(stage, finish, tmp_path):
     try:
         shutil.copytree(stage.root, small / "repo", symlinks=True)
         stage.root = small / "repo"
-        filler = small / "filler"
         script = bash("head -c 40000000 /dev/zero > big.bin; true")
         try:
             ended = stage.run(script, all_=False)
@@ -378,7 +377,6 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(stage, finish, tmp_path):
         except (RepoError, GitError, OSError) as error:
             words = str(error)
         assert "No space left" in words or "full" in words or "write" in words, words
-        assert not filler.exists()
         (stage.root / "big.bin").unlink(missing_ok=True)
         stage.calm()
         finish()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -100,14 +101,17 @@ class BetweenSessions(RuleBasedStateMachine):
         return [ref for ref in refs if not ref.startswith(("refs/relay/", f"{branch} "))]
 
     def require_commits(self, head):
-        """New commits stand on the old ones; each box that they tick is named in them and has passed a gate."""
+        """New commits stand on the old ones; each box that they tick is named in them and has passed a gate.
+
+        Without a sandbox the gate sees files of the user's, which the commit counts, and is no ``pass`` then.
+        """
         assert head in self.git("rev-list", "HEAD").split()
         for commit in self.git("rev-list", f"{head}..HEAD").split():
             before, after = (find_ticked(self.git("show", f"{at}:PLAN.md")) for at in (f"{commit}^", commit))
             trailers = read_trailers(self.git("show", "-s", "--format=%B", commit))
             assert before <= after
             assert len(after - before) == len(trailers.get("Relay-Items", "").split())
-            assert after == before or trailers["Relay-Gate"].startswith("pass")
+            assert after == before or re.match(r"pass |none \w+ .*seen=[1-9]", trailers["Relay-Gate"])
 
     def play(self, script):
         """Run one phase; relay may also say that the user has to act first."""
